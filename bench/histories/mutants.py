@@ -46,7 +46,7 @@ MUTANTS = (
             Change(
                 "function.serving.rollout",
                 "_compose_services",
-                "    if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):\n"
+                "    if not _may_compose(weights, written, weights.plan.uri, replaces_another=replaces_another):\n"
                 "        return unchanged\n",
             ),
         ),
@@ -72,7 +72,7 @@ MUTANTS = (
             Change(
                 "function.serving.rollout",
                 "_compose_services",
-                "is_unchanged = _read_digest(built) == _read_digest(observed)",
+                "is_unchanged = _read_digest(built) == _read_digest(written)",
                 "is_unchanged = False",
             ),
         ),

@@ -1,7 +1,7 @@
 """When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier one.
 
 A running service changes only when the user or the platform changes an input that its pods see. The service carries the
-digest of these inputs (serving/digest.py), and while the digest is unchanged the service is reapplied as observed,
+digest of these inputs (serving/digest.py), and while the digest is unchanged the service is reapplied as written,
 whatever this release would derive or default. Only `replicas` always follow the placement, as far as it is admitted for
 them in the shape and pool that the service has. The service is first composed when its weights allow it, and always
 after that. While other weights are downloaded, or cannot be planned, all other edits wait with them.
@@ -34,7 +34,7 @@ from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState, find_secret_obstacle
 
 PULL = "pull-"
-_MANIFEST = "spec.forProvider.manifest"
+_WRITTEN = "spec.forProvider.manifest"
 _MIRRORED = "status.atProvider.manifest"
 _URI = "spec.model.uri"
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
@@ -76,16 +76,16 @@ def reconcile_service(
 def _compose_services(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, key: str
 ) -> ServiceRollout:
-    placement, observed = resolved.placement, mapping(writer.observed.get(key), _MANIFEST)
-    admitted, running = min(placement.replicas, admission.replicas), _count_replicas(observed)
-    has_shape = _has_requested_shape(observed, resolved)
+    placement, written = resolved.placement, mapping(writer.observed.get(key), _WRITTEN)
+    admitted, running = min(placement.replicas, admission.replicas), _count_replicas(written)
+    has_shape = _has_requested_shape(written, resolved)
     # No pod may be added that cannot mount the claim, and none that runs is removed.
     cannot_mount = weights.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
     # A grant is for the requested shape and pool. A service in another one does not grow, because the environment takes
     # back what it granted for that once this placement has seen its new spec.
     limit = admission.replicas if has_shape and not cannot_mount else 0
     unchanged = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
-    if weights.plan is None or not admission.may_compose or (cannot_mount and not observed):
+    if weights.plan is None or not admission.may_compose or (cannot_mount and not written):
         return unchanged
     replicas = min(admitted, running) if cannot_mount else admitted
     if has_shape:
@@ -95,14 +95,14 @@ def _compose_services(
     if problems:
         return replace(unchanged, problems=problems)
     replaces_another = any(name != key for name in unchanged.composed)
-    if not _may_compose(weights, observed, weights.plan.uri, replaces_another=replaces_another):
+    if not _may_compose(weights, written, weights.plan.uri, replaces_another=replaces_another):
         return unchanged
     service = built = build_service(request)
-    if observed and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
-        is_unchanged = _read_digest(built) == _read_digest(observed)
-        service = _scale(observed if is_unchanged else built, replicas)
+    if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
+        is_unchanged = _read_digest(built) == _read_digest(written)
+        service = _scale(written if is_unchanged else built, replicas)
     composed = _compose_object(writer, key, service)
-    if observed and not (service == built == observed and replicas == admitted):
+    if written and not (service == built == written and replicas == admitted):
         # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
     # Where pods mount the claim on one node only, and the node of the old pod has not enough GPUs for both.
@@ -118,19 +118,19 @@ def _compose_services(
         },
         missing_pull_secret=next(filter(None, obstacles), None),
         allocated=_allocate(writer, resolved, {key: composed}, key),
-        rollout_blocked=has_no_room and _starts_pods_first(observed, service, resolved.shape),
+        rollout_blocked=has_no_room and _starts_pods_first(written, service, resolved.shape),
         needs_same_node=needs_same_node,
     )
 
 
-def _may_compose(weights: Weights, observed: Manifest, uri: str, *, replaces_another: bool) -> bool:
+def _may_compose(weights: Weights, written: Manifest, uri: str, *, replaces_another: bool) -> bool:
     """Tells whether the service may be composed now: its weights are ready, or it reads them already.
 
     Another service is deleted only for weights whose completion is in the composite's status. A Job may disappear, and
     a later call that still observes the other service would compose it again.
     """
     weights_ready = weights.gate_open and (weights.completion_recorded or not replaces_another)
-    return weights_ready or text(observed, _URI) == uri
+    return weights_ready or text(written, _URI) == uri
 
 
 def _keep_running_services(
@@ -138,7 +138,7 @@ def _keep_running_services(
 ) -> ServiceRollout:
     """Returns what runs as it is, the service under the key with these replicas, over the version that was seen."""
     composed = _scale_down_observed(writer.observed, resolved.placement)
-    service = mapping(writer.observed.get(key), _MANIFEST)
+    service = mapping(writer.observed.get(key), _WRITTEN)
     if service:
         scaled = _compose_object(writer, key, _scale(service, replicas))
         composed[key] = with_resource_version(scaled, writer.observed[key])
@@ -163,7 +163,7 @@ def hold_services(observed: Mapping[str, Manifest], placement: Placement | None)
     """Keeps the observed services, with no more replicas than requested; None: the request cannot be read."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
     composed = _scale_down_observed(services, placement) if placement else carry_over(services)
-    replicas = _max_replicas(mapping(item.manifest, _MANIFEST) for item in composed.values())
+    replicas = _max_replicas(mapping(item.manifest, _WRITTEN) for item in composed.values())
     return HeldServices(
         composed=composed,
         remote=read_object(next(iter(services.values()), None)),
@@ -182,7 +182,7 @@ def _scale_down_observed(observed: Mapping[str, Manifest], placement: Placement)
 
 
 def _scale_down(observed: Manifest, placement: Placement) -> Composed:
-    requested, service, composed = max(0, placement.replicas), mapping(observed, _MANIFEST), reapply_observed(observed)
+    requested, service, composed = max(0, placement.replicas), mapping(observed, _WRITTEN), reapply_observed(observed)
     is_current = placement.shape and name_service(placement, placement.shape) == text(service, "metadata.name")
     if (requested and not is_current) or _count_replicas(service) <= requested:
         return composed
@@ -219,7 +219,7 @@ def _allocate(
     present = {**writer.deleting, **writer.observed}
     mirrored = {name: mapping(m, _MIRRORED) for name, m in present.items() if name.startswith(SERVICE)}
     running = {name: service for name, service in mirrored.items() if service}
-    desired = {name: mapping(item.manifest, _MANIFEST) for name, item in composed.items()}
+    desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
     requested, allocated = resolved.placement.requested, resolved.placement.allocated
     is_rolled_out = all(
         name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in running.items()
@@ -230,10 +230,10 @@ def _allocate(
     return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *running.values())))
 
 
-def _starts_pods_first(observed: Manifest, service: Manifest, shape: Shape) -> bool:
+def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bool:
     """Tells whether pods are replaced and each new one starts before an old one ends."""
-    is_replaced = _scale(observed, 0).get("spec") != _scale(service, 0).get("spec")
-    surges = 0 < _count_replicas(observed) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
+    is_replaced = _scale(written, 0).get("spec") != _scale(service, 0).get("spec")
+    surges = 0 < _count_replicas(written) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
     return is_replaced and surges and shape.nodes == 1
 
 
@@ -243,7 +243,7 @@ def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Compos
 
 def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Composed:
     """Returns the service; one without replicas is ready unless it is refused, because it has no pods to wait for."""
-    if get(service.manifest, f"{_MANIFEST}.spec.replicas") == 0 and remote.present:
+    if get(service.manifest, f"{_WRITTEN}.spec.replicas") == 0 and remote.present:
         return replace(service, ready=assess(remote.manifest).level is not Level.FAILED)
     return service
 

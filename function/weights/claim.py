@@ -1,8 +1,8 @@
 """Claims: what is written, what cannot be changed, how large they must be, and how long weights take to load from them.
 
-Only the size may change on a claim that exists. Class and access mode are written as observed: a changed setting then
-shows in a condition, and never as an error that the API server repeats for ever. An empty class name is the cluster's
-default class, for which the field is left out: in a claim `""` would mean no class at all.
+Only the size may change on a claim that exists. Class and access mode are written as the cluster has them: a changed
+setting then shows in a condition, and never as an error that the API server repeats for ever. An empty class name is
+the cluster's default class, for which the field is left out: in a claim `""` would mean no class at all.
 
 The strongest statement about the size wins: the size asked for, the model's `disk`, its `vram`, the GPU memory of one
 replica (which bounds weights that must fit it). Sizes are whole Gi, rounded up. A request never shrinks, and it stays
@@ -38,35 +38,35 @@ class ClaimPlan:
     access_mode: str = READ_WRITE_MANY
 
 
-def build_claim(plan: ClaimPlan, observed: Manifest) -> Manifest:
-    """Builds the claim, with what cannot change as observed; `observed` is empty while it does not exist."""
+def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:
+    """Builds the claim, with what cannot change as the cluster has it; `mirrored` is empty while it does not exist."""
     metadata: Manifest = {"name": plan.name, "namespace": plan.namespace}
     manifest: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
     if plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return manifest
-    modes: list[JSON] = [*_access_modes(observed)] or [plan.access_mode]
-    keeps_class = observed and plan.class_name != ""
-    class_name = manifests.text(observed, "spec.storageClassName") if keeps_class else plan.class_name
+    modes: list[JSON] = [*_access_modes(mirrored)] or [plan.access_mode]
+    keeps_class = mirrored and plan.class_name != ""
+    class_name = manifests.text(mirrored, "spec.storageClassName") if keeps_class else plan.class_name
     metadata["labels"] = {**names.MANAGED_BY}
     manifest["spec"] = manifests.prune(
         {
             "accessModes": modes,
             "storageClassName": class_name or None,
-            "resources": {"requests": {"storage": format_request(plan.size, observed)}},
+            "resources": {"requests": {"storage": format_request(plan.size, mirrored)}},
         }
     )
     return manifest
 
 
-def find_immutable_changes(plan: ClaimPlan, observed: Manifest) -> tuple[Problem, ...]:
+def find_immutable_changes(plan: ClaimPlan, mirrored: Manifest) -> tuple[Problem, ...]:
     """Finds settings that only a new claim can have."""
-    if not observed or plan.policy is ManagementPolicy.OBSERVE_ONLY:
+    if not mirrored or plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return ()
     problems = []
-    observed_class, modes = manifests.text(observed, "spec.storageClassName"), _access_modes(observed)
-    if plan.class_name and observed_class and observed_class != plan.class_name:
+    mirrored_class, modes = manifests.text(mirrored, "spec.storageClassName"), _access_modes(mirrored)
+    if plan.class_name and mirrored_class and mirrored_class != plan.class_name:
         message = (
-            f"claim {plan.name} is of class {observed_class} and cannot become {plan.class_name}; delete it to move"
+            f"claim {plan.name} is of class {mirrored_class} and cannot become {plan.class_name}; delete it to move"
         )
         problems.append(Problem("spec.storageClassName", message))
     if modes and plan.access_mode not in modes:
@@ -75,25 +75,25 @@ def find_immutable_changes(plan: ClaimPlan, observed: Manifest) -> tuple[Problem
     return tuple(problems)
 
 
-def can_be_mounted_by(observed: Manifest, pods: int) -> bool:
+def can_be_mounted_by(mirrored: Manifest, pods: int) -> bool:
     """Tells whether this many pods can mount an observed claim, each on a node of its own."""
-    return pods <= 1 or READ_WRITE_MANY in _access_modes(observed)
+    return pods <= 1 or READ_WRITE_MANY in _access_modes(mirrored)
 
 
-def get_access_mode(observed: Manifest) -> str:
+def get_access_mode(mirrored: Manifest) -> str:
     """Returns the widest access mode of an observed claim; empty where none is known."""
-    modes = _access_modes(observed)
+    modes = _access_modes(mirrored)
     return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
 
 
-def get_capacity(observed: Manifest) -> int | None:
+def get_capacity(mirrored: Manifest) -> int | None:
     """Returns the bytes of an observed claim's volume, or before it has one of its request; None where unknown."""
-    capacity = manifests.text(observed, "status.capacity.storage")
-    return parse_observed(capacity or manifests.text(observed, "spec.resources.requests.storage")) or None
+    capacity = manifests.text(mirrored, "status.capacity.storage")
+    return parse_observed(capacity or manifests.text(mirrored, "spec.resources.requests.storage")) or None
 
 
-def _access_modes(observed: Manifest) -> tuple[str, ...]:
-    modes = manifests.get(observed, "spec.accessModes")
+def _access_modes(mirrored: Manifest) -> tuple[str, ...]:
+    modes = manifests.get(mirrored, "spec.accessModes")
     return tuple(sorted(m for m in modes if isinstance(m, str))) if isinstance(modes, list) else ()
 
 
@@ -135,10 +135,10 @@ def round_up(amount: int) -> int:
     return -(-amount // quantity.GIB) * quantity.GIB
 
 
-def format_request(size: int, observed: Manifest) -> str:
-    """Formats the storage request of a claim; `observed` is empty while the claim does not exist."""
-    current = manifests.text(observed, "spec.resources.requests.storage")
-    capacity = manifests.text(observed, "status.capacity.storage")
+def format_request(size: int, mirrored: Manifest) -> str:
+    """Formats the storage request of a claim; `mirrored` is empty while the claim does not exist."""
+    current = manifests.text(mirrored, "spec.resources.requests.storage")
+    capacity = manifests.text(mirrored, "status.capacity.storage")
     suffices = current and max(parse_observed(current), parse_observed(capacity)) >= size
     return current if suffices else quantity.gib(size)
 
