@@ -46,7 +46,7 @@ MUTANTS = (
             Change(
                 "function.serving.rollout",
                 "_compose_services",
-                "    if not _may_compose(weights, written, weights.plan.uri, replaces_another=replaces_another):\n"
+                "    if not _weights_allow(weights, written, weights.plan.uri, replaces_another=replaces_another):\n"
                 "        return unchanged\n",
             ),
         ),

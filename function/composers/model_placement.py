@@ -87,7 +87,7 @@ def _carry_out(
     """Resolves references, checks admission, reconciles weights and service, and reports."""
     resolved = resolve_placement(call, placement, settings)
     admission = _check_admission(call, resolved)
-    if not admission.may_compose and _nothing_composed(call):
+    if not admission.admits_service and _nothing_composed(call):
         known = [_RESOLVED, report.build_admitted(placement, admission)]
         return _hold(call, settings, required, known, placement)
     writer = ObjectWriter(
@@ -143,8 +143,8 @@ def _list_conditions(
     resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
 ) -> tuple[Condition, ...]:
     placement = resolved.placement
-    may_compose = admission.may_compose and weights.gate_open
-    accepted = report.build_service_accepted(service.remote, may_compose=may_compose)
+    can_start = admission.admits_service and weights.gate_open
+    accepted = report.build_service_accepted(service.remote, may_be_created=can_start)
     ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = pools.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (

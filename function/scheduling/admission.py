@@ -113,8 +113,8 @@ class Admission:
     status_limit: int | None = None  # how many placements its environment lists, where that is why it waits
 
     @property
-    def may_compose(self) -> bool:
-        """Whether the service may be composed, be it with fewer replicas."""
+    def admits_service(self) -> bool:
+        """Whether the service is admitted, be it with fewer replicas."""
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
 
 

@@ -85,7 +85,7 @@ def _compose_services(
     # back what it granted for that once this placement has seen its new spec.
     limit = admission.replicas if has_shape and not cannot_mount else 0
     unchanged = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
-    if weights.plan is None or not admission.may_compose or (cannot_mount and not written):
+    if weights.plan is None or not admission.admits_service or (cannot_mount and not written):
         return unchanged
     replicas = min(admitted, running) if cannot_mount else admitted
     if has_shape:
@@ -95,7 +95,7 @@ def _compose_services(
     if problems:
         return replace(unchanged, problems=problems)
     replaces_another = any(name != key for name in unchanged.composed)
-    if not _may_compose(weights, written, weights.plan.uri, replaces_another=replaces_another):
+    if not _weights_allow(weights, written, weights.plan.uri, replaces_another=replaces_another):
         return unchanged
     service = built = build_service(request)
     if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
@@ -123,7 +123,7 @@ def _compose_services(
     )
 
 
-def _may_compose(weights: Weights, written: Manifest, uri: str, *, replaces_another: bool) -> bool:
+def _weights_allow(weights: Weights, written: Manifest, uri: str, *, replaces_another: bool) -> bool:
     """Tells whether the service may be composed now: its weights are ready, or it reads them already.
 
     Another service is deleted only for weights whose completion is in the composite's status. A Job may disappear, and

@@ -67,9 +67,9 @@ def build_storage_ready(state: StorageState) -> Condition:
     )
 
 
-def build_service_accepted(remote: ObservedObject, *, may_compose: bool) -> Condition:
-    """Returns ServiceAccepted from the observed service; `may_compose`: admission and weights allow to compose it."""
-    status, reason, message = _judge_acceptance(remote, may_compose=may_compose)
+def build_service_accepted(remote: ObservedObject, *, may_be_created: bool) -> Condition:
+    """Returns ServiceAccepted from the observed service; `may_be_created`: admission and weights allow it."""
+    status, reason, message = _judge_acceptance(remote, may_be_created=may_be_created)
     return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
 
 
@@ -145,13 +145,13 @@ def _describe_free(free: Free | None) -> str:
     return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"
 
 
-def _judge_acceptance(remote: ObservedObject, *, may_compose: bool) -> tuple[Status, ServiceAccepted, str]:
+def _judge_acceptance(remote: ObservedObject, *, may_be_created: bool) -> tuple[Status, ServiceAccepted, str]:
     if remote.refused:
         return Status.FALSE, ServiceAccepted.REJECTED, remote.problem
     if remote.state is State.KIND_MISSING:
         message = "The cluster does not serve LLMInferenceService; install KServe"
         return Status.FALSE, ServiceAccepted.REJECTED, message
-    if not remote.seen and not may_compose:
+    if not remote.seen and not may_be_created:
         message = "The service is created once its weights are ready"
         return Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE, message
     if remote.state is State.UNSEEN:

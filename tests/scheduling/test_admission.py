@@ -124,7 +124,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_admits_placements_by_what_the_environment_published(case: Case) -> None:
     found = check_admission(case.placement, case.environment, LABELS)
-    assert (found.reason, found.may_compose, found.replicas) == (case.want, case.open, case.replicas), case.reason
+    assert (found.reason, found.admits_service, found.replicas) == (case.want, case.open, case.replicas), case.reason
     assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), "for who waits"
     assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
 
@@ -147,7 +147,7 @@ def test_reports_whether_a_request_was_evaluated() -> None:
 def test_requires_the_label_of_the_cache_also_when_admitted() -> None:
     wanted = {**LABELS, "modelplane.ai/cache": "weights"}
     found = check_admission(MINE, environment(admitted=(grant(2),)), wanted)
-    assert (found.reason, found.may_compose) == (Admitted.LABEL_MISSING, False)
+    assert (found.reason, found.admits_service) == (Admitted.LABEL_MISSING, False)
     assert found.labels == {"modelplane.ai/cache": "weights"}
 
 

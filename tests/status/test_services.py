@@ -41,7 +41,7 @@ UNSEEN = _seen(State.UNSEEN, {})
 class Acceptance:
     id: str
     remote: ObservedObject
-    may_compose: bool
+    may_be_created: bool
     want: tuple[Status, ServiceAccepted]
 
 
@@ -64,7 +64,7 @@ ACCEPTANCES = (
 
 @pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
 def test_accepted(case: Acceptance) -> None:
-    found = build_service_accepted(case.remote, may_compose=case.may_compose)
+    found = build_service_accepted(case.remote, may_be_created=case.may_be_created)
     assert (found.status, found.reason) == case.want
 
 
