@@ -115,7 +115,7 @@ def _carry_out(
         **service.pull_secrets,
         **service.composed,
     }
-    if not service.previous_weights_unused:
+    if service.may_read_previous_weights:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
 

@@ -54,7 +54,7 @@ class ServiceRollout:
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
     needs_same_node: bool = False  # since the claim of the weights is on the node of the running pod
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
-    previous_weights_unused: bool = False  # no pod can read other weights than the planned ones
+    may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
 
 
 def name_service(placement: Placement, shape: Shape) -> str:
@@ -69,8 +69,8 @@ def reconcile_service(
     key = SERVICE + name_service(resolved.placement, resolved.shape)
     rollout = _compose_services(resolved, writer, weights, admission, key)
     serving = key if key in rollout.composed else next(iter(sorted(rollout.composed)), key)
-    unused = _are_previous_weights_unused(writer, weights, rollout, key, resolved.placement.planned_uri)
-    return replace(rollout, remote=writer.read(serving), previous_weights_unused=unused)
+    may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
+    return replace(rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous)
 
 
 def _compose_services(
@@ -248,24 +248,24 @@ def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Compo
     return service
 
 
-def _are_previous_weights_unused(
+def _may_read_previous_weights(
     writer: ObjectWriter, weights: Weights, rollout: ServiceRollout, key: str, planned_uri: str
 ) -> bool:
-    """Tells whether nothing can read other weights than the planned ones.
+    """Tells whether a pod may read other weights than the planned ones.
 
-    That is so if there is no service, or only this one, and it is ready on them. An Object that says nothing of its
+    None does if there is no service, or only this one, and it is ready on them. An Object that says nothing of its
     service, as after a restored backup, may have one. `planned_uri` is the plan that the status published last: an
     earlier call may have written a service for it that is not observed yet.
     """
     has_no_service = not rollout.composed and not any(name.startswith(SERVICE) for name in writer.observed)
     if weights.plan is None:
-        return has_no_service
+        return not has_no_service
     if has_no_service:
-        return planned_uri in ("", weights.plan.uri)
+        return planned_uri not in ("", weights.plan.uri)
     if rollout.composed.keys() != {key}:
-        return False
+        return True
     remote = writer.read(key)
-    return text(remote.manifest, _URI) == weights.plan.uri and remote.present and assess(remote.manifest).up
+    return not (text(remote.manifest, _URI) == weights.plan.uri and remote.present and assess(remote.manifest).up)
 
 
 def _read_digest(service: Manifest) -> str:
