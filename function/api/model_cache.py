@@ -18,10 +18,10 @@ from function.domain.cache import (
     CacheEntry,
     CacheType,
     Consumer,
+    CreatedStorage,
     Hydration,
-    ManagedCache,
     ModelCache,
-    NamedCache,
+    ModelCacheChoice,
     UserClaim,
 )
 from function.domain.model import ModelRef
@@ -38,7 +38,7 @@ def parse_cache_choice(block: schemas.ModelCache | None, path: str, problems: Pr
     block = block or schemas.ModelCache()
     if block.name:
         _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), path, problems)
-        return NamedCache(name=block.name)
+        return ModelCacheChoice(name=block.name)
     return _parse_claim(block, block, path, problems)
 
 
@@ -82,13 +82,13 @@ def _parse_claim(
     download: schemas.ModelCache | schemas.CacheSpec,
     path: str,
     problems: Problems,
-) -> UserClaim | ManagedCache:
+) -> UserClaim | CreatedStorage:
     """Returns the claim of a block; a ModelCache, whose settings of downloads are in another block, has type PVC."""
     default_type = None if block is download else CacheType.PVC
     if block.claim_name:
         _refuse_fields(block, "claimName", _CLAIM_FIELDS, path, problems)
         return UserClaim(claim=block.claim_name, preload=download.preload, retry=download.retry or "")
-    return ManagedCache(
+    return CreatedStorage(
         type=CacheType(block.type) if block.type else default_type,
         size=parse_amount(block.size, f"{path}.size", problems),
         class_name=block.storage_class_name,

@@ -26,7 +26,7 @@ from function.cli.options import FILES, CliError, Code, Form, Sources, Target, e
 from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
 from function.composers import COMPOSERS
-from function.domain.cache import NamedCache
+from function.domain.cache import ModelCacheChoice
 from function.domain.environment import Environment, StorageMode
 from function.domain.model import Model, ModelRef, Problem
 from function.domain.placement import Deployment, Placement
@@ -187,7 +187,7 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = parse_deployment(manifest).value
     if deployment is None:
         return
-    if isinstance(deployment.cache, NamedCache):
+    if isinstance(deployment.cache, ModelCacheChoice):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _check_name(store, ref, "spec.modelCache.name")
     model = _find_model(store, deployment.model, manifest)
@@ -266,7 +266,9 @@ def _read_settings(store: Store, manifest: Manifest) -> Settings:
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> DeploymentWeights:
-    cache = store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, NamedCache) else None
+    cache = (
+        store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, ModelCacheChoice) else None
+    )
     return DeploymentWeights(
         model=model,
         choice=of.cache,
@@ -319,7 +321,7 @@ def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Probl
     for profile in model.profiles:
         if (
             profile.shape
-            and weights.build_request(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.INITIALIZER
+            and weights.build_request(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR
         ):
             yield Problem(
                 "spec.modelCache", f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"

@@ -19,7 +19,7 @@ from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.composers.resolve import UnresolvedError, resolve_model
 from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, RequiredResource, Requirement
-from function.domain.cache import Consumer, Hydration, ModelCache, NamedCache
+from function.domain.cache import Consumer, Hydration, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
@@ -208,7 +208,7 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     existing_names = {text(item.load(), "metadata.name") for item in items}
     # A placement that exists and cannot be parsed may read what it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
-    named_cache = NamedCache(name=cache.name)
+    named_cache = ModelCacheChoice(name=cache.name)
     owned_claims = {name: list_owned_claims(observed.values()) for name, observed in _group_observed(call).items()}
     return _Inputs(
         cache=cache,

@@ -16,7 +16,7 @@ from function.composers.outcome import build_outcome, keep_observed, unready_if_
 from function.composers.placement_writer import build_labels
 from function.composers.resolve import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Outcome, Requirement
-from function.domain.cache import ManagedCache, NamedCache
+from function.domain.cache import CreatedStorage, ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
@@ -186,7 +186,7 @@ def _required_resources(call: Call, placement: Placement | None, settings: Setti
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
     required[requirements.ENVIRONMENT] = requirements.environment(placement.environment)
-    if isinstance(placement.cache, NamedCache):
+    if isinstance(placement.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
     if may_exceed(placement, settings.limits):
         required[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
@@ -208,7 +208,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
         quota_excess = find_excess(placement, others, limits)
     consumers = resolved.cache.consumers if resolved.cache else ()
     is_known = placement.has_resources and any(consumer.name == placement.name for consumer in consumers)
-    needed_labels = build_labels(placement.environment, ManagedCache() if is_known else placement.cache)
+    needed_labels = build_labels(placement.environment, CreatedStorage() if is_known else placement.cache)
     admitted = check_admission(placement, resolved.environment, needed_labels)
     return apply_quota(admitted, placement, resolved.environment, quota_excess)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, NamedCache
+from function.domain.cache import CacheChoice, ModelCacheChoice
 from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
@@ -24,7 +24,7 @@ KIND = "ModelPlacement"
 
 def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
     """Returns the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
-    cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, NamedCache) else {}
+    cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, ModelCacheChoice) else {}
     return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label
 
 

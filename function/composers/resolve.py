@@ -10,7 +10,7 @@ from function.api.inference_environment import name_provider_config, parse_envir
 from function.api.model_cache import parse_model_cache
 from function.composers import requirements
 from function.contract import Call, Condition
-from function.domain.cache import ModelCache, NamedCache
+from function.domain.cache import ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Placement, ResolvedPlacement
@@ -40,7 +40,9 @@ def resolve_placement(call: Call, placement: Placement, settings: Settings) -> R
     model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
     environment = _resolve_environment(call, placement.environment, settings)
     cache = (
-        _resolve_cache(call, placement.cache, placement.namespace) if isinstance(placement.cache, NamedCache) else None
+        _resolve_cache(call, placement.cache, placement.namespace)
+        if isinstance(placement.cache, ModelCacheChoice)
+        else None
     )
     profile = next((p for p in model.profiles if p.name == placement.profile), None)
     if profile is None:
@@ -95,7 +97,7 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
     return parsed.value
 
 
-def _resolve_cache(call: Call, choice: NamedCache, namespace: str) -> ModelCache:
+def _resolve_cache(call: Call, choice: ModelCacheChoice, namespace: str) -> ModelCache:
     parsed = parse_model_cache(_load(call, requirements.CACHE, references.cache_not_found(choice.name, namespace)))
     if parsed.value is None:
         reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {choice.name}"

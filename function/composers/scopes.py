@@ -17,7 +17,7 @@ from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS, parse_placement
 from function.composers import requirements
 from function.contract import Answered, Call, RequiredResource, Requirement
-from function.domain.cache import ModelCache, NamedCache
+from function.domain.cache import ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
@@ -68,7 +68,7 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
             required[key] = requirements.placement(name, deployment.namespace)
             known += _parse_items(call.answers.get(key, ()))
     orphans = find_orphan_placements(call.xr, call.observed, known)
-    if isinstance(deployment.cache, NamedCache):
+    if isinstance(deployment.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
     own = (*parse_placements(call.observed), *parse_placements(orphans))
     used = requirements.environments_by_name(sorted({placement.environment for placement in own}))

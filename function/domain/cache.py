@@ -18,8 +18,8 @@ class CacheType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCache:
-    """The weights of a ModelCache in the same namespace."""
+class ModelCacheChoice:
+    """Use of the weights of a ModelCache in the same namespace."""
 
     name: str
 
@@ -34,7 +34,7 @@ class UserClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedCache:
+class CreatedStorage:
     """Storage that this function creates."""
 
     type: CacheType | None = None  # None: EmptyDir for replicas on one node, else PVC
@@ -46,12 +46,12 @@ class ManagedCache:
     retry: str = ""
 
 
-CacheChoice: TypeAlias = NamedCache | UserClaim | ManagedCache
+CacheChoice: TypeAlias = ModelCacheChoice | UserClaim | CreatedStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hydration:
-    """A download that was observed complete, as recorded in status."""
+    """Where weights are, as recorded in status; `completed_at` tells whether their download was observed complete."""
 
     claim: str = ""
     path: str = ""
@@ -96,7 +96,7 @@ class ModelCache:
     model: ModelRef
     environments: tuple[str, ...] | None = None  # None: `selector` selects them
     selector: Selector = Selector()
-    choice: UserClaim | ManagedCache = ManagedCache()
+    choice: UserClaim | CreatedStorage = CreatedStorage()
     entries: tuple[CacheEntry, ...] = ()
     consumers: tuple[Consumer, ...] = ()
     deleting: bool = False

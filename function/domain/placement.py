@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.allocation import Share
-from function.domain.cache import CacheChoice, CacheEntry, Hydration, ManagedCache, ModelCache
+from function.domain.cache import CacheChoice, CacheEntry, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.settings import Settings
@@ -29,7 +29,7 @@ class Deployment:
     environments: int = 1
     replicas: int = 1
     selector: Selector = Selector()
-    cache: CacheChoice = ManagedCache()
+    cache: CacheChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
 
 
@@ -46,7 +46,7 @@ class Placement:
     pool: str
     shape: Shape | None  # None: the recorded topology cannot be read
     replicas: int = 1
-    cache: CacheChoice = ManagedCache()
+    cache: CacheChoice = CreatedStorage()
     uid: str = ""
     created: str = ""  # RFC 3339
     vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.cache import Consumer, ModelCache, NamedCache
+from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -58,7 +58,7 @@ def find_consumers(
     for placement in placements:
         if placement.namespace != cache.namespace:
             continue
-        names_cache = placement.cache == NamedCache(name=cache.name)
+        names_cache = placement.cache == ModelCacheChoice(name=cache.name)
         claims = owned_claims.get(placement.environment, ())
         uses_claim = parse_claim(placement.serving_uri) in claims or parse_claim(placement.applied_uri) in claims
         if names_cache or uses_claim:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from function.domain.cache import CacheChoice, CacheType, ModelCache, NamedCache, UserClaim
+from function.domain.cache import CacheChoice, CacheType, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import Environment, Pool
 from function.domain.model import HuggingFaceSource, Model, OciSource, Problem, PvcSource, Shape, UriSource
 from function.domain.settings import Settings
@@ -29,7 +29,7 @@ NOTHING_OBSERVED = ObservedStorage()
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
 _WITHOUT_CLAIM: Mapping[str, str] = {
-    Case.INITIALIZER: "each pod downloads its own copy; set type: PVC for a claim",
+    Case.EMPTY_DIR: "each pod downloads its own copy; set type: PVC for a claim",
     Case.OCI: "nodes pull the model's image",
     Case.PRESTAGED: "the model's weights are on a claim already",
 }
@@ -302,7 +302,7 @@ def find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iter
 
 def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
     """Finds settings of a claim where none is created. They are remarks: they change nothing and refuse nothing."""
-    if request.case not in (Case.INITIALIZER, Case.OCI, Case.PRESTAGED):
+    if request.case not in (Case.EMPTY_DIR, Case.OCI, Case.PRESTAGED):
         return
     options = request.managed_options
     settings = {
@@ -326,7 +326,7 @@ def _fault(
         field=field if field.startswith("spec.") else f"{block}.{field}",
         actual=actual,
         required=required,
-        cache=request.choice.name if isinstance(request.choice, NamedCache) else "",
+        cache=request.choice.name if isinstance(request.choice, ModelCacheChoice) else "",
         nodes=request.shape_nodes,
         replicas=request.replicas,
     )
@@ -336,7 +336,7 @@ def _check_source(request: StorageRequest, _: ObservedStorage) -> Iterator[Stora
     source = request.model.source
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
-    elif isinstance(request.choice, NamedCache) and isinstance(source, OciSource | PvcSource):
+    elif isinstance(request.choice, ModelCacheChoice) and isinstance(source, OciSource | PvcSource):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", actual=request.model.name)
     elif isinstance(source, PvcSource) and isinstance(request.choice, UserClaim):
         yield _fault(
@@ -348,7 +348,7 @@ def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iter
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
     if request.managed_options.type is CacheType.EMPTY_DIR and request.case in CREATED_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
-    if request.case is not Case.INITIALIZER or observed.service_exists:
+    if request.case is not Case.EMPTY_DIR or observed.service_exists:
         return
     if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
@@ -373,7 +373,7 @@ def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[
     size = compute_size(request.explicit_size, request.model, request.gpu_memory)
     if request.case in CREATED_CLAIM and size is None:
         yield _fault(request, FaultKind.SIZE, "size")
-    if request.environment.size_enforced:
+    if request.storage.size_enforced:
         yield from find_small_claim(request, observed)
 
 
@@ -388,7 +388,7 @@ def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterato
 def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
     source, cache = request.model.source, request.named_cache
-    if not isinstance(request.choice, NamedCache) or not isinstance(source, HuggingFaceSource | UriSource):
+    if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, HuggingFaceSource | UriSource):
         return  # see `_check_source`
     if cache is None:
         yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
@@ -455,7 +455,7 @@ class DeploymentWeights:
         return StorageRequest(
             model=self.model,
             choice=self.choice,
-            environment=environment.storage,
+            storage=environment.storage,
             download=environment.storage.download,
             default_class=self.settings.storage_class,
             namespace=self.namespace,

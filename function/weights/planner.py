@@ -9,7 +9,7 @@ service waits for nothing but a claim that is the user's.
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from function.domain.cache import NamedCache, UserClaim
+from function.domain.cache import ModelCacheChoice, UserClaim
 from function.domain.environment import tolerations
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
 from function.domain.pods import PullSecret, name_pull_secrets
@@ -122,11 +122,11 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             plan = replace(
                 _plan_existing(Case.MODEL_CACHE, cache.claim, cache.path), gate=Gate.CACHE, key=cache_key(source)
             )
-        case source if request.case is Case.INITIALIZER:
+        case source if request.case is Case.EMPTY_DIR:
             secret_name = _name_secret(request, request.owner)
             credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=True)
             plan = StoragePlan(
-                type=Case.INITIALIZER,
+                type=Case.EMPTY_DIR,
                 uri=download_uri(source),
                 key=cache_key(source),
                 credential=credential,
@@ -149,7 +149,7 @@ def name_claim(request: StorageRequest) -> str:
     key = cache_key(source)
     match request.case:
         case Case.SHARED:
-            return request.environment.shared_claim
+            return request.storage.shared_claim
         case Case.RETAINED:
             return names.build_name(f"weights-{key}", request.namespace, key)
         case _:
@@ -183,9 +183,9 @@ def _plan_download(
         path=path,
         claim=claim,
         size=size,
-        remarks=() if request.environment.size_enforced else tuple(find_small_claim(request, observed)),
+        remarks=() if request.storage.size_enforced else tuple(find_small_claim(request, observed)),
     )
-    if isinstance(request.choice, NamedCache) or not request.choice.preload:
+    if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.
     stem = f"weights-{plan.key}" if row.job is ManagementPolicy.RETAIN else request.owner

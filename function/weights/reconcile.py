@@ -51,7 +51,7 @@ from function.weights.state import (
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {Case.PRESTAGED: Finding.PRESTAGED, Case.INITIALIZER: Finding.EMPTY_DIR}
+_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {Case.PRESTAGED: Finding.PRESTAGED, Case.EMPTY_DIR: Finding.EMPTY_DIR}
 _SIZE_OWNERS: Mapping[Case, SizeOwner] = {Case.SHARED: SizeOwner.ENVIRONMENT, Case.USER_CLAIM: SizeOwner.USER}
 
 

@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.cache import CacheChoice, CacheType, ManagedCache, ModelCache, NamedCache, UserClaim
+from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
 from function.domain.model import HuggingFaceSource, Model, ModelRef, OciSource, PvcSource, UriSource
 from function.domain.pods import PullSecret
@@ -25,7 +25,7 @@ from function.weights.claim import READ_WRITE_MANY, round_up
 class Case(StrEnum):
     """The rows of the case table, as `status.storage.type` shows them."""
 
-    INITIALIZER = "EmptyDir"
+    EMPTY_DIR = "EmptyDir"
     OCI = "OCI"
     PRESTAGED = "Prestaged"
     MODEL_CACHE = "ModelCache"
@@ -65,7 +65,7 @@ class StorageRequest:
 
     model: Model
     choice: CacheChoice
-    environment: EnvironmentStorage
+    storage: EnvironmentStorage
     download: Download
     namespace: str  # on the remote cluster
     owner: str  # name of the placement or ModelCache, unique in the namespace
@@ -85,14 +85,14 @@ class StorageRequest:
         return self.shape_nodes * max(1, self.replicas)
 
     @property
-    def managed_options(self) -> ManagedCache:
+    def managed_options(self) -> CreatedStorage:
         """The options for a claim that is created; the defaults where another way was chosen."""
-        return self.choice if isinstance(self.choice, ManagedCache) else ManagedCache()
+        return self.choice if isinstance(self.choice, CreatedStorage) else CreatedStorage()
 
     @property
     def retry(self) -> str:
         """The value whose change starts the download again."""
-        return "" if isinstance(self.choice, NamedCache) else self.choice.retry
+        return "" if isinstance(self.choice, ModelCacheChoice) else self.choice.retry
 
     @property
     def case(self) -> Case:
@@ -102,7 +102,7 @@ class StorageRequest:
                 return Case.OCI
             case PvcSource(), _:
                 return Case.PRESTAGED
-            case _, NamedCache():
+            case _, ModelCacheChoice():
                 return Case.MODEL_CACHE
             case _, UserClaim():
                 return Case.USER_CLAIM
@@ -111,26 +111,26 @@ class StorageRequest:
         # The initializer of each pod cannot fetch the weights, whatever the options are.
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
-            return Case.INITIALIZER
-        if self.environment.mode is StorageMode.SHARED:
+            return Case.EMPTY_DIR
+        if self.storage.mode is StorageMode.SHARED:
             return Case.SHARED
         return Case.RETAINED if self.managed_options.retain else Case.MANAGED
 
     @property
     def class_name(self) -> str | None:
         """The class of deployment, environment or platform; None: not set, "": the cluster's default class."""
-        stated = (self._own_options.class_name, self.environment.class_name, self.default_class)
+        stated = (self._own_options.class_name, self.storage.class_name, self.default_class)
         return next((name for name in stated if name is not None), None)
 
     @property
     def access_mode(self) -> str:
         """The access mode of a new claim: the deployment's, then the environment's."""
-        return self._own_options.access_mode or self.environment.access_mode
+        return self._own_options.access_mode or self.storage.access_mode
 
     @property
     def explicit_size(self) -> int | None:
         """The size that a user or the platform sets for this claim, in bytes."""
-        return self.environment.shared_size if self.case is Case.SHARED else self._own_options.size
+        return self.storage.shared_size if self.case is Case.SHARED else self._own_options.size
 
     def node_local_pool(self, observed: ObservedStorage) -> Pool | None:
         """Returns the pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
@@ -151,9 +151,9 @@ class StorageRequest:
         return self.model.disk or min((amount for amount in bounds if amount), default=None)
 
     @property
-    def _own_options(self) -> ManagedCache:
+    def _own_options(self) -> CreatedStorage:
         # A claim that all models of a namespace share is the environment's alone: its users must agree on it.
-        return ManagedCache() if self.case is Case.SHARED else self.managed_options
+        return CreatedStorage() if self.case is Case.SHARED else self.managed_options
 
 
 def build_cache_request(
@@ -163,7 +163,7 @@ def build_cache_request(
     return StorageRequest(
         model=model,
         choice=cache.choice,
-        environment=environment.storage,
+        storage=environment.storage,
         download=environment.storage.download,
         default_class=settings.storage_class,
         namespace=namespace,

@@ -6,7 +6,7 @@ import pytest
 
 from function.api.model_cache import parse_model_cache
 from function.api.problems import Parsed
-from function.domain.cache import CacheEntry, CacheType, Consumer, Hydration, ManagedCache, ModelCache, UserClaim
+from function.domain.cache import CacheEntry, CacheType, Consumer, CreatedStorage, Hydration, ModelCache, UserClaim
 from function.domain.model import ModelRef, Problem
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Requirement, Selector
@@ -55,7 +55,7 @@ READ = ModelCache(
     uid="1",
     model=ModelRef(kind="Model", name="gemma"),
     environments=("east", "west"),
-    choice=ManagedCache(
+    choice=CreatedStorage(
         type=CacheType.PVC,
         size=1024 * GIB,
         class_name="fast",
@@ -96,7 +96,7 @@ def test_selects_environments_by_labels() -> None:
     assert cache
     assert cache.environments is None
     assert cache.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
-    assert cache.choice == ManagedCache(type=CacheType.PVC)
+    assert cache.choice == CreatedStorage(type=CacheType.PVC)
 
 
 def test_accepts_an_existing_claim() -> None:

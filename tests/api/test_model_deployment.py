@@ -6,7 +6,7 @@ import pytest
 
 from function.api.model_deployment import parse_deployment
 from function.api.problems import Parsed
-from function.domain.cache import CacheChoice, CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment
 from function.kube.manifests import JSON, Manifest
@@ -31,7 +31,7 @@ def test_parses_every_field() -> None:
         environments=3,
         replicas=0,
         selector=Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),)),
-        cache=NamedCache(name="weights"),
+        cache=ModelCacheChoice(name="weights"),
     )
 
 
@@ -50,19 +50,19 @@ class Case:
 
 
 CASES = [
-    Case("name", "a ModelCache", {"name": "a"}, NamedCache(name="a")),
+    Case("name", "a ModelCache", {"name": "a"}, ModelCacheChoice(name="a")),
     Case("name-defaulted", "defaults of the API server do not count as said",
-         {"name": "a", "preload": True, "retain": False}, NamedCache(name="a")),
+         {"name": "a", "preload": True, "retain": False}, ModelCacheChoice(name="a")),
     Case("claim", "a user's claim", {"claimName": "a", "retain": False}, UserClaim(claim="a")),
     Case("claim-all", "downloads into it can be steered", {"claimName": "a", "preload": False, "retry": "2"},
          UserClaim(claim="a", preload=False, retry="2")),
     Case("managed", "a claim of ours",
          {"type": "PVC", "size": "1Ti", "storageClassName": "", "accessMode": "ReadWriteOnce", "preload": False,
           "retain": True, "retry": "2"},
-         ManagedCache(type=CacheType.PVC, size=1024 * GIB, class_name="", access_mode="ReadWriteOnce", preload=False,
+         CreatedStorage(type=CacheType.PVC, size=1024 * GIB, class_name="", access_mode="ReadWriteOnce", preload=False,
                       retain=True, retry="2")),
-    Case("empty-dir", "a copy in every pod", {"type": "EmptyDir"}, ManagedCache(type=CacheType.EMPTY_DIR)),
-    Case("nothing", "an empty block says nothing", {}, ManagedCache()),
+    Case("empty-dir", "a copy in every pod", {"type": "EmptyDir"}, CreatedStorage(type=CacheType.EMPTY_DIR)),
+    Case("nothing", "an empty block says nothing", {}, CreatedStorage()),
 ]  # fmt: skip
 
 
@@ -110,4 +110,4 @@ def test_null_counts_as_absent() -> None:
     nothing: JSON = None
     deployment = parse_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
     assert deployment
-    assert deployment.cache == ManagedCache()
+    assert deployment.cache == CreatedStorage()

@@ -7,7 +7,7 @@ import pytest
 
 from function.api.model_placement import parse_placement
 from function.composers.placement_writer import build_placement
-from function.domain.cache import NamedCache
+from function.domain.cache import ModelCacheChoice
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
 from tests.support import builders
@@ -47,7 +47,7 @@ WANT: Manifest = {
 
 
 def test_records_complete_decision() -> None:
-    deployment = builders.deployment(cache=NamedCache(name="weights"))
+    deployment = builders.deployment(cache=ModelCacheChoice(name="weights"))
     assert build_placement(deployment, DECIDED, {"name": "weights"}) == WANT
 
 

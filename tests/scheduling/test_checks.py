@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, CacheType, ManagedCache, ModelCache
+from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
 from function.reasons import Refused
@@ -27,8 +27,8 @@ from tests.support.builders import (
 
 NO_POOL = Refused.NO_POOL_SATISFIES_REQUIREMENTS
 NO_STORAGE = Refused.SHARED_STORAGE_MISSING
-CLAIM = ManagedCache(type=CacheType.PVC)
-EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
+CLAIM = CreatedStorage(type=CacheType.PVC)
+EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 
 
 def asking(**fields: object) -> Profile:
@@ -41,7 +41,7 @@ class Case:
     reason: str
     profile: Profile = profile(shape=shape())
     pool: Pool = pool()
-    choice: CacheChoice = ManagedCache()
+    choice: CacheChoice = CreatedStorage()
     cache: ModelCache | None = None
     default_class: str | None = None
     kind: FaultKind | None = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache
+from function.domain.cache import CacheType, CreatedStorage
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
@@ -246,7 +246,7 @@ def test_reschedules_on_an_environment_that_is_not_ready() -> None:
 
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
     asked = model(TWO_NODES, ONE_GPU)
-    choice = ManagedCache(type=CacheType.EMPTY_DIR)
+    choice = CreatedStorage(type=CacheType.EMPTY_DIR)
     wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
     found = filter_environment(wanted, environment("env", pool()), Ledger(()))
     assert isinstance(found, Assignment)
@@ -305,7 +305,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         precision=("fp4",),
     )
     asked = model(profile(shape=shape(5, 16), requires=demanding))
-    choice = ManagedCache(type=CacheType.EMPTY_DIR)
+    choice = CreatedStorage(type=CacheType.EMPTY_DIR)
     request = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
     verdict = filter_environment(request, poor, Ledger(()))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from function.domain.allocation import Grant, Share
-from function.domain.cache import CacheChoice, CacheType, ManagedCache
+from function.domain.cache import CacheChoice, CacheType, CreatedStorage
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
@@ -30,7 +30,7 @@ from tests.support.builders import (
 
 MODEL = model(profile(shape=shape()))
 TWO_NODES = model(profile(shape=shape(2)))
-EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
+EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 
 
 def request(
@@ -126,7 +126,7 @@ class TestFaults:
         assert placed(decision) == []
 
     def test_a_claim_for_one_pod_and_several_replicas(self) -> None:
-        choice = ManagedCache(type=CacheType.PVC, access_mode="ReadWriteOnce")
+        choice = CreatedStorage(type=CacheType.PVC, access_mode="ReadWriteOnce")
         assert placed(schedule(request(choice=choice), environments("a"), [])) == ["a"]
         decision = schedule(request(choice=choice, replicas=2), environments("a"), [])
         assert decision.fault is not None
@@ -354,7 +354,7 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [1]
 
     def test_a_claim_of_one_pod_is_not_shared(self) -> None:
-        choice = ManagedCache(type=CacheType.PVC)
+        choice = CreatedStorage(type=CacheType.PVC)
         lone = environment("a", pool(), access_mode="ReadWriteOnce")
         decision = schedule(request(choice=choice, replicas=2), [lone], [placement("a")])
         assert [a.replicas for a in decision.assignments] == [1]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import CacheEntry, Hydration, ManagedCache, ModelCache, NamedCache, UserClaim
+from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
@@ -78,7 +78,7 @@ STORAGE_CASES = (
         id="class-of-the-deployment",
         reason="the deployment's own counts first",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(class_name="mine"),
+        choice=CreatedStorage(class_name="mine"),
         environment=BARE,
     ),
     Case(
@@ -129,14 +129,14 @@ STORAGE_CASES = (
         id="mode-of-the-deployment",
         reason="deployment > environment",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(access_mode="ReadWriteMany"),
+        choice=CreatedStorage(access_mode="ReadWriteMany"),
         environment=environment(access_mode="ReadWriteOnce"),
     ),
     Case(
         id="shared-environment-without-a-class",
         reason="a claim that a whole namespace shares is the environment's: the deployment's class does not count",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(class_name="mine"),
+        choice=CreatedStorage(class_name="mine"),
         environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED)),
         refused=NO_STORAGE,
         field=Field.STORAGE,
@@ -146,7 +146,7 @@ STORAGE_CASES = (
         id="shared-environment-of-one-pod",
         reason="likewise its access mode",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(access_mode="ReadWriteMany"),
+        choice=CreatedStorage(access_mode="ReadWriteMany"),
         environment=environment(
             storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x", access_mode="ReadWriteOnce")
         ),
@@ -158,14 +158,14 @@ STORAGE_CASES = (
         id="claim-for-one-pod-on-a-shared-environment",
         reason="what does not count refuses nothing",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(access_mode="ReadWriteOnce"),
+        choice=CreatedStorage(access_mode="ReadWriteOnce"),
         environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x")),
     ),
     Case(
         id="claim-for-one-pod-and-two-nodes",
         reason="the deployment asked for what cannot serve it",
         profile=profile(shape=shape(2)),
-        choice=ManagedCache(access_mode="ReadWriteOnce"),
+        choice=CreatedStorage(access_mode="ReadWriteOnce"),
         refused=Refused.INVALID_DEPLOYMENT,
         field=Field.STORAGE,
         kind=FaultKind.OWN_ACCESS_MODE,
@@ -191,13 +191,13 @@ STORAGE_CASES = (
     Case(
         id="cache-on-the-environment",
         reason="the ModelCache keeps its weights there",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=cached("env"),
     ),
     Case(
         id="cache-elsewhere",
         reason="the ModelCache keeps its weights elsewhere",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=cached("far"),
         refused=NOT_THERE,
         field=Field.STORAGE,
@@ -206,7 +206,7 @@ STORAGE_CASES = (
     Case(
         id="no-such-cache",
         reason="there is no ModelCache of this name",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         refused=NOT_THERE,
         field=Field.STORAGE,
         kind=FaultKind.CACHE_UNKNOWN,
@@ -214,7 +214,7 @@ STORAGE_CASES = (
     Case(
         id="cache-that-has-not-reported",
         reason="it names the environment, and its status does not yet",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env"), entries=()),
         refused=NOT_THERE,
         field=Field.STORAGE,
@@ -223,7 +223,7 @@ STORAGE_CASES = (
     Case(
         id="cache-with-an-earlier-revision",
         reason="it is of this model and will follow",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=cached("env", path="models/0123456789abcdef"),
         refused=NOT_THERE,
         field=Field.STORAGE,
@@ -232,7 +232,7 @@ STORAGE_CASES = (
     Case(
         id="cache-of-another-model",
         reason="other bytes must not be served under this name",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env", path="models/0123456789abcdef"), model=ModelRef(kind="ClusterModel", name="other")),
         refused=Refused.INVALID_DEPLOYMENT,
         field=Field.STORAGE,
@@ -251,7 +251,7 @@ STORAGE_CASES = (
     Case(
         id="own-size-where-no-claim-is-made",
         reason="each pod fetches its own copy",
-        choice=ManagedCache(size=500 * GIB),
+        choice=CreatedStorage(size=500 * GIB),
         disk="960Gi",
     ),
     Case(
@@ -282,7 +282,7 @@ STORAGE_CASES = (
     Case(
         id="cache-of-another-model-with-the-same-bytes",
         reason="what counts is which bytes these are",
-        choice=NamedCache(name="weights"),
+        choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env"), model=ModelRef(kind="ClusterModel", name="other")),
     ),
 )

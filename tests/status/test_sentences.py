@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache, ModelCache, NamedCache
+from function.domain.cache import CacheType, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import EngineName
 from function.domain.placement import Placement
@@ -25,7 +25,7 @@ class Case:
     placements: tuple[Placement, ...] = ()
 
 
-EMPTY_DIR = ManagedCache(type=CacheType.EMPTY_DIR)
+EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 RWO = "ReadWriteOnce"
 ELSEWHERE = ModelCache(namespace="team", name="weights", model=KIMI.ref, environments=("b",))
 CASES = (
@@ -109,7 +109,7 @@ CASES = (
         id="claim-for-one-pod",
         reason="the deployment's own spec; the message starts with the field",
         want=Refused.INVALID_DEPLOYMENT,
-        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC, access_mode=RWO), of=SMALL),
+        request=request(replicas=2, choice=CreatedStorage(type=CacheType.PVC, access_mode=RWO), of=SMALL),
         environments=(site("a", FRONTIER),),
         says=(
             ("spec.modelCache.accessMode: ReadWriteOnce serves one replica on one node; 2 replicas need ReadWriteMany"),
@@ -277,7 +277,7 @@ CASES = (
         id="storage-of-one-pod-for-several-replicas",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        request=request(replicas=2, choice=ManagedCache(type=CacheType.PVC), of=SMALL),
+        request=request(replicas=2, choice=CreatedStorage(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
@@ -289,7 +289,7 @@ CASES = (
         id="no-class-for-one-node",
         reason="one node has its own sentence",
         want=Refused.SHARED_STORAGE_MISSING,
-        request=request(choice=ManagedCache(type=CacheType.PVC), of=SMALL),
+        request=request(choice=CreatedStorage(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
@@ -304,7 +304,7 @@ CASES = (
         id="no-such-cache",
         reason="to nothing no environment can be added",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
-        request=request(choice=NamedCache(name="weights")),
+        request=request(choice=ModelCacheChoice(name="weights")),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
@@ -316,7 +316,7 @@ CASES = (
         id="cache-elsewhere",
         reason="the ModelCache is named",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
-        request=request(choice=NamedCache(name="weights"), cache=ELSEWHERE),
+        request=request(choice=ModelCacheChoice(name="weights"), cache=ELSEWHERE),
         environments=(site("a", FRONTIER),),
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from function.domain.allocation import Free, Grant
-from function.domain.cache import CacheChoice, ManagedCache, ModelCache
+from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
@@ -37,7 +37,7 @@ NOTHING = Requires()
 VLLM = Engine(name=EngineName.VLLM, image="engine:1")
 HUB = HuggingFaceSource(repo="org/kimi")
 MODEL = ModelRef(kind="ClusterModel", name="kimi")
-NO_CACHE = ManagedCache()
+NO_CACHE = CreatedStorage()
 ONE_NODE = Shape(nodes=1, gpus_per_node=8, parallelism=Parallelism(tensor=8))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from function.domain.cache import ManagedCache
+from function.domain.cache import CreatedStorage
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import (
     Engine,
@@ -40,8 +40,8 @@ def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = 
 
 MULTI = StorageRequest(
     model=model(),
-    choice=ManagedCache(),
-    environment=EnvironmentStorage(class_name="shared-vast"),
+    choice=CreatedStorage(),
+    storage=EnvironmentStorage(class_name="shared-vast"),
     download=BUILT_IN.download,
     namespace="ml-team-research",
     owner="kimi-k2-coreweave-1a2b3c4d",

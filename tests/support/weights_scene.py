@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, CacheEntry, Hydration, ManagedCache, UserClaim
+from function.domain.cache import CacheChoice, CacheEntry, CreatedStorage, Hydration, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
@@ -16,7 +16,7 @@ from tests.support.weights_requests import MULTI, SECRET, model
 DESCRIBED = "spec.forProvider.manifest"
 NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"
 TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
-RETAINED, USERS = ManagedCache(retain=True), UserClaim(claim="mine")
+RETAINED, USERS = CreatedStorage(retain=True), UserClaim(claim="mine")
 OWNED, KEPT, FINISHED, OBSERVED = (
     ManagementPolicy.FULL,
     ManagementPolicy.RETAIN,

@@ -7,7 +7,7 @@ import pytest
 from crossplane.function import resource
 
 from function.cli.store import Ref
-from function.domain.cache import Consumer, ModelCache, NamedCache
+from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.observed_object import ObservedObject, State
@@ -203,7 +203,7 @@ def test_records_consumers_by_name() -> None:
 
 
 CACHE = ModelCache(namespace=builders.NAMESPACE, name="weights", model=builders.MODEL)
-OURS = NamedCache(name="weights")
+OURS = ModelCacheChoice(name="weights")
 ON_IT = builders.placement(cache=OURS)
 
 

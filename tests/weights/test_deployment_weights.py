@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import ManagedCache
+from function.domain.cache import CreatedStorage
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.settings import BUILT_IN
 from function.scheduling.verdicts import StorageCheck
@@ -16,7 +16,7 @@ from tests.support import builders
 
 WEIGHTS = DeploymentWeights(
     model=replace(builders.model(), disk=None, vram=None),
-    choice=ManagedCache(),
+    choice=CreatedStorage(),
     cache=None,
     settings=BUILT_IN,
     namespace="team",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import ManagedCache, UserClaim
+from function.domain.cache import CreatedStorage, UserClaim
 from function.domain.environment import StorageMode
 from function.kube.manifests import Manifest
 from function.status.weights import describe_storage
@@ -17,7 +17,7 @@ FULL: Manifest = {
     "reason": "PodFailurePolicy",
     "message": "with exit code 43 matching",
 }
-SHARED = replace(request_storage().environment, mode=StorageMode.SHARED)
+SHARED = replace(request_storage().storage, mode=StorageMode.SHARED)
 MINE = UserClaim(claim="mine")
 
 
@@ -34,7 +34,7 @@ SHARED_SIZE = "raise spec.storage.sharedClaim.size of InferenceEnvironment east"
 CASES = (
     Case(
         "own",
-        request_storage(ManagedCache()),
+        request_storage(CreatedStorage()),
         "raise modelCache.size, or where that is not set the model's spec.resources.disk",
     ),
     Case(
@@ -42,15 +42,15 @@ CASES = (
         request_storage(RETAINED),
         "raise modelCache.size, or where that is not set the model's spec.resources.disk",
     ),
-    Case("shared", request_storage(ManagedCache(), environment=SHARED), SHARED_SIZE),
+    Case("shared", request_storage(CreatedStorage(), storage=SHARED), SHARED_SIZE),
     Case("the-user-s", request_storage(MINE), MAKE_ROOM),
     Case(
         "cache",
-        request_storage(ManagedCache(), for_cache=True),
+        request_storage(CreatedStorage(), for_cache=True),
         "raise storage.size of the ModelCache, or where that is not set the model's spec.resources.disk",
         OF_CACHE,
     ),
-    Case("cache-shared", request_storage(ManagedCache(), environment=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
+    Case("cache-shared", request_storage(CreatedStorage(), storage=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
     Case("cache-the-user-s", request_storage(MINE, for_cache=True), MAKE_ROOM, OF_CACHE),
 )
 

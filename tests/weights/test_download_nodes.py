@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
@@ -16,7 +16,7 @@ from tests.support.weights_requests import CACHE, SINGLE
 POOL = replace(pool(), labels=(("pool", "h100"),), taints=({"key": "team", "value": "a", "effect": "NoSchedule"},))
 LOCAL = EnvironmentStorage(class_name="local", access_mode="ReadWriteOnce")
 FAST = EnvironmentStorage(class_name="nfs")
-ASKED = replace(SINGLE, pool=POOL, choice=ManagedCache(type=CacheType.PVC))
+ASKED = replace(SINGLE, pool=POOL, choice=CreatedStorage(type=CacheType.PVC))
 ONCE, MANY = "ReadWriteOnce", "ReadWriteMany"
 TOLERATED: list[JSON] = [
     {"key": "nvidia.com/gpu", "operator": "Exists"},
@@ -38,19 +38,19 @@ class Case:
 
 
 CASES = (
-    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, environment=FAST), ANYWHERE),
-    Case("local", "the first consumer decides where the volume is", replace(ASKED, environment=LOCAL), NEAR),
-    Case("local-once-pod", "one pod is one node", replace(ASKED, environment=replace(LOCAL, access_mode=f"{ONCE}Pod")),
+    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, storage=FAST), ANYWHERE),
+    Case("local", "the first consumer decides where the volume is", replace(ASKED, storage=LOCAL), NEAR),
+    Case("local-once-pod", "one pod is one node", replace(ASKED, storage=replace(LOCAL, access_mode=f"{ONCE}Pod")),
          NEAR),
     Case("shared-claim", "one claim for all, of one node", replace(
-        ASKED, environment=replace(LOCAL, mode=StorageMode.SHARED)), NEAR),
-    Case("own", "as the claim is", replace(USERS, environment=FAST), NEAR, ONCE),
-    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
-    Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
-    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
-    Case("cache", "it has no consumer yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
+        ASKED, storage=replace(LOCAL, mode=StorageMode.SHARED)), NEAR),
+    Case("own", "as the claim is", replace(USERS, storage=FAST), NEAR, ONCE),
+    Case("own-shared", "it is read anywhere", replace(USERS, storage=LOCAL), ANYWHERE, MANY),
+    Case("own-unseen", "nothing is known of it yet", replace(USERS, storage=LOCAL), ANYWHERE),
+    Case("as-it-is", "a claim keeps its mode", replace(ASKED, storage=LOCAL), ANYWHERE, MANY),
+    Case("cache", "it has no consumer yet", replace(CACHE, storage=LOCAL, choice=ASKED.choice), ANYWHERE),
     Case("said", "who names nodes for downloads knows where their volumes are",
-         replace(ASKED, environment=LOCAL, download=DOWNLOAD),
+         replace(ASKED, storage=LOCAL, download=DOWNLOAD),
          ({"disk": "fast"}, [{"operator": "Exists"}, *TOLERATED])),
 )  # fmt: skip
 

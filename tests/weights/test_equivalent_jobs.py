@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, ManagedCache, UserClaim
+from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
@@ -35,7 +35,7 @@ from tests.support.weights_scene import (
 )
 
 Change = Callable[[Download], Download]
-OWN = ManagedCache()
+OWN = CreatedStorage()
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def moved(download: Download) -> Download:
 
 CASES = (
     Case("finished", "its bytes are there, however they were fetched", OWN, COMPLETE, same, proxied, True),
-    Case("finished-retry", "nor is it tried again twice", ManagedCache(retry="1"), COMPLETE, same, proxied, True),
+    Case("finished-retry", "nor is it tried again twice", CreatedStorage(retry="1"), COMPLETE, same, proxied, True),
     Case("finished-retained", "so they are for all who describe it", RETAINED, COMPLETE, same, mirrored, True),
     Case("pin", "the next Job resumes over the files that exist", OWN, RUNS, pinned, same, False),
     Case("image", "the platform names another image", OWN, RUNS, same, mirrored, False),
@@ -140,8 +140,8 @@ def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> No
 
 
 def test_drops_failed_job_when_replaced() -> None:
-    failed = observe_started(request_storage(ManagedCache()), with_job_status(FAILED))
-    changed = reconcile_observed(request_storage(ManagedCache(retry="1")), failed)
+    failed = observe_started(request_storage(CreatedStorage()), with_job_status(FAILED))
+    changed = reconcile_observed(request_storage(CreatedStorage(retry="1")), failed)
     assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
     assert list_policies(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
 from function.weights.faults import FaultKind, StorageFault, find_faults
@@ -14,7 +14,7 @@ from tests.support.weights_requests import CACHE, MULTI, SINGLE, model
 
 UNCLASSED = EnvironmentStorage()
 ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")
-PVC = ManagedCache(type=CacheType.PVC)
+PVC = CreatedStorage(type=CacheType.PVC)
 MISSING = "multi-node model requires shared storage on the inference environment."
 UNNAMED = "a claim is required, and neither deployment, environment nor defaults name a storage class"
 HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
@@ -34,18 +34,18 @@ class Case:
 
 CASES = (
     Case("multi-node", "class, mode and size are there", MULTI),
-    Case("single-node", "needs nothing at all", replace(SINGLE, environment=UNCLASSED)),
-    Case("default-class", "the platform names it", replace(MULTI, environment=UNCLASSED, default_class="")),
+    Case("single-node", "needs nothing at all", replace(SINGLE, storage=UNCLASSED)),
+    Case("default-class", "the platform names it", replace(MULTI, storage=UNCLASSED, default_class="")),
     Case(
         "multi-node-without-class",
         "the text is the API's",
-        replace(MULTI, environment=UNCLASSED),
+        replace(MULTI, storage=UNCLASSED),
         (f"spec.modelCache.storageClassName: {MISSING}",),
     ),
     Case(
         "single-node-claim-without-class",
         "a sentence of its own",
-        replace(SINGLE, environment=UNCLASSED, choice=PVC),
+        replace(SINGLE, storage=UNCLASSED, choice=PVC),
         (f"spec.modelCache.storageClassName: {UNNAMED}",),
     ),
     Case(
@@ -64,13 +64,15 @@ CASES = (
     Case(
         "cache-elsewhere",
         "the bytes are on other environments",
-        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=replace(HERE, claim="", path="", expected=False)),
+        replace(
+            MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, claim="", path="", expected=False)
+        ),
         ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
     ),
     Case(
         "no-such-cache",
         "no environment can be added to it",
-        replace(MULTI, choice=NamedCache(name="kimi")),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi")),
         ("spec.modelCache.name: ModelCache kimi does not exist or is invalid",),
     ),
     Case(
@@ -78,7 +80,7 @@ CASES = (
         "only one node could mount it",
         replace(
             MULTI,
-            choice=NamedCache(name="kimi"),
+            choice=ModelCacheChoice(name="kimi"),
             named_cache=replace(HERE, access_mode="ReadWriteOnce"),
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 2 nodes need ReadWriteMany",),
@@ -88,7 +90,7 @@ CASES = (
         "replicas go to other nodes",
         replace(
             SINGLE,
-            choice=NamedCache(name="kimi"),
+            choice=ModelCacheChoice(name="kimi"),
             replicas=3,
             named_cache=replace(HERE, access_mode="ReadWriteOnce"),
         ),
@@ -99,7 +101,7 @@ CASES = (
         "other bytes must not be served under this name",
         replace(
             MULTI,
-            choice=NamedCache(name="kimi"),
+            choice=ModelCacheChoice(name="kimi"),
             named_cache=replace(
                 HERE, path="models/0123456789abcdef", model=ModelRef(kind="ClusterModel", name="llama")
             ),
@@ -114,49 +116,51 @@ CASES = (
     Case(
         "cache-that-has-not-reported",
         "it is on its way: another thing than not there",
-        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=replace(HERE, claim="", path="")),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, claim="", path="")),
         ("spec.modelCache.name: ModelCache kimi has not reported these weights there yet",),
     ),
     Case(
         "cache-of-an-image",
         "nothing is downloaded, so nothing can be cached",
-        replace(MULTI, model=model(OciSource(image="r/m@sha256:1")), choice=NamedCache(name="kimi"), named_cache=HERE),
+        replace(
+            MULTI, model=model(OciSource(image="r/m@sha256:1")), choice=ModelCacheChoice(name="kimi"), named_cache=HERE
+        ),
         ("spec.modelCache.name: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
     ),
     Case(
         "cache-here",
         "nothing is wrong",
-        replace(MULTI, choice=NamedCache(name="kimi"), named_cache=HERE),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=HERE),
     ),
     Case(
         "empty-dir-on-several-nodes",
         "one pod's directory is not the other's",
-        replace(MULTI, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        replace(MULTI, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes",),
     ),
     Case(
         "empty-dir-cache",
         "a cache must outlive pods",
-        replace(CACHE, model=model(disk=1), choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        replace(CACHE, model=model(disk=1), choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",),
     ),
     Case(
         "empty-dir-over-https",
         "KServe refuses the scheme",
-        replace(SINGLE, model=HTTPS, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        replace(SINGLE, model=HTTPS, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
     ),
-    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, environment=ONCE, choice=PVC)),
+    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, storage=ONCE, choice=PVC)),
     Case(
         "exclusive-on-several-nodes",
         "only one node could mount it",
-        replace(MULTI, environment=ONCE),
+        replace(MULTI, storage=ONCE),
         (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany required",),
     ),
     Case(
         "exclusive-with-several-replicas",
         "replicas go to other nodes",
-        replace(SINGLE, environment=ONCE, choice=PVC, replicas=2),
+        replace(SINGLE, storage=ONCE, choice=PVC, replicas=2),
         (
             (
                 "spec.storage.accessMode: several replicas share a claim; "
@@ -173,12 +177,12 @@ CASES = (
     Case(
         "shared-has-its-size",
         "the environment says it",
-        replace(CACHE, environment=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
+        replace(CACHE, storage=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
     ),
     Case(
         "several-faults",
         "all of them, in the order of the checks",
-        replace(CACHE, environment=UNCLASSED, choice=ManagedCache(type=CacheType.EMPTY_DIR)),
+        replace(CACHE, storage=UNCLASSED, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         (
             "spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",
             NO_SIZE,

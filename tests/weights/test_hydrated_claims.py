@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import ManagedCache
+from function.domain.cache import CreatedStorage
 from function.domain.pods import PullSecret
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
@@ -75,7 +75,8 @@ def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
     assert tokens.isdisjoint(
         reconcile_observed(
-            request_storage(ManagedCache()), observe_started(request_storage(ManagedCache()), with_job_status(COMPLETE))
+            request_storage(CreatedStorage()),
+            observe_started(request_storage(CreatedStorage()), with_job_status(COMPLETE)),
         ).composed
     )
 
@@ -104,7 +105,7 @@ def test_remarks_immutable_change_of_hydrated_claim() -> None:
     ("wanted", "reason"),
     [
         (request_storage(), "the Job reads it"),
-        (request_storage(ManagedCache(), shape_nodes=1), "without a claim each pod does"),
+        (request_storage(CreatedStorage(), shape_nodes=1), "without a claim each pod does"),
     ],
 )
 def test_names_missing_token_by_its_origin(wanted: StorageRequest, reason: str) -> None:

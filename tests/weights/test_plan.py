@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, ManagedCache, NamedCache, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
@@ -52,15 +52,15 @@ CASES = (
         "single-node",
         "KServe's own initializer does it",
         SINGLE,
-        Row.INITIALIZER,
+        Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
         Gate.NOTHING,
     ),
     Case(
         "single-node-in-a-shared-environment",
         "no claim is requested",
-        replace(SINGLE, environment=SHARED),
-        Row.INITIALIZER,
+        replace(SINGLE, storage=SHARED),
+        Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
         Gate.NOTHING,
     ),
@@ -68,7 +68,7 @@ CASES = (
         "single-node-bucket",
         "KServe takes s3, too",
         replace(SINGLE, model=model(UriSource(uri="s3://b/m"))),
-        Row.INITIALIZER,
+        Row.EMPTY_DIR,
         "s3://b/m",
         Gate.NOTHING,
     ),
@@ -86,7 +86,7 @@ CASES = (
     Case(
         "single-node-with-claim",
         "asked for",
-        replace(SINGLE, choice=ManagedCache(type=CacheType.PVC, size=60 * GIB)),
+        replace(SINGLE, choice=CreatedStorage(type=CacheType.PVC, size=60 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
         Gate.JOB,
@@ -109,7 +109,7 @@ CASES = (
     Case(
         "retain",
         "claim and Job outlive the deployment",
-        replace(MULTI, choice=ManagedCache(retain=True)),
+        replace(MULTI, choice=CreatedStorage(retain=True)),
         Row.RETAINED,
         ON_CLAIM,
         Gate.JOB,
@@ -120,7 +120,7 @@ CASES = (
     Case(
         "shared",
         "one claim for each namespace, of the environment's size, never deleted",
-        replace(MULTI, environment=SHARED, choice=ManagedCache(size=5 * GIB, class_name="mine")),
+        replace(MULTI, storage=SHARED, choice=CreatedStorage(size=5 * GIB, class_name="mine")),
         Row.SHARED,
         ON_CLAIM,
         Gate.JOB,
@@ -131,7 +131,7 @@ CASES = (
     Case(
         "users-claim",
         "observed only, filled by our Job",
-        replace(MULTI, environment=EnvironmentStorage(), choice=UserClaim(claim="my-model-cache")),
+        replace(MULTI, storage=EnvironmentStorage(), choice=UserClaim(claim="my-model-cache")),
         Row.USER_CLAIM,
         ON_CLAIM,
         Gate.JOB,
@@ -150,7 +150,7 @@ CASES = (
     Case(
         "managed-without-preload",
         "a claim that binds with its first pod must not be waited for",
-        replace(MULTI, choice=ManagedCache(preload=False)),
+        replace(MULTI, choice=CreatedStorage(preload=False)),
         Row.MANAGED,
         ON_CLAIM,
         Gate.NOTHING,
@@ -163,7 +163,7 @@ CASES = (
         "claim and Job are the ModelCache's",
         replace(
             MULTI,
-            choice=NamedCache(name="kimi-weights"),
+            choice=ModelCacheChoice(name="kimi-weights"),
             named_cache=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
         ),
         Row.MODEL_CACHE,
@@ -173,7 +173,7 @@ CASES = (
     Case(
         "for-a-model-cache",
         "a cache keeps bytes for one node as well",
-        replace(CACHE, choice=ManagedCache(size=1100 * GIB)),
+        replace(CACHE, choice=CreatedStorage(size=1100 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
         Gate.JOB,
@@ -223,7 +223,7 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
 
 
 def test_returns_plan_with_its_faults() -> None:
-    found = plan_weights(replace(MULTI, environment=EnvironmentStorage()))
+    found = plan_weights(replace(MULTI, storage=EnvironmentStorage()))
     assert found.accept(claim_exists=False, weights_exist=False) is None
     assert found.accept(claim_exists=True, weights_exist=False)
     assert [fault.field for fault in found.faults] == ["spec.modelCache.storageClassName"]
@@ -240,8 +240,8 @@ def test_managed_names_belong_to_one_placement() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        replace(MULTI, choice=ManagedCache(retain=True)),
-        replace(MULTI, environment=SHARED),
+        replace(MULTI, choice=CreatedStorage(retain=True)),
+        replace(MULTI, storage=SHARED),
         replace(MULTI, choice=UserClaim(claim="mine")),
     ],
 )
@@ -282,7 +282,7 @@ def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
     assert other.job
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
-    retained = replace(cache, choice=ManagedCache(retain=True))
+    retained = replace(cache, choice=CreatedStorage(retain=True))
     assert planned(retained) == planned(replace(retained, cache_environment="east")), "retained objects are shared"
 
 
@@ -324,8 +324,8 @@ CLASSES = (
 def test_class(case: ClassCase) -> None:
     request = replace(
         MULTI,
-        choice=ManagedCache(class_name=case.deployment),
-        environment=EnvironmentStorage(class_name=case.environment),
+        choice=CreatedStorage(class_name=case.deployment),
+        storage=EnvironmentStorage(class_name=case.environment),
         default_class=case.default,
     )
     claim = planned(request).claim
@@ -334,8 +334,8 @@ def test_class(case: ClassCase) -> None:
 
 
 def test_shared_claim_is_the_environments_alone() -> None:
-    own = ManagedCache(class_name="mine", access_mode="ReadWriteOnce", size=GIB)
-    claim = planned(replace(MULTI, environment=SHARED, choice=own)).claim
+    own = CreatedStorage(class_name="mine", access_mode="ReadWriteOnce", size=GIB)
+    claim = planned(replace(MULTI, storage=SHARED, choice=own)).claim
     assert claim
     assert (claim.name, claim.class_name, claim.access_mode) == ("model-cache", "nfs", "ReadWriteMany")
 
@@ -359,7 +359,7 @@ def test_environments_token_is_not_copied() -> None:
 
 
 def test_without_preload_no_token_is_needed() -> None:
-    request = replace(MULTI, model=model(GATED), choice=ManagedCache(preload=False))
+    request = replace(MULTI, model=model(GATED), choice=CreatedStorage(preload=False))
     assert planned(request).credential is None
 
 

@@ -4,7 +4,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, CacheEntry, CacheType, Hydration, ManagedCache, NamedCache, UserClaim
+from function.domain.cache import (
+    CacheChoice,
+    CacheEntry,
+    CacheType,
+    CreatedStorage,
+    Hydration,
+    ModelCacheChoice,
+    UserClaim,
+)
 from function.domain.model import HuggingFaceSource, ModelRef
 from function.kube.manifests import get, text
 from function.reasons import Phase
@@ -71,7 +79,7 @@ CASES = (
     Case(
         "own",
         "what is of this placement goes with it",
-        ManagedCache(),
+        CreatedStorage(),
         (with_job_status(RUNS),),
         ALL_OWNED,
         Finding.JOB_RUNNING,
@@ -142,7 +150,7 @@ CASES = (
     Case(
         "own-complete",
         "an own one goes with its Object and is never made again; so go its token and its scripts, at once",
-        ManagedCache(),
+        CreatedStorage(),
         (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
         Finding.HYDRATED,
@@ -172,7 +180,7 @@ CASES = (
     Case(
         "complete-and-gone",
         "no claim, no bytes, whatever a Job says",
-        ManagedCache(),
+        CreatedStorage(),
         (with_job_status(COMPLETE), with_sync_error("claim-", ABSENT)),
         ALL_OWNED,
         Finding.JOB_NOT_STARTED,
@@ -196,7 +204,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     assert found.access_mode == ("" if case.finding is Finding.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
 
 
-@pytest.mark.parametrize("choice", [RETAINED, ManagedCache()], ids=["retained", "own"])
+@pytest.mark.parametrize("choice", [RETAINED, CreatedStorage()], ids=["retained", "own"])
 def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     request = request_storage(choice)
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
@@ -214,7 +222,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     [
         (RETAINED, {**ALL_KEPT, "job": OWNED, "scripts": OWNED}, "it goes in two steps, as several describe it"),
         (
-            ManagedCache(),
+            CreatedStorage(),
             {"claim": OWNED, "token": OWNED},
             "it is deleted, and the next call creates another",
         ),
@@ -245,7 +253,7 @@ def test_returns_objects_of_other_bytes_as_stale() -> None:
     assert not found.composed.keys() & before.keys()
 
 
-SMALL = ManagedCache(retain=True, size=2**30)
+SMALL = CreatedStorage(retain=True, size=2**30)
 TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
 
 
@@ -286,17 +294,17 @@ def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
 
 
 def test_neither_downloads_nor_waits_without_preload() -> None:
-    found = reconcile_observed(request_storage(ManagedCache(preload=False)), {})
+    found = reconcile_observed(request_storage(CreatedStorage(preload=False)), {})
     assert (list_policies(found.composed), found.gate_open) == ({"claim": OWNED}, True)
-    request = request_storage(ManagedCache())
+    request = request_storage(CreatedStorage())
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
-    assert reconcile_observed(request_storage(ManagedCache(preload=False)), {}, earlier).hydration == forgotten, (
+    assert reconcile_observed(request_storage(CreatedStorage(preload=False)), {}, earlier).hydration == forgotten, (
         "it is not verified"
     )
     refused = reconcile_observed(
-        request_storage(ManagedCache(preload=False)),
-        observe_started(request_storage(ManagedCache()), with_sync_error("claim-", REFUSED)),
+        request_storage(CreatedStorage(preload=False)),
+        observe_started(request_storage(CreatedStorage()), with_sync_error("claim-", REFUSED)),
     )
     assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = request_storage(UserClaim(claim="mine", preload=False))
@@ -325,7 +333,7 @@ ONCE = replace(FACTS, access_mode="ReadWriteOnce")
 def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     facts: NamedCacheFacts, phase: Phase, finding: Finding, reason: str
 ) -> None:
-    request = request_storage(NamedCache(name="weights"), named_cache=facts)
+    request = request_storage(ModelCacheChoice(name="weights"), named_cache=facts)
     found = reconcile_observed(request, {}, entry=CacheEntry(environment="east", phase=phase))
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
@@ -345,7 +353,7 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
 def test_names_namespace_in_which_another_prefix_left_named_cache(
     namespace: str, finding: Finding, *, gate_open: bool
 ) -> None:
-    request = request_storage(NamedCache(name="weights"), named_cache=FACTS)
+    request = request_storage(ModelCacheChoice(name="weights"), named_cache=FACTS)
     entry = CacheEntry(environment="east", phase=Phase.READY, hydration=Hydration(namespace=namespace))
     weights = reconcile_observed(request, {}, entry=entry)
     assert (weights.state.finding, weights.gate_open) == (finding, gate_open)
@@ -367,7 +375,7 @@ def test_prepares_job_after_write_failure() -> None:
 @pytest.mark.parametrize(("mode", "near"), [("ReadWriteOnce", True), ("ReadWriteMany", False)])
 def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, *, near: bool) -> None:
     pool = replace(builders.pool(), labels=(("zone", "a"),))
-    request = request_storage(ManagedCache(type=CacheType.PVC), shape_nodes=1, pool=pool)
+    request = request_storage(CreatedStorage(type=CacheType.PVC), shape_nodes=1, pool=pool)
     modes = with_value("claim-", "status.atProvider.manifest.spec.accessModes", [mode])
     found = reconcile_observed(request, observe_started(request, without("job-"), modes))
     (made,) = (item.manifest for key, item in found.composed.items() if key.startswith("job-"))

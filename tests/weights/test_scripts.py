@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.cache import ManagedCache
+from function.domain.cache import CreatedStorage
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
@@ -59,8 +59,8 @@ def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     ("status", "stays"), [(RUNS, True), (FAILED, False), (COMPLETE, False)], ids=["runs", "failed", "complete"]
 )
 def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
-    before = observe_started(request_storage(ManagedCache()), with_job_status(status))
+    before = observe_started(request_storage(CreatedStorage()), with_job_status(status))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
-    found = reconcile_observed(request_storage(ManagedCache(), model=model(other)), before)
+    found = reconcile_observed(request_storage(CreatedStorage(), model=model(other)), before)
     assert any(key.startswith("scripts-") for key in found.stale) is stays
     assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.stale.keys()
