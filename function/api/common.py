@@ -19,7 +19,7 @@ from function.api.problems import Problems
 from function.domain.allocation import Share
 from function.domain.model import Parallelism, Shape
 from function.kube.manifests import Manifest, condition, get, integer, strings, text
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Status
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -60,7 +60,7 @@ def parse_selector(
     """Returns a label selector; without requirements it selects everything."""
     if selector is None:
         return Selector()
-    requirements: set[Requirement] = set()
+    requirements: set[SelectorRequirement] = set()
     for key, value in (selector.match_labels or {}).items():
         at = f"{path}.matchLabels.{key}"
         if not _KEY.fullmatch(key):
@@ -68,14 +68,14 @@ def parse_selector(
         elif not _VALUE.fullmatch(value):
             problems.add_invalid(at, value, _VALUE_FORM)
         else:
-            requirements.add(Requirement(key=key, operator=Operator.IN, values=(value,)))
+            requirements.add(SelectorRequirement(key=key, operator=Operator.IN, values=(value,)))
     for index, expression in enumerate(selector.match_expressions or ()):
         at = f"{path}.matchExpressions[{index}]"
         if not problems.refuses(at):
             _check_expression(expression, at, problems)
         if not problems.find_within(at):
             values = tuple(sorted(set(expression.values or ())))
-            requirement = Requirement(key=expression.key, operator=Operator(expression.operator), values=values)
+            requirement = SelectorRequirement(key=expression.key, operator=Operator(expression.operator), values=values)
             requirements.add(requirement)
     return Selector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator, r.values))))
 

@@ -18,7 +18,7 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class SelectorRequirement:
     """A requirement on one label."""
 
     key: str
@@ -46,9 +46,9 @@ class Requirement:
 class Selector:
     """Requirements that must all be met; sorted, so that equal selectors compare and print equally."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[SelectorRequirement, ...] = ()
 
-    def find_unmet(self, labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    def find_unmet(self, labels: Mapping[str, str]) -> tuple[SelectorRequirement, ...]:
         """Returns the requirements that the labels do not meet."""
         return tuple(r for r in self.requirements if not r.admits(labels))
 

@@ -17,7 +17,7 @@ from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Problem, Shape
 from function.kube.messages import format_count
 from function.kube.quantity import exact
-from function.kube.selectors import Requirement
+from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
 from function.weights.faults import SHARED_STORAGE, StorageFault
 
@@ -26,7 +26,7 @@ Value: TypeAlias = (
     | str
     | BandwidthRequirement
     | tuple[str, ...]
-    | tuple[Requirement, ...]
+    | tuple[SelectorRequirement, ...]
     | tuple[Problem, ...]
     | tuple[tuple[str, str], ...]
     | None
@@ -96,10 +96,10 @@ class Refusal:
         )
 
     @property
-    def unmet_labels(self) -> list[tuple[Requirement, str | None]]:
+    def unmet_labels(self) -> list[tuple[SelectorRequirement, str | None]]:
         """The label requirements that are not met, each with the value of the label, None where it is missing."""
         labels: dict[str, str] = dict(pair for pair in _items(self.actual) if isinstance(pair, tuple))
-        return [(item, labels.get(item.key)) for item in _items(self.required) if isinstance(item, Requirement)]
+        return [(item, labels.get(item.key)) for item in _items(self.required) if isinstance(item, SelectorRequirement)]
 
 
 def join_messages(messages: Iterable[str]) -> str:

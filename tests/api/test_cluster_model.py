@@ -5,7 +5,7 @@ import pytest
 from function.api.cluster_model import parse_model
 from function.domain.model import Problem
 from function.kube.manifests import JSON
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from tests.api import manifests
 from tests.api.manifests import engine, profile
 
@@ -29,7 +29,7 @@ def test_parses_every_field_outside_source_and_profiles() -> None:
     )
     # 1.5T is 1.5 * 10^12 bytes.
     assert (model.vram, model.disk, model.cpu, model.memory) == (1200 * GIB, 1_500_000_000_000, "8", "64Gi")
-    assert model.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
+    assert model.selector == Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),))
 
 
 def test_absent_fields_have_the_documented_defaults() -> None:

@@ -9,7 +9,7 @@ from function.api.problems import Parsed
 from function.domain.cache import CacheEntry, CacheType, Consumer, CreatedStorage, Hydration, ModelCache, UserClaim
 from function.domain.model import ModelRef, Problem
 from function.kube.manifests import Manifest
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
 from tests.api import manifests
 
@@ -95,7 +95,7 @@ def test_selects_environments_by_labels() -> None:
     cache = parse_model_cache(manifests.cache(environmentSelector={"matchLabels": {"tier": "production"}})).value
     assert cache
     assert cache.environments is None
-    assert cache.selector == Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),))
+    assert cache.selector == Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),))
     assert cache.choice == CreatedStorage(type=CacheType.PVC)
 
 

@@ -10,7 +10,7 @@ from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelC
 from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment
 from function.kube.manifests import JSON, Manifest
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from tests.api import manifests
 
 GIB = 2**30
@@ -30,7 +30,7 @@ def test_parses_every_field() -> None:
         model=ModelRef(kind="Model", name="gemma"),
         environments=3,
         replicas=0,
-        selector=Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),)),
+        selector=Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),)),
         cache=ModelCacheChoice(name="weights"),
     )
 

@@ -8,7 +8,7 @@ from function.api.cluster_model import parse_model
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Engine, EngineName, Model, Parallelism, Problem, Profile, Requires, Shape, Spread
 from function.kube.manifests import JSON, Manifest
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from tests.api import manifests
 from tests.api.manifests import engine, profile, topology
 
@@ -55,7 +55,7 @@ def test_parses_every_field_of_a_profile() -> None:
                 env=({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},),
             ),
             shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2, expert=True)),
-            selector=Selector((Requirement(key="tier", operator=Operator.IN, values=("production",)),)),
+            selector=Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),)),
             requires=Requires(
                 memory_per_gpu=141 * GIB,
                 interconnect="nvlink",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 
 PRODUCTION = {"tier": "production", "region": "us-east"}
 
@@ -13,13 +13,13 @@ PRODUCTION = {"tier": "production", "region": "us-east"}
 class Case:
     id: str
     reason: str
-    requirement: Requirement
+    requirement: SelectorRequirement
     admits: bool
     text: str
 
 
-def _requirement(operator: Operator, *values: str, key: str = "tier") -> Requirement:
-    return Requirement(key=key, operator=operator, values=values)
+def _requirement(operator: Operator, *values: str, key: str = "tier") -> SelectorRequirement:
+    return SelectorRequirement(key=key, operator=operator, values=values)
 
 
 CASES = [

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.selectors import Operator, Requirement
+from function.kube.selectors import Operator, SelectorRequirement
 from function.reasons import Refused
 from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, shape
 
-TIER, REGION = (Requirement(key=key, operator=Operator.IN, values=("a",)) for key in ("tier", "region"))
+TIER, REGION = (SelectorRequirement(key=key, operator=Operator.IN, values=("a",)) for key in ("tier", "region"))
 FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
 
 

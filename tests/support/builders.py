@@ -25,7 +25,7 @@ from function.domain.model import (
 from function.domain.placement import Deployment, Placement, Preference
 from function.domain.settings import BUILT_IN
 from function.kube.quantity import round_up
-from function.kube.selectors import Operator, Requirement, Selector
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
 from function.scheduling.verdicts import StorageCheck
 from function.weights.faults import DeploymentWeights
@@ -44,7 +44,9 @@ ONE_NODE = Shape(nodes=1, gpus_per_node=8, parallelism=Parallelism(tensor=8))
 def selector(**labels: str) -> Selector:
     """Return a selector on equal labels."""
     return Selector(
-        tuple(Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items()))
+        tuple(
+            SelectorRequirement(key=key, operator=Operator.IN, values=(value,)) for key, value in sorted(labels.items())
+        )
     )
 
 
