@@ -132,7 +132,7 @@ class PoolsValid(StrEnum):
     INVALID_POOL = "InvalidPool"
 
 
-class EnvironmentStorage(StrEnum):
+class EnvironmentStorageReady(StrEnum):
     """Reasons of StorageReady on an InferenceEnvironment."""
 
     STORAGE_CLASS_FOUND = "StorageClassFound"

@@ -21,7 +21,7 @@ from function.kube.quantity import gib
 from function.reasons import (
     ClusterReady,
     ConditionType,
-    EnvironmentStorage,
+    EnvironmentStorageReady,
     HardwareAsDeclared,
     PoolsValid,
     ServiceReady,
@@ -49,25 +49,25 @@ _CLUSTER_BY_STATE: Mapping[State, str] = {
     State.UNAUTHORISED: "Renew {secret}: {error}",
     State.UNKNOWN_FIELD: f"The cluster has another KServe: {{error}}; {_INSTALL}",
 }
-_STORAGE: Mapping[EnvironmentStorage, tuple[Status, str]] = {
-    EnvironmentStorage.NOT_CONFIGURED: (
+_STORAGE: Mapping[EnvironmentStorageReady, tuple[Status, str]] = {
+    EnvironmentStorageReady.NOT_CONFIGURED: (
         Status.FALSE,
         "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
     ),
-    EnvironmentStorage.DEFAULT_CLASS: (Status.TRUE, "Claims use the cluster's default class"),
-    EnvironmentStorage.STORAGE_CLASS_FOUND: (Status.TRUE, "StorageClass {name} exists"),
-    EnvironmentStorage.STORAGE_CLASS_NOT_FOUND: (
+    EnvironmentStorageReady.DEFAULT_CLASS: (Status.TRUE, "Claims use the cluster's default class"),
+    EnvironmentStorageReady.STORAGE_CLASS_FOUND: (Status.TRUE, "StorageClass {name} exists"),
+    EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND: (
         Status.FALSE,
         "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
     ),
-    EnvironmentStorage.CONNECTING: (Status.UNKNOWN, "Waiting for the cluster's answer about StorageClass {name}"),
+    EnvironmentStorageReady.CONNECTING: (Status.UNKNOWN, "Waiting for the cluster's answer about StorageClass {name}"),
 }
 
 
 _POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
 # The condition of a problem and its reason, by the beginning of its path; PoolsValid has pools anywhere, and the rest.
 _INVALID: Mapping[str, tuple[ConditionType, str]] = {
-    "spec.storage": (ConditionType.STORAGE_READY, EnvironmentStorage.NOT_CONFIGURED),
+    "spec.storage": (ConditionType.STORAGE_READY, EnvironmentStorageReady.NOT_CONFIGURED),
     "spec.hardware": (ConditionType.HARDWARE_AS_DECLARED, HardwareAsDeclared.NOT_OBSERVED),
     "spec.cluster": (ConditionType.CLUSTER_READY, ClusterReady.KUBECONFIG_MISSING),
 }
@@ -114,20 +114,20 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
     """Returns StorageReady from the environment's class and the observe-only Object of it."""
     reason = _find_storage_reason(class_name, storage_class)
     status, template = _STORAGE[reason]
-    problem = storage_class.problem if reason is EnvironmentStorage.CONNECTING else ""
+    problem = storage_class.problem if reason is EnvironmentStorageReady.CONNECTING else ""
     message = problem or template.format(name=class_name)
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
 
 
-def _find_storage_reason(class_name: str | None, storage_class: ObservedObject) -> EnvironmentStorage:
+def _find_storage_reason(class_name: str | None, storage_class: ObservedObject) -> EnvironmentStorageReady:
     if class_name is None:
-        return EnvironmentStorage.NOT_CONFIGURED
+        return EnvironmentStorageReady.NOT_CONFIGURED
     if class_name == "":
-        return EnvironmentStorage.DEFAULT_CLASS
+        return EnvironmentStorageReady.DEFAULT_CLASS
     if storage_class.present:
-        return EnvironmentStorage.STORAGE_CLASS_FOUND
+        return EnvironmentStorageReady.STORAGE_CLASS_FOUND
     absent = storage_class.state is State.ABSENT
-    return EnvironmentStorage.STORAGE_CLASS_NOT_FOUND if absent else EnvironmentStorage.CONNECTING
+    return EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND if absent else EnvironmentStorageReady.CONNECTING
 
 
 def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:
