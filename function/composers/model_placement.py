@@ -34,7 +34,6 @@ from function.serving.rollout import (
     name_service,
     reconcile_service,
 )
-from function.status import inference_environment as pools
 from function.status import model_placement as report
 from function.status import references
 from function.weights.claim import estimate_load
@@ -146,7 +145,7 @@ def _list_conditions(
     can_start = admission.admits_service and weights.gate_open
     accepted = report.build_service_accepted(service.remote, may_be_created=can_start)
     ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
-    ready = pools.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    ready = report.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
         report.build_admitted(placement, admission),

@@ -1,7 +1,6 @@
 """Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others decide by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from function.contract import Condition
 from function.domain.allocation import Share
@@ -14,7 +13,7 @@ from function.domain.environment import (
     format_unusable,
     own_taints,
 )
-from function.domain.model import Problem, SecretKey, Shape
+from function.domain.model import Problem, SecretKey
 from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.quantity import gib
@@ -24,7 +23,6 @@ from function.reasons import (
     EnvironmentStorageReady,
     HardwareAsDeclared,
     PoolsValid,
-    ServiceReady,
     Status,
 )
 from function.remote.node_facts import MAX_AUTO_NODES, NodeObservation, Unobserved
@@ -343,10 +341,6 @@ def note_unusable_nodes(pool: Pool) -> str:
     return f"pool {pool.name} lost {count} of {pool.facts.nodes} nodes ({format_unusable(pool.facts.unusable)})"
 
 
-_WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
-_HAS_PODS = (ServiceReady.SERVING, *_WAITING)
-
-
 def note_tcp_fallback(pool: Pool) -> str:
     """Returns that replicas of several nodes get no RDMA device although the pool declares one; empty otherwise."""
     if not pool.unused_rdma:
@@ -369,14 +363,6 @@ def _may_start_on(other: Pool, pool: Pool) -> bool:
     """Whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
     has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
     return has_resource and all(taint in pool.taints for taint in own_taints(other))
-
-
-def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Returns ServiceReady with notes: unusable nodes while pods may wait for one, the network of several nodes."""
-    notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
-    notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
-    text = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in notes if note)
-    return replace(serving, message=f"{serving.message}{text}")
 
 
 def build_share(share: Share) -> Manifest:

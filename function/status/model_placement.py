@@ -6,7 +6,8 @@ from dataclasses import replace
 from function.contract import Condition, Event
 from function.domain.allocation import Free, Share, format_replicas
 from function.domain.cache import Hydration
-from function.domain.model import Problem
+from function.domain.environment import Pool
+from function.domain.model import Problem, Shape
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
@@ -16,7 +17,7 @@ from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import Admission
 from function.status.conditions import faulty
-from function.status.inference_environment import build_share
+from function.status.inference_environment import build_share, note_tcp_fallback, note_unusable_nodes
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import LoadEstimate
@@ -25,6 +26,8 @@ from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
 _ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
+_WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
+_HAS_PODS = (ServiceReady.SERVING, *_WAITING)
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
@@ -92,6 +95,14 @@ def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Con
     if missing is None or ready.status is Status.TRUE:
         return ready
     return replace(ready, message=f"{ready.message}. Images cannot be pulled: {describe_storage(missing)}")
+
+
+def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
+    """Returns ServiceReady with notes: unusable nodes while pods may wait for one, the network of several nodes."""
+    notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
+    notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
+    appended = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in notes if note)
+    return replace(serving, message=f"{serving.message}{appended}")
 
 
 def get_service_url(service: Manifest) -> str:

@@ -10,7 +10,7 @@ from function.domain.pods import InterNode, PodAdditions
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
 from function.status import inference_environment as environments
-from function.status.inference_environment import with_pool_notes
+from function.status.model_placement import with_pool_notes
 from tests.support.builders import pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)
