@@ -54,6 +54,11 @@ def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Shar
     )
 
 
+def build_share(share: Share) -> Manifest:
+    """Returns a share of a pool as a row of status, as `parse_share` reads it; without its labels."""
+    return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}
+
+
 def parse_selector(
     selector: schemas.EnvironmentSelector | schemas.Selector | None, path: str, problems: Problems
 ) -> Selector:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from function.api.common import build_share
 from function.contract import Condition
-from function.domain.allocation import Share
 from function.domain.environment import (
     Drift,
     Drifted,
@@ -138,6 +138,10 @@ def build_status(environment: Environment, storage_class: ObservedObject) -> Man
     }
 
 
+# The fields of the status that are the ledger.
+LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
+
+
 def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
     """Returns the ledger as a status, which changes only where allocations do; `published` is the observed status."""
     pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
@@ -177,10 +181,6 @@ def _keep_unreadable_pools(environment: Environment, published: Manifest) -> lis
         return []
     rows = [row for row in listing(published, "pools") if environment.pool(text(row, "name")) is None]
     return [{"name": text(row, "name"), "observed": row["observed"]} for row in rows if "observed" in row]
-
-
-# The fields of the status that are the ledger.
-LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
@@ -363,8 +363,3 @@ def _may_start_on(other: Pool, pool: Pool) -> bool:
     """Whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
     has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
     return has_resource and all(taint in pool.taints for taint in own_taints(other))
-
-
-def build_share(share: Share) -> Manifest:
-    """Returns a share of a pool as a status; `api/common.py` parses it."""
-    return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from function.api.common import build_share
 from function.contract import Condition, Event
 from function.domain.allocation import Free, Share, format_replicas
 from function.domain.cache import Hydration
@@ -17,7 +18,7 @@ from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import Admission
 from function.status.conditions import faulty
-from function.status.inference_environment import build_share, note_tcp_fallback, note_unusable_nodes
+from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import LoadEstimate
