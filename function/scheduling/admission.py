@@ -108,7 +108,7 @@ class Admission:
     exclusive_node: bool = False  # each pod needs a node to itself
     has_room_for_pod: bool = True  # for one more, beside those that it has
     exceeds_pool: bool = False  # it would not fit if the pool were empty
-    labels: Mapping[str, str]  # that it must have and does not
+    missing_labels: Mapping[str, str]  # that it must have and does not
     quota_usage: QuotaUsage | None = None  # why its namespace may not have what it requests
     status_limit: int | None = None  # how many placements its environment lists, where that is why it waits
 
@@ -125,7 +125,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     """
     request, has = placement.requested, dict(placement.labels)
     if not environment.uid or request is None:
-        return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), labels={})
+        return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
     grants = environment.find_grants(placement.uid)
     admitted = [grant.share.replicas for grant in grants if grant.share.is_like(request)]
     # An environment also finds those that it has admitted by name.
@@ -153,7 +153,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         exclusive_node=exclusive,
         has_room_for_pod=free is None or any(gpus >= pod_gpus for gpus, _ in free.nodes),
         exceeds_pool=pool is not None and not fits_empty_pool(pool, request),
-        labels=missing,
+        missing_labels=missing,
         status_limit=limit if waits_for_status else None,
     )
 

@@ -114,7 +114,7 @@ def get_service_url(service: Manifest) -> str:
 def _describe_admission(placement: Placement, admission: Admission) -> str:
     environment, usage = placement.environment, admission.quota_usage
     if admission.reason is Admitted.LABEL_MISSING:
-        labels = ", ".join(f"{key}: {value}" for key, value in sorted(admission.labels.items()))
+        labels = ", ".join(f"{key}: {value}" for key, value in sorted(admission.missing_labels.items()))
         effect = "without them the environment cannot see this placement and nothing is started"
         return f"metadata.labels must include {labels}; {effect}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:

@@ -126,7 +126,7 @@ def test_admits_placements_by_what_the_environment_published(case: Case) -> None
     found = check_admission(case.placement, case.environment, LABELS)
     assert (found.reason, found.admits_service, found.replicas) == (case.want, case.open, case.replicas), case.reason
     assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), "for who waits"
-    assert bool({**found.labels}) is (case.want is Admitted.LABEL_MISSING)
+    assert bool({**found.missing_labels}) is (case.want is Admitted.LABEL_MISSING)
 
 
 def test_reports_that_a_waiting_placement_needs_exclusive_nodes() -> None:
@@ -148,7 +148,7 @@ def test_requires_the_label_of_the_cache_also_when_admitted() -> None:
     wanted = {**LABELS, "modelplane.ai/cache": "weights"}
     found = check_admission(MINE, environment(admitted=(grant(2),)), wanted)
     assert (found.reason, found.admits_service) == (Admitted.LABEL_MISSING, False)
-    assert found.labels == {"modelplane.ai/cache": "weights"}
+    assert found.missing_labels == {"modelplane.ai/cache": "weights"}
 
 
 def _uids(found: Environment, *placements: Placement) -> list[str]:

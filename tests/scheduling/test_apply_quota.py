@@ -23,8 +23,8 @@ MINE = placement(uid="me", replicas=2)
 SERVES = replace(MINE, was_ready=True, allocated=ONE)
 GRANTED = environment("env", pool(), uid="e", admitted=(Grant(uid="me", namespace="team", name="chat-env", share=ONE),))
 NEW = environment("env", pool(), uid="e")
-FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, labels={})
-BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, labels={"a": "b"})
+FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, missing_labels={})
+BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, missing_labels={"a": "b"})
 
 
 @dataclass(frozen=True)

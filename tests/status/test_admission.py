@@ -27,76 +27,76 @@ WANTED = "pool pool of env: 2 replicas of 1 node x 8 GPUs required"
 CASES = (
     Case(
         "admitted",
-        Admission(reason=Admitted.ADMITTED, replicas=2, labels={}),
+        Admission(reason=Admitted.ADMITTED, replicas=2, missing_labels={}),
         "True",
         "Admitted to pool pool of env: 2 replicas of 1 node x 8 GPUs",
     ),
     Case(
         "not-judged",
-        Admission(reason=Admitted.WAITING, labels={}),
+        Admission(reason=Admitted.WAITING, missing_labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has not evaluated this placement yet",
     ),
     Case(
         "list-of-rejected-is-full",
-        Admission(reason=Admitted.WAITING, status_limit=1000, labels={}),
+        Admission(reason=Admitted.WAITING, status_limit=1000, missing_labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has not evaluated this placement: it rejects 1000 others, and "
         "lists no more",
     ),
     Case(
         "list-of-admitted-is-full",
-        Admission(reason=Admitted.REJECTED, evaluated=True, status_limit=4000, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, status_limit=4000, free=FREE, missing_labels={}),
         "False",
         f"{WANTED}; InferenceEnvironment env has admitted 4000 placements and lists no more; its deployment "
         "reschedules it",
     ),
     Case(
         "can-start-again",
-        Admission(reason=Admitted.CANNOT_START, labels={}),
+        Admission(reason=Admitted.CANNOT_START, missing_labels={}),
         "False",
         "Its references resolve again; waiting for env to re-admit it",
     ),
     Case(
         "by-hand",
-        Admission(reason=Admitted.WAITING, evaluated=True, free=NOTHING, labels={}),
+        Admission(reason=Admitted.WAITING, evaluated=True, free=NOTHING, missing_labels={}),
         "False",
         f"{WANTED}, no GPU is free; it will be admitted when capacity is available",
     ),
     Case(
         "more-than-the-pool-by-hand",
-        Admission(reason=Admitted.WAITING, evaluated=True, exceeds_pool=True, free=FREE, labels={}),
+        Admission(reason=Admitted.WAITING, evaluated=True, exceeds_pool=True, free=FREE, missing_labels={}),
         "False",
         f"{WANTED}, more than the empty pool holds; request less, or raise what the pool declares",
     ),
     Case(
         "more-than-the-pool",
-        Admission(reason=Admitted.REJECTED, evaluated=True, exceeds_pool=True, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, exceeds_pool=True, free=FREE, missing_labels={}),
         "False",
         f"{WANTED}, more than the empty pool holds; its deployment reschedules it",
     ),
     Case(
         "no-room-to-grow",
-        Admission(reason=Admitted.REJECTED, evaluated=True, replicas=1, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, replicas=1, free=FREE, missing_labels={}),
         "False",
         f"{WANTED}, 1 admitted, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment reschedules it",
     ),
     Case(
         "a-node-to-itself",
-        Admission(reason=Admitted.REJECTED, evaluated=True, exclusive_node=True, free=FREE, labels={}),
+        Admission(reason=Admitted.REJECTED, evaluated=True, exclusive_node=True, free=FREE, missing_labels={}),
         "False",
         "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (ports of the node's network, "
         "or its devices), required, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment reschedules it",
     ),
     Case(
         "room-in-the-quota-again",
-        Admission(reason=Admitted.QUOTA_EXCEEDED, labels={}),
+        Admission(reason=Admitted.QUOTA_EXCEEDED, missing_labels={}),
         "False",
         "Quota is available again; waiting for env to re-admit it",
     ),
     Case(
         "unlabelled",
-        Admission(reason=Admitted.LABEL_MISSING, labels={"modelplane.ai/environment": "env"}),
+        Admission(reason=Admitted.LABEL_MISSING, missing_labels={"modelplane.ai/environment": "env"}),
         "False",
         "metadata.labels must include modelplane.ai/environment: env; without them the environment cannot see this "
         "placement and nothing is started",
