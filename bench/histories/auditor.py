@@ -180,7 +180,7 @@ class Auditor(invariants.Auditor):
             if v.ref.namespace == owner.ref.namespace and self._begun.get(v.uid, now) < now - SEEN_SECONDS
         ]
         counted = {v.uid for v in others}
-        # A service that is being deleted beside its successor is charged once, as for the GPUs of a pool (history 25).
+        # A service that is being deleted beside its successor is charged once, as for the GPUs of a pool.
         services = ((uid, held) for ref, (uid, held) in self._services.items() if not self._makes_way(ref))
         gpus = sum(held_gpus(held) for uid, held in services if uid in counted)
         nodes, each, replicas = self._shape(owner)
@@ -277,7 +277,7 @@ class Auditor(invariants.Auditor):
     def _gets_requested_shape(self, owner: Version, event: Event) -> bool:
         """Tells whether a service gets the shape that its deployment requests and that had no room until now.
 
-        Fewer replicas make that room as well (history 44028).
+        Fewer replicas make that room as well.
         """
         deployment = Ref("ModelDeployment", owner.ref.namespace, text(owner.controller, "name"))
         requesting = self.plane.server.latest.get(deployment)
@@ -307,7 +307,7 @@ class Auditor(invariants.Auditor):
     def _moved_by_word(self, owner: Version) -> bool:
         """Tells whether a user has asked for what a place follows from since the nodes of a service last changed.
 
-        More replicas, a second after another shape, need another pool than that shape did (history 41564).
+        More replicas, a second after another shape, need another pool than that shape did.
         """
         if self.words.on_place(owner) < self._moved.get(owner.uid, 0.0):
             return False
@@ -342,8 +342,7 @@ class Auditor(invariants.Auditor):
     def _look_at_grants(self, before: Version, now: Version) -> None:
         """What serves is admitted to all that it asks for and was granted, whatever becomes of its nodes.
 
-        A shape that it does not run yet may lose its grant when a user gives the name of its pool to other nodes
-        (history 41604).
+        A shape that it does not run yet may lose its grant when a user gives the name of its pool to other nodes.
         """
         rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
         for row in rows[0] - rows[1]:

@@ -87,7 +87,7 @@ class Auditor:
         before, now = event.before, event.now
         if now and (_ready(now) or _ready(now, "ServiceReady")):
             self._ready.add(now.uid)
-            # A service without replicas is ready as well, and serves nothing (history 40782).
+            # A service without replicas is ready as well, and serves nothing.
             if text(condition(now.manifest, "ServiceReady"), "reason") != "ScaledToZero":
                 self._served.add(now.uid)
         going = before is not None and not before.deleting and (now is None or now.deleting)

@@ -163,8 +163,8 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     """Returns how much of a grant remains.
 
     All of it until the placement has observed its present spec: with the spec before it may just have used the grant,
-    which its status does not report yet (history 188). The same while its service may be moving to the nodes of a pool
-    that was renamed meanwhile.
+    which its status does not report yet. The same while its service may be moving to the nodes of a pool that was
+    renamed meanwhile.
     """
     if placement is None or not placement.acknowledged or (placement.requested is None and not placement.cannot_start):
         return grant
@@ -187,7 +187,7 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
     """Whether a service may be moving to nodes whose pool has another name now than the placement requests.
 
-    It no longer is once it has what is requested from the pool that has that name now (history 5031).
+    It no longer is once it has what is requested from the pool that has that name now.
     """
     request, allocated = placement.effective_request, placement.allocated
     if request is None or request.pool != grant.requested_pool:

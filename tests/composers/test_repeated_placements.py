@@ -1,6 +1,6 @@
 """A placement that keeps its pool is written over the version that was observed; a late observation undoes no decision.
 
-Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's (history 157).
+Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's.
 """
 
 import pytest

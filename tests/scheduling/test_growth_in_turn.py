@@ -123,7 +123,7 @@ def test_first_placement_with_room_keeps_its_turn() -> None:
 
 
 def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
-    """It had just grown to two by this grant when it was edited, and its status said one still (history 188)."""
+    """It had just grown to two by this grant when it was edited, and its status said one still."""
     edited = replace(asks("edited", 2, HALF, OLD), was_ready=True, allocated=share(1))
     there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
     newcomer = asks("newcomer", 2, created=YOUNG)

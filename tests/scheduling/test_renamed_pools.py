@@ -106,7 +106,7 @@ def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> 
 
 
 def test_keeps_a_grant_in_use_when_its_pool_exchanges_names() -> None:
-    """A service was moved by a grant and its status did not say so yet when the names were exchanged (history 5031)."""
+    """A service was moved by a grant and its status did not say so yet when the names were exchanged."""
     moving = replace(serves("a", X, "one"), allocated=replace(share("a", X), gpus_per_node=2), pool="b")
     before = of(("a", X), ("b", Y), granted=(grant(moving, "b"),))
     swapped = replace(of(("a", Y), ("b", X)), admitted=(replace(grant(moving, "a"), requested_pool="b"),))

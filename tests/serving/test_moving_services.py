@@ -136,7 +136,7 @@ def test_old_shape_is_allocated_until_cluster_has_new_shape() -> None:
 
 
 def test_old_group_is_allocated_while_its_object_is_deleted() -> None:
-    """Crossplane does not list it any more, and its pods run until it is gone (history 25)."""
+    """Crossplane does not list it any more, and its pods run until it is gone."""
     moving = load_scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     (old,) = (copy.deepcopy(m) for key, m in moving.observed.items() if key.startswith("service-"))
     after = moving.settled().edited(

@@ -97,7 +97,7 @@ def ended(*, recorded: bool) -> Edit:
 
 
 def test_deletes_other_group_once_status_has_completion() -> None:
-    """History 1568: the namespace took the Job, and a call that still saw the old service created it again."""
+    """The namespace took the Job, and a call that still saw the old service created it again."""
     rest = load_scene(SEVERAL_NODES)
     wanted = rest.edited(LARGER).composed().keys()
     waiting = rest.edited(LARGER, REVISION)
