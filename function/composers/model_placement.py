@@ -13,10 +13,9 @@ from function.api.model_placement import PLACEMENTS, parse_placement
 from function.api.settings import parse_settings
 from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
-from function.composers.placement_writer import build_labels
 from function.composers.resolve import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Outcome, Requirement
-from function.domain.cache import CreatedStorage, ModelCacheChoice
+from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
@@ -24,7 +23,7 @@ from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
-from function.scheduling.admission import Admission, apply_quota, check_admission
+from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
 from function.serving.rollout import (
@@ -193,11 +192,7 @@ def _required_resources(call: Call, placement: Placement | None, settings: Setti
 
 
 def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
-    """Returns the admission by the environment, which finds the placement by its labels, within the quota.
-
-    A ModelCache that knows its consumer requires it by name, so a placement that lost the cache's label later does not
-    need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
-    """
+    """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
     placement, limits, quota_excess = resolved.placement, resolved.settings.limits, None
     if may_exceed(placement, limits):
         listed = call.answer(requirements.PLACEMENTS)
@@ -205,10 +200,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
             raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
         others = (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid)
         quota_excess = find_excess(placement, others, limits)
-    consumers = resolved.cache.consumers if resolved.cache else ()
-    is_known = placement.has_resources and any(consumer.name == placement.name for consumer in consumers)
-    needed_labels = build_labels(placement.environment, CreatedStorage() if is_known else placement.cache)
-    admitted = check_admission(placement, resolved.environment, needed_labels)
+    admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
     return apply_quota(admitted, placement, resolved.environment, quota_excess)
 
 

@@ -4,28 +4,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, ModelCacheChoice
 from function.domain.model import Shape
 from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
 from function.kube.names import (
     ANNOTATION_EXCLUSIVE_NODES,
     ANNOTATION_VRAM,
-    LABEL_CACHE,
     LABEL_DEPLOYMENT,
-    LABEL_ENVIRONMENT,
     MANAGED_BY,
     VERSION,
     label_value,
 )
+from function.scheduling.admission import build_labels
 
 KIND = "ModelPlacement"
-
-
-def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
-    """Returns the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
-    cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, ModelCacheChoice) else {}
-    return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label
 
 
 def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.domain.allocation import Free, Grant, QuotaUsage
+from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment, find_pools
 from function.domain.placement import Placement
-from function.kube.names import LABEL_ENVIRONMENT
+from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.ledger import (
     PoolLedger,
@@ -116,6 +117,23 @@ class Admission:
     def admits_service(self) -> bool:
         """Whether the service is admitted, be it with fewer replicas."""
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
+
+
+def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
+    """Returns the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
+    cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, ModelCacheChoice) else {}
+    return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label
+
+
+def build_required_labels(placement: Placement, cache: ModelCache | None) -> dict[str, str]:
+    """Returns the labels that a placement must have to be found.
+
+    A ModelCache that knows its consumer requires it by name, so a placement that lost the cache's label later does not
+    need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
+    """
+    consumers = cache.consumers if cache else ()
+    is_known = placement.has_resources and any(consumer.name == placement.name for consumer in consumers)
+    return build_labels(placement.environment, CreatedStorage() if is_known else placement.cache)
 
 
 def check_admission(placement: Placement, environment: Environment, labels: Mapping[str, str]) -> Admission:
