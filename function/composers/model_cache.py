@@ -221,7 +221,6 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
 
 
 def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]:
-    """Returns all resources for these requirements."""
     resources: list[RequiredResource] = []
     for answer in map(call.answer, names):
         if answer is None:
@@ -239,7 +238,6 @@ def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
 
 
 def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
-    """Groups the observed resources by the environment that they are for."""
     groups: dict[str, dict[str, Manifest]] = {}
     for key, manifest in call.observed.items():
         groups.setdefault(key.partition(_SEPARATOR)[0], {})[key] = manifest

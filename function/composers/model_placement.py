@@ -82,7 +82,6 @@ def _carry_out(
     placement: Placement,
     deleting: Mapping[str, Manifest],
 ) -> Outcome:
-    """Resolves references, checks admission, reconciles weights and service, and reports."""
     resolved = resolve_placement(call, placement, settings)
     admission = _check_admission(call, resolved)
     if not admission.admits_service and _nothing_composed(call):

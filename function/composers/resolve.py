@@ -106,7 +106,6 @@ def _resolve_cache(call: Call, choice: ModelCacheChoice, namespace: str) -> Mode
 
 
 def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
-    """Returns the resource that answers a requirement."""
     answer = call.answer(requirement)
     if answer is None:
         raise UnresolvedError(references.resolving(not_found.type))

@@ -102,7 +102,6 @@ def _encode(value: object) -> str:
 
 
 def _collect_set_fields(value: Any) -> Mapping[str, object]:
-    """Returns the included fields of a dataclass that differ from their defaults."""
     set_fields: dict[str, object] = {}
     for name, default in _list_included_fields(value.__class__):
         entry = getattr(value, name)

@@ -196,7 +196,6 @@ def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> 
 
 
 def _list_pod_volumes(request: ServingRequest) -> list[JSON]:
-    """Returns the volumes for shared memory and for the certificates of the initializer."""
     size, without_preset = request.profile.engine.resources.shm, mode_of(request.shape) is Mode.PIPELINE
     bundle = request.initializer.bundle if request.initializer else None
     certificates: list[JSON] = [{"name": _CERTIFICATES, "configMap": {"name": bundle[0]}}] if bundle else []

@@ -110,22 +110,20 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Returns StorageReady from the environment's class and the observe-only Object of it."""
-    reason = _find_storage_reason(class_name, storage_class)
+    if class_name is None:
+        reason = EnvironmentStorageReady.NOT_CONFIGURED
+    elif class_name == "":
+        reason = EnvironmentStorageReady.DEFAULT_CLASS
+    elif storage_class.present:
+        reason = EnvironmentStorageReady.STORAGE_CLASS_FOUND
+    elif storage_class.state is State.ABSENT:
+        reason = EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND
+    else:
+        reason = EnvironmentStorageReady.CONNECTING
     status, template = _STORAGE[reason]
     problem = storage_class.problem if reason is EnvironmentStorageReady.CONNECTING else ""
     message = problem or template.format(name=class_name)
     return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
-
-
-def _find_storage_reason(class_name: str | None, storage_class: ObservedObject) -> EnvironmentStorageReady:
-    if class_name is None:
-        return EnvironmentStorageReady.NOT_CONFIGURED
-    if class_name == "":
-        return EnvironmentStorageReady.DEFAULT_CLASS
-    if storage_class.present:
-        return EnvironmentStorageReady.STORAGE_CLASS_FOUND
-    absent = storage_class.state is State.ABSENT
-    return EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND if absent else EnvironmentStorageReady.CONNECTING
 
 
 def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:

@@ -92,13 +92,13 @@ def invalid_cache(problems: Sequence[Problem]) -> Condition:
 
 def summarize_hydration(rows: Sequence[Row]) -> Condition:
     """Returns Hydrated over all environments."""
-    status, reason = _judge_hydration(rows)
+    incomplete = [row for row in rows if row.missing or not row.is_ready]
+    status, reason = _judge_hydration(rows, incomplete)
     have = "are known to have" if any(row.unreachable for row in rows) else "have"
     ready = sum(row.is_ready for row in rows)
     message = (
         f"{ready} of {len(rows)} environments {have} the weights" if rows else "No environment is named or selected"
     )
-    incomplete = [row for row in rows if row.missing or not row.is_ready]
     # Failures first, then clusters that do not answer, then what is furthest from Ready.
     incomplete.sort(
         key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
@@ -112,10 +112,9 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     )
 
 
-def _judge_hydration(rows: Sequence[Row]) -> tuple[Status, Hydrated]:
+def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:
     """Judges all environments: a failure decides, then a cluster that does not answer."""
     unreachable = [row for row in rows if row.unreachable]
-    incomplete = [row for row in rows if row.missing or not row.is_ready]
     if not rows:
         return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
     if any(row.phase is Phase.FAILED for row in rows):
