@@ -78,7 +78,7 @@ class _Part:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Composes the remote objects of a ModelCache, and reports each environment."""
-    orphans = find_orphan_objects(call, call.answer(requirements.OBJECTS))
+    orphans = find_orphan_objects(call, call.answer(requirements.OBJECTS) or ())
     call = observe_orphans(call, orphans)
     parsed, required = parse_model_cache(call.xr), required_resources(call)
     if parsed.value is None:

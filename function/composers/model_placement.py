@@ -55,8 +55,9 @@ _CANNOT_START = {
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the remote objects, the status and the conditions of a ModelPlacement."""
-    parsed, listed = parse_placement(call.xr), call.answer(requirements.OBJECTS)
+    parsed = parse_placement(call.xr)
     required = _required_resources(call, parsed.value, settings)
+    listed, is_complete = requirements.collect_objects(call, required)
     orphans, deleting = find_orphan_objects(call, listed), find_orphan_objects(call, listed, deleting=True)
     call = observe_orphans(call, orphans)
     invalid = [references.invalid_placement(parsed.problems)]
@@ -70,7 +71,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         except UnresolvedError as error:
             outcome = _hold(call, settings, required, error.conditions, parsed.value)
     composed = adopt_objects(outcome.composed, call, orphans)
-    if listed is None:
+    if not is_complete:
         composed = carry_over(call.observed) | composed
     return replace(outcome, composed=composed)
 
@@ -178,7 +179,7 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
-    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
+    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)} | requirements.unobserved_objects(call)
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)

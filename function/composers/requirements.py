@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
-from function.contract import Requirement
+from function.contract import Answered, Call, Requirement
 from function.domain.model import ModelRef
+from function.kube.manifests import listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.remote.node_facts import DEFINITION, MEMBERSHIP
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
@@ -23,6 +24,7 @@ COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="Custo
 _ENVIRONMENT = "environment-"
 _ON = "placements-on-"
 _PLACEMENT = "placement-"
+_OBJECT = "object-"
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -75,6 +77,28 @@ def objects_of(owner: str, namespace: str) -> Requirement:
     """Requires the Objects of a composite."""
     labels = {LABEL_OWNER: label_value(owner)}
     return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
+
+
+def unobserved_objects(call: Call) -> dict[str, Requirement]:
+    """Requires each Object that the composite lists and that Crossplane does not observe.
+
+    By its label alone such an Object is seen in every second call where lists are always equally late, and what one
+    call writes the next one takes back, without end (tests/simulator/test_races.py).
+    """
+    namespace = text(call.xr, "metadata.namespace")
+    refs = listing(call.xr, "spec.crossplane.resourceRefs")
+    listed = {text(r, "name") for r in refs if (r.get("apiVersion"), r.get("kind")) == (OBJECT_VERSION, "Object")}
+    unobserved = listed - {text(manifest, "metadata.name") for manifest in call.observed.values()} - {""}
+    return {
+        f"{_OBJECT}{name}": Requirement(api_version=OBJECT_VERSION, kind="Object", name=name, namespace=namespace)
+        for name in sorted(unobserved)
+    }
+
+
+def collect_objects(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
+    """Returns the required Objects of a composite that are answered, and whether all are."""
+    answers = [call.answer(name) for name in required if name == OBJECTS or name.startswith(_OBJECT)]
+    return tuple(item for answer in answers for item in answer or ()), None not in answers
 
 
 def cache(name: str, namespace: str) -> Requirement:

@@ -7,9 +7,10 @@ hash that only this function makes. What another step composed and does not desi
 
 Crossplane reads the list of composed resources from the composite, possibly from before its own last write, and each
 resource from a cache. A resource that it does not observe it neither shows nor deletes: if it is no longer composed, it
-runs on and nothing ever deletes it. Such an orphan is found by its label, with this composite as controller and in its
-namespace (an owner's uid can be forged in any other). It counts as observed and is composed once more, so that
-Crossplane adopts it; what should be deleted is deleted on the reconcile that observes it.
+runs on and nothing ever deletes it. Such an orphan is found by its label, an Object also by its name in that list. Its
+controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
+observed and is composed once more, so that Crossplane adopts it; what should be deleted is deleted on the reconcile
+that observes it.
 
 An orphan may have changed since it was listed, so it is applied only over the resourceVersion that was seen; otherwise
 the API server refuses it (409) and Crossplane reconciles again. If it was deleted meanwhile it is recreated, and
@@ -98,12 +99,13 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphan_objects(call: Call, listed: Answered | None, *, deleting: bool = False) -> dict[str, Manifest]:
-    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name; none while it is pending.
+def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False) -> dict[str, Manifest]:
+    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name.
 
     Args:
         call: the call, which has what Crossplane observes.
-        listed: the Objects with the label of the composite. Of two with one name the one that is not deleted counts.
+        listed: the Objects with the label of the composite, and those that it lists. Of two with one name the one that
+            is not deleted counts.
         deleting: return those that are being deleted, whose remote objects exist until they are; else the others.
 
     """
@@ -111,7 +113,7 @@ def find_orphan_objects(call: Call, listed: Answered | None, *, deleting: bool =
     observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     orphans: dict[str, Manifest] = {}
-    if listed is None or not uid:
+    if not uid:
         return orphans
     for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=_is_deleting):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
@@ -156,7 +158,7 @@ def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping
     return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
 
 
-def carry_over_all(call: Call, listed: Answered | None) -> dict[str, Composed]:
+def carry_over_all(call: Call, listed: Answered) -> dict[str, Composed]:
     """Returns everything observed, and every orphan, as it is."""
     orphans = find_orphan_objects(call, listed)
     return adopt(carry_over(observe_orphans(call, orphans).observed), orphans)

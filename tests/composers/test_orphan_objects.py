@@ -175,11 +175,12 @@ def test_adopts_orphan_that_composite_lists() -> None:
         for m in scene.objects.values()
     ]
     mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
+    (job,) = (text(m, "metadata.name") for key, m in scene.objects.items() if key.startswith("job-"))
     seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
     rest = scene.at_rest().composed
-    assert scene.outcome(seen).composed == {
-        key: item if key in seen else scene.only(item) for key, item in rest.items()
-    }
+    outcome = scene.outcome(seen)
+    assert outcome.composed == {key: item if key in seen else scene.only(item) for key, item in rest.items()}
+    assert [r.name for name, r in outcome.requirements.items() if name.startswith("object-")] == [job]
 
 
 def _of_somebody_else(manifest: Manifest) -> None:

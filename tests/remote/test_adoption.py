@@ -256,4 +256,4 @@ def test_carries_over_everything_with_orphans() -> None:
     kept = carry_over_all(CALL, answer(LOST))
     assert versions(kept) == {"job-lost": "7", "job-seen": "7"}
     assert {key: item.manifest["spec"] for key, item in kept.items()} == dict.fromkeys(kept, LOST["spec"])
-    assert carry_over_all(CALL, None).keys() == {"job-seen"}
+    assert carry_over_all(CALL, ()).keys() == {"job-seen"}

@@ -43,11 +43,12 @@ class AtRest:
         """Returns the resources for a requirement."""
         if requirement.kind != "Object":
             return self.control.store.find(requirement)
-        assert requirement.labels, "otherwise it is every Object"
+        assert requirement.labels or requirement.name, "otherwise it is every Object"
         return tuple(
             RequiredResource(b"", partial(copy.deepcopy, m))
             for m in self.objects.values()
             if (m["apiVersion"], m["kind"]) == (requirement.api_version, requirement.kind)
             and text(m, "metadata.namespace") == requirement.namespace
+            and requirement.name in (None, text(m, "metadata.name"))
             and requirement.labels.items() <= strings(m, "metadata.labels").items()
         )
