@@ -80,8 +80,8 @@ class Everybody(Platform):
         if found is None or found.ref in self.broken:
             return
         before = mapping(found.manifest, "spec")
-        # Each profile is wrong on its own, at length.
-        profiles: list[JSON] = [{"name": f"profile-{number}", "engine": {"name": "x" * 60}} for number in range(32)]
+        # As many as a model may have, each wrong on its own, at length.
+        profiles: list[JSON] = [{"name": f"profile-{number}", "engine": {"name": "x" * 60}} for number in range(7)]
         odd: tuple[Manifest, ...] = (
             {"resources": {"disk": "-1"}},
             {"serving": []},
