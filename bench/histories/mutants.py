@@ -138,8 +138,8 @@ MUTANTS = (
             Change(
                 "function.composers.model_placement",
                 "_required_resources",
-                "    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}\n",
-                "    required: dict[str, Requirement] = {}\n",
+                "{requirements.OBJECTS: requirements.objects_of(name, namespace)} | ",
+                "",
             ),
         ),
     ),
