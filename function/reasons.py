@@ -227,6 +227,7 @@ class ServiceAccepted(StrEnum):
     """Reasons of ServiceAccepted on a ModelPlacement."""
 
     ACCEPTED = "Accepted"
+    WAITING_FOR_ADMISSION = "WaitingForAdmission"
     WAITING_FOR_STORAGE = "WaitingForStorage"
     REJECTED = "Rejected"
     APPLYING = "Applying"

@@ -126,7 +126,8 @@ class Auditor(invariants.Auditor):
         """Adds up what the services on some nodes have.
 
         Not counted are those of placements that were deleted, which stop in their time, and those that are being
-        deleted beside another of the same placement (docs/reliability.md, Not promised).
+        deleted, or were composed again by a late call, beside another of the same placement (docs/reliability.md, Not
+        promised).
         """
         alive = {v.uid for v in self.plane.all("ModelPlacement")}
         running = {
@@ -143,7 +144,7 @@ class Auditor(invariants.Auditor):
     def _is_replaced(self, ref: Ref) -> bool:
         there, owner = self.plane.server.latest.get(ref), self._running[ref][0]
         others = any(other != ref and whose == owner for other, (whose, _) in self._running.items())
-        return others and (there is None or there.deleting)
+        return others and (there is None or there.deleting or self.is_recreated(ref))
 
     # -- Objects
     def _look_at_object(self, event: Event) -> None:
@@ -261,7 +262,8 @@ class Auditor(invariants.Auditor):
             if before and self._serves(event.now) and not self._may_change(owner, event):
                 fields = sorted(key for key in {**before, **after} if before.get(key) != after.get(key))
                 self._say(f"{event.ref} serves, and its {', '.join(fields)} change without a word")
-            self._changed[event.now.uid] = self.plane.kernel.now
+            if before or not self.is_recreated(event.ref):
+                self._changed[event.now.uid] = self.plane.kernel.now
 
     def _may_change(self, owner: Version, event: Event) -> bool:
         """Tells whether a user has asked for these pods, or for their shape or nodes, which follow in another write."""
@@ -404,6 +406,9 @@ class Auditor(invariants.Auditor):
     # -- at rest
     def at_rest(self) -> None:
         """Find who waits although there is room, who has two services, and who says too little."""
+        self._recreated.clear()
+        for nodes in self._pools:
+            self._check_running(nodes)
         self._look_at_waiting()
         for ref, version in self.plane.server.latest.items():
             said = {text(c, "type") for c in listing(version.manifest, "status.conditions")}

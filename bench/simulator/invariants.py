@@ -5,6 +5,7 @@ many of them. One counts as long as its Object and the placement that composed i
 """
 
 from collections.abc import Iterable
+from math import inf
 from typing import NamedTuple
 
 from bench.simulator.objects import Event, Version
@@ -17,6 +18,8 @@ from function.scheduling.capacity import PoolCapacity
 
 NODE_LABEL = "node.kubernetes.io/instance-type"
 _GPU = "nvidia.com/gpu"
+# A service that a late call composes again beside its successor goes when a call sees both (decision 24).
+RECREATED_SECONDS = 30.0
 _PLACEMENT, _DEPLOYMENT = "ModelPlacement", "ModelDeployment"
 
 
@@ -36,6 +39,8 @@ class Auditor:
         self._plane = plane
         self._pools: dict[tuple[str, str], tuple[int, int]] = {}
         self._services: dict[Ref, tuple[str, Held]] = {}
+        self._deleted: dict[Ref, float] = {}  # when a service was, last
+        self._recreated: dict[Ref, float] = {}  # when a service was, by a call that may not have seen its deletion
         self._ready: set[str] = set()  # uids of placements that were Ready, or whose service was
         self._served: set[str] = set()  # those of them that had replicas then
         self.allowed: set[Ref] = set()  # what a user deletes with his own hands
@@ -59,6 +64,11 @@ class Auditor:
     def _look_at_service(self, event: Event) -> None:
         held = held_by(event.now.manifest) if event.now else None
         before = self._services.pop(event.ref, None)
+        if event.now is None:
+            self._deleted[event.ref] = self._plane.kernel.now
+        elif event.before is None and held and self._deletion_may_be_unheard(event.ref):
+            self._recreated[event.ref] = self._plane.kernel.now
+            self._plane.kernel.at(RECREATED_SECONDS, lambda: self._check(held.pool), lazy=True)
         if event.now and held:
             self._services[event.ref] = text(event.now.controller, "uid"), held
             if before is None or before[1] != held:
@@ -77,10 +87,17 @@ class Auditor:
             self._say(f"{nodes} nodes of {gpus} GPUs of {pool[0]} are held by {listed}")
 
     def _makes_way(self, ref: Ref) -> bool:
-        """Tell whether a service goes for another of its own placement: its pods are ending."""
+        """Tells whether a service goes for another of its own placement: its pods are ending, or will soon."""
         there, owner = self._plane.server.latest.get(ref), self._services[ref][0]
         others = any(other != ref and whose == owner for other, (whose, _) in self._services.items())
-        return others and (there is None or there.deleting)
+        return others and (there is None or there.deleting or self.is_recreated(ref))
+
+    def is_recreated(self, ref: Ref) -> bool:
+        """Tells whether a call that had not seen a service's deletion has just composed it again."""
+        return self._plane.kernel.now < self._recreated.get(ref, -RECREATED_SECONDS) + RECREATED_SECONDS
+
+    def _deletion_may_be_unheard(self, ref: Ref) -> bool:
+        return self._plane.kernel.now < self._deleted.get(ref, -inf) + self._plane.settings.passing_seconds
 
     # -- what serves is not taken away
     def _look_at_placement(self, event: Event) -> None:
@@ -118,7 +135,10 @@ class Auditor:
 
     # -- at rest
     def at_rest(self) -> None:
-        """Find who waits although there is room."""
+        """Finds who waits although there is room, and GPUs that are held twice."""
+        self._recreated.clear()
+        for pool in self._pools:
+            self._check(pool)
         for deployment in self._plane.all(_DEPLOYMENT):
             placed = {_environment(v) for v in self._of(deployment) if _ready(v)}
             if len(placed) < integer(deployment.manifest, "spec.environments", 1):

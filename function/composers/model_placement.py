@@ -141,15 +141,13 @@ def _list_conditions(
     resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
 ) -> tuple[Condition, ...]:
     placement = resolved.placement
-    can_start = admission.admits_service and weights.gate_open
-    accepted = report.build_service_accepted(service.remote, may_be_created=can_start)
     ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = report.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     return (
         _RESOLVED,
         report.build_admitted(placement, admission),
         report.build_storage_ready(weights.state),
-        report.build_service_invalid(service.problems) if service.problems else accepted,
+        report.build_service_accepted(service),
         report.with_pull_secret_note(ready, service.missing_pull_secret),
     )
 

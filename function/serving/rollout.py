@@ -11,8 +11,9 @@ service of another group size is deleted once the new one may be composed, and n
 cannot be built at all.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from function.contract import Composed
 from function.domain.allocation import Share
@@ -37,17 +38,31 @@ PULL = "pull-"
 _WRITTEN = "spec.forProvider.manifest"
 _MIRRORED = "status.atProvider.manifest"
 _URI = "spec.model.uri"
+_NOT_SHARED = {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
 # this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
 _MAX_SURGE_ONLY_REPLICAS = 3
+
+
+class ServiceDecision(Enum):
+    """Whether the requested service is composed now; if not, what runs is kept as it is, for this reason."""
+
+    COMPOSE = "its weights are ready, or it reads them already"
+    NOT_ADMITTED = "the environment has not admitted the placement in its shape and pool"
+    NOT_PLANNED = "it is not known where its weights come from"
+    CLAIM_NOT_SHARED = "its pods cannot all mount the claim"
+    INVALID = "it cannot be built"
+    WEIGHTS_NOT_READY = "its weights are not ready"
+    COMPLETION_NOT_RECORDED = "it would replace another service before the status says that its weights are complete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRollout:
     """The services of a placement as they are composed now."""
 
-    composed: Mapping[str, Composed] = field(default_factory=dict)  # the service, or earlier ones in its place
-    pull_secrets: Mapping[str, Composed] = field(default_factory=dict)  # copies with which the images are pulled
+    decision: ServiceDecision
+    composed: Mapping[str, Composed]  # the service, or an earlier one in its place
+    pull_secrets: Mapping[str, Composed]  # copies with which the images are pulled
     missing_pull_secret: StorageState | None = None  # the first copy that does not exist
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
@@ -67,51 +82,98 @@ def reconcile_service(
 ) -> ServiceRollout:
     """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
     key = SERVICE + name_service(resolved.placement, resolved.shape)
-    rollout = _compose_services(resolved, writer, weights, admission, key)
-    serving = key if key in rollout.composed else next(iter(sorted(rollout.composed)), key)
+    written = mapping(writer.observed.get(key), _WRITTEN)
+    replicas, kept_replicas = _limit_replicas(resolved, weights, admission, written)
+    running = _keep_running_services(resolved, writer, key, kept_replicas)
+    request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
+    problems = find_service_problems(request) if request else ()
+    decision = decide_service(
+        weights, admission, written, problems, replaces_another=any(name != key for name in running)
+    )
+    if request and decision is ServiceDecision.COMPOSE:
+        rollout = _compose_requested(resolved, writer, weights, admission, request)
+    else:
+        rollout = ServiceRollout(
+            decision=decision,
+            composed=running,
+            pull_secrets={k: reapply_observed(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)},
+            problems=problems,
+            allocated=_allocate(writer, resolved, running, key) if running else None,
+        )
+    serving = key if key in rollout.composed else next(iter(rollout.composed), key)
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
     return replace(rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous)
 
 
-def _compose_services(
-    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, key: str
-) -> ServiceRollout:
-    placement, written = resolved.placement, mapping(writer.observed.get(key), _WRITTEN)
-    admitted, running = min(placement.replicas, admission.replicas), _count_replicas(written)
-    has_shape = _has_requested_shape(written, resolved)
-    # No pod may be added that cannot mount the claim, and none that runs is removed.
-    cannot_mount = weights.state.finding in {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
-    # A grant is for the requested shape and pool. A service in another one does not grow, because the environment takes
-    # back what it granted for that once this placement has seen its new spec.
-    limit = admission.replicas if has_shape and not cannot_mount else 0
-    unchanged = _keep_running_services(resolved, writer, key, min(placement.replicas, max(limit, running)))
-    if weights.plan is None or not admission.admits_service or (cannot_mount and not written):
-        return unchanged
-    replicas = min(admitted, running) if cannot_mount else admitted
-    if has_shape:
-        replicas = min(placement.replicas, max(replicas, running))
-    request = build_serving_request(resolved, weights.plan, replicas)
-    problems = find_service_problems(request)
+def decide_service(
+    weights: Weights,
+    admission: Admission,
+    written: Manifest,
+    problems: Sequence[Problem],
+    *,
+    replaces_another: bool,
+) -> ServiceDecision:
+    """Decides whether the requested service is composed now.
+
+    `written`: the service of this name as last written; empty if there is none. `replaces_another`: composing it
+    deletes a service of another group. That one is deleted only for weights whose completion is in the composite's
+    status: a Job may disappear, and a later call that still observes the other service would compose it again.
+    """
+    if not admission.admits_service:
+        return ServiceDecision.NOT_ADMITTED
+    if weights.plan is None:
+        return ServiceDecision.NOT_PLANNED
+    if not written and weights.state.finding in _NOT_SHARED:
+        return ServiceDecision.CLAIM_NOT_SHARED
     if problems:
-        return replace(unchanged, problems=problems)
-    replaces_another = any(name != key for name in unchanged.composed)
-    if not _weights_allow(weights, written, weights.plan.uri, replaces_another=replaces_another):
-        return unchanged
+        return ServiceDecision.INVALID
+    if text(written, _URI) == weights.plan.uri:
+        return ServiceDecision.COMPOSE
+    if not weights.gate_open:
+        return ServiceDecision.WEIGHTS_NOT_READY
+    if replaces_another and not weights.completion_recorded:
+        return ServiceDecision.COMPLETION_NOT_RECORDED
+    return ServiceDecision.COMPOSE
+
+
+def _limit_replicas(
+    resolved: ResolvedPlacement, weights: Weights, admission: Admission, written: Manifest
+) -> tuple[int, int]:
+    """Returns the replicas of the service if it is composed as requested, and if it is kept as written.
+
+    None that runs is removed unless fewer are requested, and none is added that cannot mount the claim. What is
+    admitted is admitted for the requested shape and pool: a service in another one does not grow, because the
+    environment takes back what it granted for that once this placement has seen its new spec.
+    """
+    requested, running = resolved.placement.replicas, integer(written, "spec.replicas")
+    cannot_mount = weights.state.finding in _NOT_SHARED
+    allowed = min(running, admission.replicas) if cannot_mount else admission.replicas
+    has_shape = _has_requested_shape(written, resolved)
+    kept = min(requested, max(running, allowed if has_shape else 0))
+    return kept if has_shape else min(requested, allowed), kept
+
+
+def _compose_requested(
+    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, request: ServingRequest
+) -> ServiceRollout:
+    """Composes the service as requested, alone: an earlier one of another group is no longer desired."""
+    placement, key = resolved.placement, SERVICE + request.name
+    written = mapping(writer.observed.get(key), _WRITTEN)
     service = built = build_service(request)
     if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
         is_unchanged = _read_digest(built) == _read_digest(written)
-        service = _scale(written if is_unchanged else built, replicas)
+        service = _scale(written if is_unchanged else built, request.replicas)
     composed = _compose_object(writer, key, service)
-    if written and not (service == built == written and replicas == admitted):
+    admitted = min(placement.replicas, admission.replicas)
+    if written and not (service == built == written and request.replicas == admitted):
         # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
-    # Where pods mount the claim on one node only, and the node of the old pod has not enough GPUs for both.
-    mounts_on_one_node = weights.access_mode not in ("", READ_WRITE_MANY)
-    needs_same_node = mounts_on_one_node and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
-    has_no_room = needs_same_node or not admission.has_room_for_pod
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.pulled_with)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
+    needs_same_node = _needs_same_node(resolved, weights)
+    has_no_room = needs_same_node or not admission.has_room_for_pod
     return ServiceRollout(
+        decision=ServiceDecision.COMPOSE,
         composed={key: composed},
         pull_secrets={
             name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
@@ -123,30 +185,33 @@ def _compose_services(
     )
 
 
-def _weights_allow(weights: Weights, written: Manifest, uri: str, *, replaces_another: bool) -> bool:
-    """Tells whether the service may be composed now: its weights are ready, or it reads them already.
-
-    Another service is deleted only for weights whose completion is in the composite's status. A Job may disappear, and
-    a later call that still observes the other service would compose it again.
-    """
-    weights_ready = weights.gate_open and (weights.completion_recorded or not replaces_another)
-    return weights_ready or text(written, _URI) == uri
+def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
+    """Tells whether pods mount the claim on one node only, which has not enough GPUs for the old and the new pod."""
+    mounts_on_one_node = weights.access_mode not in ("", READ_WRITE_MANY)
+    return mounts_on_one_node and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
 
 
 def _keep_running_services(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
-) -> ServiceRollout:
-    """Returns what runs as it is, the service under the key with these replicas, over the version that was seen."""
-    composed = _scale_down_observed(writer.observed, resolved.placement)
-    service = mapping(writer.observed.get(key), _WRITTEN)
-    if service:
-        scaled = _compose_object(writer, key, _scale(service, replicas))
-        composed[key] = with_resource_version(scaled, writer.observed[key])
-    return ServiceRollout(
-        composed=composed,
-        pull_secrets={k: reapply_observed(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)},
-        allocated=_allocate(writer, resolved, composed, key) if composed else None,
-    )
+) -> dict[str, Composed]:
+    """Returns the running service over the version that was seen; the one of the key gets these replicas.
+
+    There are two if a call that still saw a service composed it again beside its successor (decision 24). Only one was
+    granted GPUs: the one that serves stays, otherwise the older one, which no call has deleted.
+    """
+    services = _scale_down_observed(writer.observed, resolved.placement)
+    if not services:
+        return {}
+
+    def rank(name: str) -> tuple[bool, str, bool, str]:
+        created = text(writer.observed[name], "metadata.creationTimestamp")
+        return not _is_up(writer.read(name)), created, name != key, name
+
+    kept = min(services, key=rank)
+    if kept != key:
+        return {kept: services[kept]}
+    scaled = _compose_object(writer, key, _scale(mapping(writer.observed[key], _WRITTEN), replicas))
+    return {key: with_resource_version(scaled, writer.observed[key])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +322,19 @@ def _may_read_previous_weights(
     service, as after a restored backup, may have one. `planned_uri` is the plan that the status published last: an
     earlier call may have written a service for it that is not observed yet.
     """
-    has_no_service = not rollout.composed and not any(name.startswith(SERVICE) for name in writer.observed)
+    services = rollout.composed.keys() | {name for name in writer.observed if name.startswith(SERVICE)}
     if weights.plan is None:
-        return not has_no_service
-    if has_no_service:
+        return bool(services)
+    if not services:
         return planned_uri not in ("", weights.plan.uri)
-    if rollout.composed.keys() != {key}:
+    if services != {key}:
         return True
     remote = writer.read(key)
-    return not (text(remote.manifest, _URI) == weights.plan.uri and remote.present and assess(remote.manifest).up)
+    return not (text(remote.manifest, _URI) == weights.plan.uri and _is_up(remote))
+
+
+def _is_up(remote: ObservedObject) -> bool:
+    return remote.present and assess(remote.manifest).up
 
 
 def _read_digest(service: Manifest) -> str:
@@ -277,7 +346,7 @@ def _scale(service: Manifest, replicas: int) -> Manifest:
 
 
 def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
-    if remote.state is State.REJECTED:
+    if remote.refused:
         return False
     health = assess(remote.manifest)
     return not remote.present or health.up or (ever_ready and health.level is not Level.FAILED)

@@ -51,7 +51,16 @@ UNFINISHED: Mapping[Unfinished, str] = {
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
 _PROGRESS = frozenset(
-    {"Starting", "Applying", "WaitingForStorage", "ClaimPending", "Downloading", "Connecting", "NothingPlaced"}
+    {
+        "Starting",
+        "Applying",
+        "WaitingForAdmission",
+        "WaitingForStorage",
+        "ClaimPending",
+        "Downloading",
+        "Connecting",
+        "NothingPlaced",
+    }
 )
 
 

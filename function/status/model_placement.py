@@ -1,6 +1,6 @@
 """Status, conditions and events of a ModelPlacement: admission, weights, service and phase."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from function.api.common import build_share
@@ -8,7 +8,7 @@ from function.contract import Condition, Event
 from function.domain.allocation import Free, Share, format_replicas
 from function.domain.cache import Hydration
 from function.domain.environment import Pool
-from function.domain.model import Problem, Shape
+from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
@@ -17,6 +17,7 @@ from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, Se
 from function.remote.health import Level, assess, is_current
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import Admission
+from function.serving.rollout import ServiceDecision, ServiceRollout
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.model_cache import build_hydration_status
@@ -27,6 +28,20 @@ from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
 _ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
+_WEIGHTS = ServiceAccepted.WAITING_FOR_STORAGE, "The service is created once its weights are ready"
+_NOT_COMPOSED: Mapping[ServiceDecision, tuple[ServiceAccepted, str]] = {
+    ServiceDecision.NOT_ADMITTED: (
+        ServiceAccepted.WAITING_FOR_ADMISSION,
+        "The service is created once the placement is admitted",
+    ),
+    ServiceDecision.NOT_PLANNED: _WEIGHTS,
+    ServiceDecision.WEIGHTS_NOT_READY: _WEIGHTS,
+    ServiceDecision.COMPLETION_NOT_RECORDED: _WEIGHTS,
+    ServiceDecision.CLAIM_NOT_SHARED: (
+        ServiceAccepted.WAITING_FOR_STORAGE,
+        "The service is not created, because its pods cannot all mount the claim",
+    ),
+}
 _WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
 _HAS_PODS = (ServiceReady.SERVING, *_WAITING)
 
@@ -71,15 +86,12 @@ def build_storage_ready(state: StorageState) -> Condition:
     )
 
 
-def build_service_accepted(remote: ObservedObject, *, may_be_created: bool) -> Condition:
-    """Returns ServiceAccepted from the observed service; `may_be_created`: admission and weights allow it."""
-    status, reason, message = _judge_acceptance(remote, may_be_created=may_be_created)
+def build_service_accepted(rollout: ServiceRollout) -> Condition:
+    """Returns ServiceAccepted: why the service is not composed, or what KServe says of it."""
+    if rollout.problems:
+        return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, rollout.problems)
+    status, reason, message = _judge_acceptance(rollout.remote, rollout.decision)
     return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
-
-
-def build_service_invalid(problems: Sequence[Problem]) -> Condition:
-    """Returns ServiceAccepted of a service that cannot be built."""
-    return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, problems)
 
 
 def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
@@ -157,15 +169,14 @@ def _describe_free(free: Free | None) -> str:
     return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"
 
 
-def _judge_acceptance(remote: ObservedObject, *, may_be_created: bool) -> tuple[Status, ServiceAccepted, str]:
+def _judge_acceptance(remote: ObservedObject, decision: ServiceDecision) -> tuple[Status, ServiceAccepted, str]:
     if remote.refused:
         return Status.FALSE, ServiceAccepted.REJECTED, remote.problem
     if remote.state is State.KIND_MISSING:
         message = "The cluster does not serve LLMInferenceService; install KServe"
         return Status.FALSE, ServiceAccepted.REJECTED, message
-    if not remote.seen and not may_be_created:
-        message = "The service is created once its weights are ready"
-        return Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE, message
+    if not remote.seen and decision in _NOT_COMPOSED:
+        return Status.FALSE, *_NOT_COMPOSED[decision]
     if remote.state is State.UNSEEN:
         return Status.FALSE, ServiceAccepted.APPLYING, "The service is being created"
     if not remote.present:

@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.kube.manifests import JSON, get, listing, mapping, text
+from function.reasons import Status
+from tests.serving.test_scaling import admitted
 from tests.support.remote_scene import (
     ONE_NODE,
     SEVERAL_NODES,
@@ -27,6 +29,7 @@ from tests.support.remote_scene import (
 
 ENGINE = "serving.0.engine"
 POOL = "nodePools.0"
+MIRRORED = "status.atProvider.manifest"
 REVISION = edit_model("huggingFace.revision", "v2")
 UNPLANNABLE = edit_placement("modelCache", {"type": "EmptyDir"})
 
@@ -300,6 +303,11 @@ def _refused(found: Scene) -> None:
             condition.update({"status": "False", "message": "admission webhook denied the request"})
 
 
+def _knows_no_field(found: Scene) -> None:
+    message = ".spec.worker.x: field not declared in schema"
+    edit_observed("service-", "status.conditions", [{"type": "Synced", "status": "False", "message": message}])(found)
+
+
 @pytest.mark.parametrize(
     ("reason", "edits", "stays"),
     [
@@ -310,6 +318,7 @@ def _refused(found: Scene) -> None:
         ("it never came up, perhaps for that number", [_down, _never_served], False),
         ("the cluster refused it, so that nothing runs as written", [_refused], False),
         ("KServe cannot make pods of it", [_not_combined], False),
+        ("the cluster does not know a field of it, so that nothing runs as written", [_knows_no_field], False),
     ],
 )
 def test_rebuilds_service_that_has_no_pods(reason: str, edits: list[Edit], stays: bool) -> None:  # a row
@@ -325,6 +334,33 @@ def test_keeps_service_when_new_one_is_invalid() -> None:
     refused = rest.edited(split, edit_placement("topology", narrower), edit_placement("replicas", 2))
     assert composed_service(refused) == observed_service(rest), "two were asked for of the new shape"
     assert refused.condition("ServiceAccepted").reason == "Rejected"
+
+
+def _without_service(found: Scene) -> None:
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        del found.observed[key]
+
+
+@pytest.mark.parametrize(
+    ("edits", "reason", "message"),
+    [
+        ([], "Applying", "The service is being created"),
+        ([REVISION], "WaitingForStorage", "The service is created once its weights are ready"),
+        ([UNPLANNABLE], "WaitingForStorage", "The service is created once its weights are ready"),
+        ([admitted(0)], "WaitingForAdmission", "The service is created once the placement is admitted"),
+        ([admitted(0), REVISION], "WaitingForAdmission", "The service is created once the placement is admitted"),
+        (
+            [edit_observed("claim-", f"{MIRRORED}.spec.accessModes", ["ReadWriteOnce"])],
+            "WaitingForStorage",
+            "The service is not created, because its pods cannot all mount the claim",
+        ),
+    ],
+)
+def test_reports_why_service_is_not_composed(edits: list[Edit], reason: str, message: str) -> None:
+    found = load_scene(SEVERAL_NODES).edited(_without_service, *edits)
+    accepted = found.condition("ServiceAccepted")
+    assert (accepted.status, accepted.reason, accepted.message) == (Status.FALSE, reason, message)
+    assert bool(found.composed()) == (reason == "Applying"), "the condition tells what is composed"
 
 
 ANOTHER_GROUP = edit_placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})

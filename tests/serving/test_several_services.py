@@ -52,18 +52,42 @@ def never_recorded(found: Scene) -> None:
     set_field(found.xr, "status.storage.uri", None)
 
 
-TWO = (beside("service-", "service-a"),)
+def created(prefix: str, when: str) -> Edit:
+    """Let the Objects with this prefix be as old as this."""
+    return edit_observed(prefix, "metadata.creationTimestamp", when)
+
+
+NOON, BEFORE, AFTER = "2026-11-23T12:00:00Z", "2026-11-23T11:59:59Z", "2026-11-23T12:00:01Z"
+TWO = (created("service-", NOON), beside("service-", "service-a"))
+
+
+def starting(found: Scene) -> None:
+    """Let no service be ready."""
+    edit_observed("service-", "status.atProvider.manifest.status.conditions", [])(found)
 
 
 @WAITING
-def test_keeps_other_service_while_new_one_waits(edit: Edit) -> None:
-    two = load_scene(SEVERAL_NODES).edited(*TWO, edit)
-    outcome = two.outcome()
-    assert remote_manifests(outcome, "service-").keys() == {key for key in two.observed if key.startswith("service-")}
-    assert get(outcome.status, "service.replicas") == 1, "it takes the most of them, not all"
-    assert [c.reason for c in outcome.conditions if c.type == "ServiceReady"] == ["Serving"], (
-        "the message names the requested one"
-    )
+@pytest.mark.parametrize(
+    ("edits", "stays"),
+    [
+        ((created("service-a", BEFORE), starting), True),
+        ((created("service-a", AFTER), starting), False),
+        ((created("service-a", NOON), starting), False),
+        ((created("service-a", BEFORE),), False),
+    ],
+    ids=["older", "younger", "same-second", "older-but-not-ready"],
+)
+def test_keeps_one_of_two_services_while_new_one_waits(edit: Edit, edits: tuple[Edit, ...], stays: bool) -> None:
+    """Histories, seed 44340: a call that still saw a group created it again beside the one that had replaced it."""
+    outcome = load_scene(SEVERAL_NODES).edited(*TWO, *edits, edit).outcome()
+    (kept,) = remote_manifests(outcome, "service-")
+    assert (kept == "service-a") is stays, "the one that serves, the older one, the requested one"
+    assert get(outcome.status, "service.replicas") == 1
+
+
+def test_keeps_both_services_while_a_reference_is_missing() -> None:
+    two = load_scene(SEVERAL_NODES).edited(*TWO, edit_model("serving", []))
+    assert two.composed().keys() == {key for key in two.observed if key.startswith("service-")}
 
 
 def test_deletes_other_service_when_new_one_is_composed() -> None:

@@ -8,9 +8,9 @@ from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.remote.observed_object import ObservedObject, State
+from function.serving.rollout import ServiceDecision, ServiceRollout
 from function.status.model_placement import (
     build_service_accepted,
-    build_service_invalid,
     build_service_ready,
     get_service_url,
 )
@@ -41,30 +41,32 @@ UNSEEN = _seen(State.UNSEEN, {})
 class Acceptance:
     id: str
     remote: ObservedObject
-    may_be_created: bool
+    decision: ServiceDecision
     want: tuple[Status, ServiceAccepted]
 
 
+COMPOSE, WAITS = ServiceDecision.COMPOSE, ServiceDecision.WEIGHTS_NOT_READY
 ACCEPTANCES = (
-    Acceptance("waits-for-weights", UNSEEN, False, (Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE)),
-    Acceptance("being-created", UNSEEN, True, (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("refused", _seen(State.REJECTED, {}, "no"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("no-kserve", _seen(State.KIND_MISSING, {}), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("no-answer", _seen(State.UNREACHABLE, READY), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
-    Acceptance("odd-words", _seen(State.UNRECOGNISED, {}, "odd"), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
-    Acceptance("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("webhook", _seen(State.WEBHOOK_FAILED, {}, "x"), True, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
-    Acceptance("latest-unseen", _seen(State.PRESENT, _service(generation=2)), True,
+    Acceptance("waits-for-weights", UNSEEN, WAITS, (Status.FALSE, ServiceAccepted.WAITING_FOR_STORAGE)),
+    Acceptance("being-created", UNSEEN, COMPOSE, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("refused", _seen(State.REJECTED, {}, "no"), COMPOSE, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-kserve", _seen(State.KIND_MISSING, {}), COMPOSE, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("no-answer", _seen(State.UNREACHABLE, READY), COMPOSE, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("odd-words", _seen(State.UNRECOGNISED, {}, "odd"), COMPOSE, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("older-kserve", _seen(State.UNKNOWN_FIELD, {}, "x"), COMPOSE, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("webhook", _seen(State.WEBHOOK_FAILED, {}, "x"), COMPOSE, (Status.UNKNOWN, ServiceAccepted.APPLYING)),
+    Acceptance("latest-unseen", _seen(State.PRESENT, _service(generation=2)), COMPOSE,
                (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("stuck", _seen(State.PRESENT, STUCK), True, (Status.FALSE, ServiceAccepted.REJECTED)),
-    Acceptance("not-combined-yet", _seen(State.PRESENT, _service()), True, (Status.FALSE, ServiceAccepted.APPLYING)),
-    Acceptance("accepted", _seen(State.PRESENT, STARTING), True, (Status.TRUE, ServiceAccepted.ACCEPTED)),
+    Acceptance("stuck", _seen(State.PRESENT, STUCK), COMPOSE, (Status.FALSE, ServiceAccepted.REJECTED)),
+    Acceptance("not-combined-yet", _seen(State.PRESENT, _service()), COMPOSE, (Status.FALSE, ServiceAccepted.APPLYING)),
+    Acceptance("accepted", _seen(State.PRESENT, STARTING), COMPOSE, (Status.TRUE, ServiceAccepted.ACCEPTED)),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
 def test_accepted(case: Acceptance) -> None:
-    found = build_service_accepted(case.remote, may_be_created=case.may_be_created)
+    rollout = ServiceRollout(decision=case.decision, composed={}, pull_secrets={}, remote=case.remote)
+    found = build_service_accepted(rollout)
     assert (found.status, found.reason) == case.want
 
 
@@ -115,9 +117,11 @@ def test_serving(case: Serving) -> None:
 
 
 def test_invalid_service_reports_all_problems() -> None:
-    found = build_service_invalid(
-        [Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y")]
+    problems = (Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y"))
+    found = build_service_accepted(
+        ServiceRollout(decision=ServiceDecision.INVALID, composed={}, pull_secrets={}, problems=problems)
     )
+    assert (found.status, found.reason) == (Status.FALSE, ServiceAccepted.REJECTED)
     assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"
 
 
