@@ -45,9 +45,10 @@ MUTANTS = (
         (
             Change(
                 "function.serving.rollout",
-                "_compose_services",
-                "    if not _weights_allow(weights, written, weights.plan.uri, replaces_another=replaces_another):\n"
-                "        return unchanged\n",
+                "decide_service",
+                "    if not weights.gate_open:\n        return ServiceDecision.WEIGHTS_NOT_READY\n"
+                "    if replaces_another and not weights.completion_recorded:\n"
+                "        return ServiceDecision.COMPLETION_NOT_RECORDED\n",
             ),
         ),
     ),
@@ -71,7 +72,7 @@ MUTANTS = (
         (
             Change(
                 "function.serving.rollout",
-                "_compose_services",
+                "_compose_requested",
                 "is_unchanged = _read_digest(built) == _read_digest(written)",
                 "is_unchanged = False",
             ),
@@ -279,9 +280,9 @@ MUTANTS = (
         (
             Change(
                 "function.serving.rollout",
-                "_compose_services",
-                "admission.replicas if has_shape and not cannot_mount else 0",
-                "admission.replicas",
+                "_limit_replicas",
+                "allowed if has_shape else 0",
+                "allowed",
             ),
         ),
         tight=True,
