@@ -66,7 +66,7 @@ class Composed:
     ready: bool = False  # as observed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A condition of the composite."""
 

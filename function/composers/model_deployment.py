@@ -32,7 +32,6 @@ from function.scheduling.verdicts import Assignment, Decision, DropCause, Schedu
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
-from function.status.model_deployment import explain
 from function.weights.faults import DeploymentWeights
 
 VERDICT_CACHE = VerdictCache()
@@ -164,10 +163,9 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
     placed = tuple(request.to_placement(assignment) for assignment in decision.assignments)
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
-    explanation = explain(request, decision)
     conditions = [
         considered.resolved,
-        report.build_scheduled(explanation),
+        report.build_scheduled(request, decision),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
     ]
     return build_outcome(
@@ -175,7 +173,7 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
         settings,
         requirements=considered.scope.requirements,
         composed=adopt(composed, orphans),
-        status=report.build_status(request, decision, placed, explanation.unplaced),
+        status=report.build_status(request, decision, placed),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.desired else None,

@@ -74,15 +74,26 @@ _MODEL = re.compile(r"([a-z]{1,2})([0-9]{1,4})[a-z]?")
 
 
 class Unobserved(Enum):
-    """Why nodes are not observed."""
+    """Why nodes are not observed; the value is the message."""
 
-    NEVER = "the environment says so"
-    IN_FILE = "the environment is in a file"
-    NO_POOLS = "the environment has no pools"
-    INVALID_POOLS = "no pool is valid"
-    NO_LABELS = "the pools have no label in common"
-    TOO_MANY = "the pools have more nodes than Auto observes"
-    NO_KIND = "the control plane does not serve ObservedObjectCollection"
+    NEVER = "spec.hardware.observe is Never: pools are taken as declared"
+    IN_FILE = "Nodes are not observed for files: pools are taken as declared"
+    NO_POOLS = (
+        "There is no pool whose nodes could be observed; with spec.hardware.observe Always, "
+        "`kubectl modelplane capacity --suggest` prints pools for the nodes that exist"
+    )
+    INVALID_POOLS = "No pool is valid, see PoolsValid; what is known of the nodes is kept until then"
+    NO_LABELS = (
+        "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
+    )
+    TOO_MANY = (
+        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not observe: see docs/nodes.md for what "
+        "that costs, and set spec.hardware.observe to Always or Never"
+    )
+    NO_KIND = (
+        "The control plane does not serve ObservedObjectCollection: apply install/activation.yaml, or set "
+        "spec.hardware.observe to Never"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

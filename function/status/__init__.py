@@ -1,1 +1,1 @@
-"""Results into words: conditions, events, health and explanations. Nothing here decides."""
+"""Results into words: conditions, events, and status. Nothing here decides."""

@@ -39,7 +39,7 @@ def build_model_valid(model: Model) -> Condition:
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
     message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *list_notes(model)])
-    return Condition(type=ConditionType.MODEL_VALID, status=Status.TRUE, reason=ModelValid.VALID, message=message)
+    return Condition(ConditionType.MODEL_VALID, Status.TRUE, ModelValid.VALID, message)
 
 
 def list_notes(model: Model) -> list[str]:

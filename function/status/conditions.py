@@ -67,16 +67,13 @@ _PROGRESS = frozenset(
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
     """Returns every condition of a kind; those not known are Unknown for the given reason."""
     by_type = {condition.type: condition for condition in known}
-    conditions = (
-        by_type.get(type_) or Condition(type=type_, status=Status.UNKNOWN, reason=reason, message=message)
-        for type_ in OWNED[kind]
-    )
+    conditions = (by_type.get(type_) or Condition(type_, Status.UNKNOWN, reason, message) for type_ in OWNED[kind])
     return tuple(replace(c, message=truncate_middle(c.message)) for c in conditions)
 
 
 def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a type that is False for these problems."""
-    return Condition(type=type_, status=Status.FALSE, reason=reason, message="; ".join(map(str, problems)))
+    return Condition(type_, Status.FALSE, reason, "; ".join(map(str, problems)))
 
 
 def with_settings_problems(conditions: Sequence[Condition], problems: Sequence[Problem]) -> tuple[Condition, ...]:

@@ -1,6 +1,7 @@
 """Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others decide by."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from function.api.common import build_share
 from function.contract import Condition
@@ -25,7 +26,7 @@ from function.reasons import (
     PoolsValid,
     Status,
 )
-from function.remote.node_facts import MAX_AUTO_NODES, NodeObservation, Unobserved
+from function.remote.node_facts import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger
@@ -89,7 +90,7 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
     message = _CLUSTER_BY_STATE.get(preset.state, template).format(
         secret=secret, error=preset.message, problem=preset.problem
     )
-    return Condition(type=ConditionType.CLUSTER_READY, status=status, reason=reason, message=message)
+    return Condition(ConditionType.CLUSTER_READY, status, reason, message)
 
 
 def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
@@ -105,7 +106,7 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
         )
         status, reason = Status.TRUE, PoolsValid.VALID
         message = f"{format_count(len(pools), 'pool')}{'. Note: ' if notes else ''}{notes}"
-    return Condition(type=ConditionType.POOLS_VALID, status=status, reason=reason, message=message)
+    return Condition(ConditionType.POOLS_VALID, status, reason, message)
 
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
@@ -123,7 +124,7 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
     status, template = _STORAGE[reason]
     problem = storage_class.problem if reason is EnvironmentStorageReady.CONNECTING else ""
     message = problem or template.format(name=class_name)
-    return Condition(type=ConditionType.STORAGE_READY, status=status, reason=reason, message=message)
+    return Condition(ConditionType.STORAGE_READY, status, reason, message)
 
 
 def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:
@@ -201,27 +202,8 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
     )
 
 
+_hardware_as_declared = partial(Condition, ConditionType.HARDWARE_AS_DECLARED)
 _MIB = 2**20
-_UNOBSERVED: Mapping[Unobserved, str] = {
-    Unobserved.NEVER: "spec.hardware.observe is Never: pools are taken as declared",
-    Unobserved.IN_FILE: "Nodes are not observed for files: pools are taken as declared",
-    Unobserved.NO_POOLS: (
-        "There is no pool whose nodes could be observed; with spec.hardware.observe Always, "
-        "`kubectl modelplane capacity --suggest` prints pools for the nodes that exist"
-    ),
-    Unobserved.INVALID_POOLS: "No pool is valid, see PoolsValid; what is known of the nodes is kept until then",
-    Unobserved.NO_LABELS: (
-        "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
-    ),
-    Unobserved.TOO_MANY: (
-        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not observe: see docs/nodes.md for what "
-        "that costs, and set spec.hardware.observe to Always or Never"
-    ),
-    Unobserved.NO_KIND: (
-        "The control plane does not serve ObservedObjectCollection: apply install/activation.yaml, or set "
-        "spec.hardware.observe to Never"
-    ),
-}
 _UNKNOWN: Mapping[HardwareAsDeclared, str] = {
     HardwareAsDeclared.OBSERVING: "Waiting for provider-kubernetes to list the nodes",
     HardwareAsDeclared.FORBIDDEN: (
@@ -276,30 +258,27 @@ def build_hardware_as_declared(
     pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool = False
 ) -> Condition:
     """Returns HardwareAsDeclared from the facts of the valid pools, as far as they are current."""
-    status, reason, message = _describe_hardware(pools, observation, has_invalid_pools=has_invalid_pools)
-    return Condition(type=ConditionType.HARDWARE_AS_DECLARED, status=status, reason=reason, message=message)
-
-
-def _describe_hardware(
-    pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool
-) -> tuple[Status, HardwareAsDeclared, str]:
     unobserved = observation.unobserved
     if unobserved is None and not pools and observation.reason is None:
         unobserved = Unobserved.NO_POOLS
     if unobserved is Unobserved.NO_POOLS and has_invalid_pools:
         unobserved = Unobserved.INVALID_POOLS
     if unobserved is not None:
-        return Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, _UNOBSERVED[unobserved]
+        return _hardware_as_declared(Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, unobserved.value)
     if observation.reason is not None:
-        return Status.UNKNOWN, observation.reason, _UNKNOWN[observation.reason].format(error=observation.message)
+        message = _UNKNOWN[observation.reason].format(error=observation.message)
+        return _hardware_as_declared(Status.UNKNOWN, observation.reason, message)
     faults = [fault for pool in pools for fault in _list_faults(pool)]
     if faults:
         faults.sort(key=lambda fault: tuple(HardwareAsDeclared).index(fault[0]))
-        return Status.FALSE, faults[0][0], join_with_more([message for _, message in faults], separator="; ")
+        message = join_with_more([message for _, message in faults], separator="; ")
+        return _hardware_as_declared(Status.FALSE, faults[0][0], message)
     nodes = sum(pool.facts.nodes for pool in pools if pool.facts)
     if not nodes:
-        return Status.TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand"
-    return Status.TRUE, HardwareAsDeclared.AS_DECLARED, f"{nodes} nodes, all usable and matching their declaration"
+        message = "No nodes yet; the autoscaler adds them on demand"
+        return _hardware_as_declared(Status.TRUE, HardwareAsDeclared.NO_NODES_YET, message)
+    message = f"{nodes} nodes, all usable and matching their declaration"
+    return _hardware_as_declared(Status.TRUE, HardwareAsDeclared.AS_DECLARED, message)
 
 
 def _list_faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:

@@ -104,12 +104,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
         key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
     )
     details = join_with_more([f"{row.environment}: {row.message}" for row in incomplete], separator="; ")
-    return Condition(
-        type=ConditionType.HYDRATED,
-        status=status,
-        reason=reason,
-        message=f"{message}. {details}" if details else message,
-    )
+    return Condition(ConditionType.HYDRATED, status, reason, f"{message}. {details}" if details else message)
 
 
 def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:

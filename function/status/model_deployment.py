@@ -9,7 +9,7 @@ left.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from function.contract import Condition
 from function.domain.allocation import format_replicas
@@ -22,43 +22,26 @@ from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 from function.status.conditions import faulty
 
 _MAX_UNPLACED = 32
+_placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplaced:
-    """One entry of `status.unplaced`."""
-
-    environment: str
-    reason: Refused
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The condition Scheduled, and every environment that was refused."""
-
-    status: Status
-    reason: Scheduled | Refused
-    message: str
-    unplaced: tuple[Unplaced, ...] = ()
-
-
-def explain(request: SchedulingRequest, decision: Decision) -> Explanation:
-    """Explains a decision."""
+def build_scheduled(request: SchedulingRequest, decision: Decision) -> Condition:
+    """Returns Scheduled: where the deployment is placed, or why not."""
     unresolved = find_unresolved(decision)
     reason = _find_reason(decision, unresolved)
     if reason is Scheduled.PLACED:
-        return Explanation(status=Status.TRUE, reason=reason, message=_describe_placed(decision))
-    unplaced = (
-        Unplaced(environment=i.environment, reason=i.reason, message=truncate_middle(_describe(i)))
-        for i in unresolved[:_MAX_UNPLACED]
-    )
-    return Explanation(
-        status=Status.FALSE,
-        reason=reason,
-        message=_describe_refused(request, decision, unresolved),
-        unplaced=tuple(sorted(unplaced, key=lambda row: row.environment)),
-    )
+        return Condition(ConditionType.SCHEDULED, Status.TRUE, reason, _describe_placed(decision))
+    message = _describe_refused(request, decision, unresolved)
+    return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message)
+
+
+def list_unplaced(decision: Decision) -> list[JSON]:
+    """Returns `status.unplaced`: the nearest environments that were refused, by name."""
+    nearest = sorted(find_unresolved(decision)[:_MAX_UNPLACED], key=lambda infeasible: infeasible.environment)
+    return [
+        {"environment": each.environment, "reason": each.reason, "message": truncate_middle(_describe(each))}
+        for each in nearest
+    ]
 
 
 def find_unresolved(decision: Decision) -> list[Infeasible]:
@@ -130,13 +113,6 @@ def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *ends)))
 
 
-def build_scheduled(explanation: Explanation) -> Condition:
-    """Returns Scheduled as explained."""
-    return Condition(
-        type=ConditionType.SCHEDULED, status=explanation.status, reason=explanation.reason, message=explanation.message
-    )
-
-
 def build_invalid(problems: Iterable[Problem]) -> Condition:
     """Returns Scheduled for a deployment with an invalid spec."""
     return faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, problems)
@@ -144,25 +120,23 @@ def build_invalid(problems: Iterable[Problem]) -> Condition:
 
 def build_placements_ready(placements: Sequence[Placement], desired: int) -> Condition:
     """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False."""
-    status, reason, message = _describe_readiness(placements, desired)
-    return Condition(type=ConditionType.PLACEMENTS_READY, status=status, reason=reason, message=message)
-
-
-def _describe_readiness(placements: Sequence[Placement], desired: int) -> tuple[Status, PlacementsReady, str]:
     if not placements:
-        return Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
+        return _placements_ready(
+            Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
+        )
     unreachable = sorted(p.environment for p in placements if p.unreachable)
     if unreachable:
         message = f"Unknown on {join_with_more(unreachable)}: the conditions of its placement say why"
-        return Status.UNKNOWN, PlacementsReady.UNREACHABLE, message
+        return _placements_ready(Status.UNKNOWN, PlacementsReady.UNREACHABLE, message)
     ready = sum(p.ready for p in placements)
     counts = f"{ready} of {desired} placements are ready"
     if ready >= desired:
-        return Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}"
+        return _placements_ready(Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}")
     phases = (Phase.FAILED, *Phase)  # those that failed come first, then those that are furthest from Ready
     unready = sorted((p for p in placements if not p.ready), key=lambda p: (phases.index(p.phase), p.name))
     rows = join_with_more([f"{p.name} on {p.environment}: {p.phase}" for p in unready], separator="; ")
-    return Status.FALSE, PlacementsReady.STARTING, f"{counts}; {rows or 'Scheduled says why there are no more'}"
+    message = f"{counts}; {rows or 'Scheduled says why there are no more'}"
+    return _placements_ready(Status.FALSE, PlacementsReady.STARTING, message)
 
 
 def _describe_obstacles(placements: Sequence[Placement]) -> str:
@@ -172,14 +146,11 @@ def _describe_obstacles(placements: Sequence[Placement]) -> str:
     return f". {join_with_more(rows, separator='; ')}" if rows else ""
 
 
-def build_status(
-    request: SchedulingRequest, decision: Decision, placed: Sequence[Placement], unplaced: Sequence[Unplaced]
-) -> Manifest:
+def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:
     """Returns the status; `placed` are the placements of the decision's assignments."""
     placements = sorted([*placed, *decision.carried], key=lambda p: (p.environment, p.name))
     urls = [p.url for p in placements if p.url]
     rows: list[JSON] = [_build_row(p) for p in placements]
-    refused: list[JSON] = [{"environment": u.environment, "reason": u.reason, "message": u.message} for u in unplaced]
     return prune(
         {
             "model": {"name": request.model.served_name},
@@ -193,7 +164,7 @@ def build_status(
             "gpus": sum(p.shape.gpus * p.replicas for p in placements if p.shape),
             "url": urls[0] if len(urls) == 1 else None,
             "placements": rows,
-            "unplaced": refused,
+            "unplaced": list_unplaced(decision),
         }
     )
 

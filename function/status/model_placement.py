@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from function.api.common import build_share
 from function.contract import Condition, Event
@@ -44,22 +45,20 @@ _NOT_COMPOSED: Mapping[ServiceDecision, tuple[ServiceAccepted, str]] = {
 }
 _WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
 _HAS_PODS = (ServiceReady.SERVING, *_WAITING)
+_accepted = partial(Condition, ConditionType.SERVICE_ACCEPTED)
+_service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
     """Returns Admitted, with the pool, what is required and what is free."""
-    return Condition(
-        type=ConditionType.ADMITTED,
-        status=Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE,
-        reason=admission.reason,
-        message=_describe_admission(placement, admission),
-    )
+    status = Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE
+    return Condition(ConditionType.ADMITTED, status, admission.reason, _describe_admission(placement, admission))
 
 
 def build_cannot_start() -> Condition:
     """Returns Admitted of a placement that cannot start as it is, and for which nothing was composed."""
     message = "Nothing is composed and no GPUs are reserved until its references resolve"
-    return Condition(type=ConditionType.ADMITTED, status=Status.FALSE, reason=Admitted.CANNOT_START, message=message)
+    return Condition(ConditionType.ADMITTED, Status.FALSE, Admitted.CANNOT_START, message)
 
 
 def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_same_node: bool) -> Event:
@@ -81,17 +80,35 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_s
 
 def build_storage_ready(state: StorageState) -> Condition:
     """Returns StorageReady from the state of the weights."""
-    return Condition(
-        type=ConditionType.STORAGE_READY, status=state.status, reason=state.reason, message=describe_storage(state)
-    )
+    return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
 
 
 def build_service_accepted(rollout: ServiceRollout) -> Condition:
     """Returns ServiceAccepted: why the service is not composed, or what KServe says of it."""
+    remote = rollout.remote
     if rollout.problems:
         return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, rollout.problems)
-    status, reason, message = _judge_acceptance(rollout.remote, rollout.decision)
-    return Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=reason, message=message)
+    if remote.refused:
+        return _accepted(Status.FALSE, ServiceAccepted.REJECTED, remote.problem)
+    if remote.state is State.KIND_MISSING:
+        message = "The cluster does not serve LLMInferenceService; install KServe"
+        return _accepted(Status.FALSE, ServiceAccepted.REJECTED, message)
+    if not remote.seen and rollout.decision in _NOT_COMPOSED:
+        return _accepted(Status.FALSE, *_NOT_COMPOSED[rollout.decision])
+    if remote.state is State.UNSEEN:
+        return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "The service is being created")
+    if not remote.present:
+        return _accepted(Status.UNKNOWN, ServiceAccepted.APPLYING, remote.problem)
+    if not is_current(remote.manifest):
+        return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "KServe has not observed the latest change yet")
+    presets = condition(remote.manifest, "PresetsCombined")
+    match text(presets, "status"):
+        case "True":
+            return _accepted(Status.TRUE, ServiceAccepted.ACCEPTED, "KServe has accepted the service")
+        case "False":
+            return _accepted(Status.FALSE, ServiceAccepted.REJECTED, f"KServe: {text(presets, 'message')}")
+        case _:
+            return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "KServe has not combined its presets yet")
 
 
 def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
@@ -99,8 +116,27 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bo
 
     `ever_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
     """
-    status, reason, message = _judge_readiness(remote, replicas, ever_ready=ever_ready)
-    return Condition(type=ConditionType.SERVICE_READY, status=status, reason=reason, message=message)
+    health = assess(remote.manifest)
+    if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
+        reason = ServiceReady.UNREACHABLE
+        if remote.state_unknown and not remote.unreachable:
+            reason = ServiceReady.SYNC_FAILED
+        last = f". Last observed as {'ready' if health.up else 'not ready'}" if remote.seen else ""
+        return _service_ready(Status.UNKNOWN, reason, f"{remote.problem}{last}")
+    if not remote.seen:
+        return _service_ready(Status.FALSE, ServiceReady.STARTING, "The service does not exist yet")
+    # KServe reports Ready for a service without replicas [docs/facts.md].
+    if replicas > 0 and get(remote.manifest, "spec.replicas") == 0:
+        return _service_ready(Status.FALSE, ServiceReady.STARTING, "The service has no replicas yet")
+    if replicas == 0 and health.level is not Level.FAILED:
+        message = f"No replicas are requested. KServe: {health.message}" if health.message else ""
+        return _service_ready(Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are requested")
+    if health.up:
+        return _service_ready(
+            Status.TRUE, ServiceReady.SERVING, f"Serving at {get_service_url(remote.manifest) or 'no URL yet'}"
+        )
+    reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
+    return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
 
 
 def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Condition:
@@ -167,52 +203,6 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
 def _describe_free(free: Free | None) -> str:
     levels = [f"{gpus} on {format_count(nodes, 'node')}" for gpus, nodes in reversed(free.nodes)] if free else []
     return f"free GPUs: {', '.join(levels)}" if levels else "no GPU is free"
-
-
-def _judge_acceptance(remote: ObservedObject, decision: ServiceDecision) -> tuple[Status, ServiceAccepted, str]:
-    if remote.refused:
-        return Status.FALSE, ServiceAccepted.REJECTED, remote.problem
-    if remote.state is State.KIND_MISSING:
-        message = "The cluster does not serve LLMInferenceService; install KServe"
-        return Status.FALSE, ServiceAccepted.REJECTED, message
-    if not remote.seen and decision in _NOT_COMPOSED:
-        return Status.FALSE, *_NOT_COMPOSED[decision]
-    if remote.state is State.UNSEEN:
-        return Status.FALSE, ServiceAccepted.APPLYING, "The service is being created"
-    if not remote.present:
-        return Status.UNKNOWN, ServiceAccepted.APPLYING, remote.problem
-    if not is_current(remote.manifest):
-        return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not observed the latest change yet"
-    presets = condition(remote.manifest, "PresetsCombined")
-    match text(presets, "status"):
-        case "True":
-            return Status.TRUE, ServiceAccepted.ACCEPTED, "KServe has accepted the service"
-        case "False":
-            return Status.FALSE, ServiceAccepted.REJECTED, f"KServe: {text(presets, 'message')}"
-        case _:
-            return Status.FALSE, ServiceAccepted.APPLYING, "KServe has not combined its presets yet"
-
-
-def _judge_readiness(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> tuple[Status, ServiceReady, str]:
-    health = assess(remote.manifest)
-    if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
-        reason = ServiceReady.UNREACHABLE
-        if remote.state_unknown and not remote.unreachable:
-            reason = ServiceReady.SYNC_FAILED
-        last = f". Last observed as {'ready' if health.up else 'not ready'}" if remote.seen else ""
-        return Status.UNKNOWN, reason, f"{remote.problem}{last}"
-    if not remote.seen:
-        return Status.FALSE, ServiceReady.STARTING, "The service does not exist yet"
-    # KServe reports Ready for a service without replicas [docs/facts.md].
-    if replicas > 0 and get(remote.manifest, "spec.replicas") == 0:
-        return Status.FALSE, ServiceReady.STARTING, "The service has no replicas yet"
-    if replicas == 0 and health.level is not Level.FAILED:
-        message = f"No replicas are requested. KServe: {health.message}" if health.message else ""
-        return Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are requested"
-    if health.up:
-        return Status.TRUE, ServiceReady.SERVING, f"Serving at {get_service_url(remote.manifest) or 'no URL yet'}"
-    reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
-    return Status.FALSE, reason, health.message or "Waiting for KServe"
 
 
 def build_progress(

@@ -16,13 +16,13 @@ _KEPT = "Running workloads are not affected"
 
 def resolved(type_: ConditionType, message: str) -> Condition:
     """Returns the condition of references that all resolve."""
-    return Condition(type=type_, status=Status.TRUE, reason=ModelResolved.RESOLVED, message=message)
+    return Condition(type_, Status.TRUE, ModelResolved.RESOLVED, message)
 
 
 def resolving(type_: ConditionType) -> Condition:
     """Returns the condition while a requirement is not answered yet."""
     message = "Waiting for Crossplane to fetch the referenced resources"
-    return Condition(type=type_, status=Status.UNKNOWN, reason=ModelResolved.RESOLVING, message=message)
+    return Condition(type_, Status.UNKNOWN, ModelResolved.RESOLVING, message)
 
 
 def model_resolved(model: Model) -> Condition:
@@ -105,7 +105,7 @@ def unreadable_topology() -> Condition:
 def _unresolved(
     reason: ModelResolved | ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
 ) -> Condition:
-    return Condition(type=type_, status=Status.FALSE, reason=reason, message=message)
+    return Condition(type_, Status.FALSE, reason, message)
 
 
 def _join(problems: Iterable[Problem]) -> str:

@@ -16,7 +16,7 @@ from function.domain.model import Model
 from function.domain.placement import Placement, Preference
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
-from function.status.model_deployment import explain
+from function.status.model_deployment import build_scheduled
 from tests.support.builders import (
     deployment,
     environment,
@@ -181,7 +181,7 @@ def test_the_order_of_the_inputs_changes_nothing(
         shuffled.sample(existing, len(existing)),
     )
     assert other == decision
-    assert explain(request, other) == explain(request, decision)
+    assert build_scheduled(request, other) == build_scheduled(request, decision)
 
 
 @profiled

@@ -6,10 +6,11 @@ import pytest
 
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.environment import Environment
+from function.kube.manifests import get, text
 from function.reasons import Refused
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.status.model_deployment import explain
+from function.status.model_deployment import build_scheduled, list_unplaced
 from tests.support.builders import deployment, environment, model, placement, pool, profile, selector, shape
 
 BIG, SMALL = shape(gpus=8), shape(gpus=2)
@@ -85,8 +86,8 @@ def test_reports_the_environment_that_needs_the_fewest_changes(case: Case) -> No
     )
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     decision = schedule(request, case.environments, others, usage=excess)
-    found = explain(replace(request, quota_usage=excess), decision)
+    found = build_scheduled(replace(request, quota_usage=excess), decision)
     assert found.reason is case.want[1], case.reason
     name, reason = case.want
-    assert {row.environment: row.reason for row in found.unplaced}[name] is reason
+    assert {text(row, "environment"): get(row, "reason") for row in list_unplaced(decision)}[name] is reason
     assert found.message.splitlines()[1].startswith(f"{name}: "), "the nearest environment has the first line"

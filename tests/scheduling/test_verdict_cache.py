@@ -19,7 +19,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import SchedulingRequest, Verdict
-from function.status.model_deployment import explain
+from function.status.model_deployment import build_scheduled
 from tests.properties.test_schedule import needs, placements, profiled, sites
 from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 
@@ -201,4 +201,4 @@ def test_cache_changes_no_decision(
         random.Random(seed).shuffle(existing)
         found = schedule(asked, environments, existing, partial(_MEMORY.cached_filter, environments=environments))
         assert found == plain
-        assert explain(asked, found) == explain(asked, plain)
+        assert build_scheduled(asked, found) == build_scheduled(asked, plain)

@@ -1,12 +1,15 @@
 """What is explained: Kimi K2 on two nodes in production, a small model, and where they might go."""
 
+from typing import NamedTuple
+
 from function.domain.cache import CacheChoice, ModelCache
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
+from function.reasons import Refused, Status
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.status.model_deployment import Explanation, explain
+from function.status.model_deployment import build_scheduled, list_unplaced
 from tests.support.builders import (
     NO_CACHE,
     deployment,
@@ -59,8 +62,28 @@ def request(
     return SchedulingRequest(deployment=wanted, model=of, storage_check=planner(of, choice, cache=cache))
 
 
+class Unplaced(NamedTuple):
+    """A row of `status.unplaced`."""
+
+    environment: str
+    reason: Refused
+    message: str
+
+
+class Explained(NamedTuple):
+    """What the condition Scheduled and `status.unplaced` say of a decision."""
+
+    status: Status
+    reason: str
+    message: str
+    unplaced: tuple[Unplaced, ...]
+
+
 def explained(
     wanted: SchedulingRequest, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
-) -> Explanation:
+) -> Explained:
     """Return the decision in words."""
-    return explain(wanted, schedule(wanted, environments, placements))
+    decision = schedule(wanted, environments, placements)
+    scheduled = build_scheduled(wanted, decision)
+    rows = tuple(Unplaced(**row) for row in list_unplaced(decision))  # type: ignore[arg-type]  # its fields
+    return Explained(scheduled.status, scheduled.reason, scheduled.message, rows)
