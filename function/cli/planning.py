@@ -18,12 +18,11 @@ from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment
-from function.domain.model import Problem, Shape, Spread
+from function.domain.model import Problem, Shape
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Status
-from function.scheduling.capacity import Demand
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
@@ -228,8 +227,7 @@ def _build_row(
     assert candidate is not None  # only a pool can be without a refusal
     assert candidate.shape is not None  # nothing fits without one
     preferred, pool = rank_candidate(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
-    spread = candidate.profile.replicas_across_nodes is Spread.REQUIRED
-    fitting = pool.count_fitting(Demand(candidate.shape, pool.nodes * pool.gpus_per_node, spread))
+    fitting = pool.count_fitting(replace(candidate.requested, replicas=pool.nodes * pool.gpus_per_node))
     return Row(
         environment=environment,
         profile=candidate.profile.name,

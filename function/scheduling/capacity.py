@@ -40,15 +40,6 @@ def _shape_for_gpus(gpus: int, per_node: int) -> Shape:
     return Shape(nodes=1, gpus_per_node=rounded, parallelism=Parallelism(tensor=rounded))
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Replicas of one shape."""
-
-    shape: Shape
-    replicas: int
-    exclusive_replica_nodes: bool = False  # no two replicas share a node
-
-
 @dataclass(slots=True)
 class PoolCapacity:
     """Equal nodes, counted by their free GPUs."""
@@ -75,10 +66,10 @@ class PoolCapacity:
         """Returns the GPUs of a node that one pod makes unavailable to others."""
         return max(gpus, self.gpus_per_node) if self.exclusive_nodes[nodes > 1] else gpus
 
-    def count_fitting(self, demand: Demand) -> int:
-        """Returns how many of the replicas fit."""
-        nodes, gpus = demand.shape.nodes, demand.shape.gpus_per_node
-        return self.fits(nodes, gpus, demand.replicas, exclusive=demand.exclusive_replica_nodes)
+    def count_fitting(self, share: Share) -> int:
+        """Returns how many replicas of a share fit."""
+        exclusive = share.exclusive_replica_nodes
+        return self.fits(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive)
 
     def fits(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
         """Returns how many replicas fit, exclusive ones on nodes of their own. Where a number fits, so do all less."""
@@ -108,15 +99,15 @@ class PoolCapacity:
                 break
         return pods
 
-    def count_left_on_fullest(self, demand: Demand) -> int:
-        """Returns how many GPUs stay free on the fullest node that a fitting demand would use."""
-        nodes, gpus = demand.shape.nodes, self.charged(demand.shape.nodes, demand.shape.gpus_per_node)
-        if not demand.replicas:
+    def count_left_on_fullest(self, share: Share) -> int:
+        """Returns how many GPUs stay free on the fullest node that a fitting share would use."""
+        if not share.replicas:
             return 0
+        gpus = self.charged(share.nodes, share.gpus_per_node)
         after = PoolCapacity(self.nodes, self.gpus_per_node)
         after.free = {**self.free}
-        after.take(nodes, gpus, demand.replicas, exclusive=demand.exclusive_replica_nodes)
-        # The lowest level that gained nodes is the fullest node this demand would use.
+        after.take(share.nodes, gpus, share.replicas, exclusive=share.exclusive_replica_nodes)
+        # The lowest level that gained nodes is the fullest node this share would use.
         return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
 
     def move(self, level: int, by: int, count: int) -> None:
@@ -127,10 +118,10 @@ class PoolCapacity:
 
 @lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
 def count_in_empty_pool(
-    nodes: int, gpus_per_node: int, demand: Demand, exclusive_nodes: tuple[bool, bool] = (False, False)
+    nodes: int, gpus_per_node: int, share: Share, exclusive_nodes: tuple[bool, bool] = (False, False)
 ) -> int:
-    """Returns how many of the replicas would fit an empty pool."""
-    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=exclusive_nodes).count_fitting(demand)
+    """Returns how many replicas of a share would fit an empty pool."""
+    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=exclusive_nodes).count_fitting(share)
 
 
 def empty_pool(pool: Pool) -> PoolCapacity:

@@ -12,13 +12,15 @@ The quota comes last because it holds everywhere: an environment that the quota 
 A requirement that the pool does not declare is not satisfied, and the refusal has no actual value.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from function.domain.allocation import Share
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import COVERED_INTERCONNECTS
@@ -26,7 +28,7 @@ from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Preference
 from function.kube.selectors import Selector
 from function.reasons import Refused
-from function.scheduling.capacity import Demand, PoolCapacity, compute_shape, count_in_empty_pool
+from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
 from function.scheduling.ledger import Ledger, measure_use
 from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
@@ -45,6 +47,18 @@ class Candidate:
     profile: Profile
     pool: Pool
     shape: Shape | None  # None: it must be computed, and pool or model do not declare enough
+
+    @property
+    def requested(self) -> Share:
+        """What all replicas take of the pool; only a candidate with a shape has it."""
+        assert self.shape is not None
+        return Share(
+            pool=self.pool.name,
+            nodes=self.shape.nodes,
+            gpus_per_node=self.shape.gpus_per_node,
+            replicas=self.request.deployment.replicas,
+            exclusive_replica_nodes=self.profile.replicas_across_nodes is Spread.REQUIRED,
+        )
 
     @cached_property
     def storage_faults(self) -> tuple[StorageFault, ...]:
@@ -133,38 +147,16 @@ def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
     return None
 
 
-def check_nvlink_domain(candidate: Candidate) -> Refusal | None:
-    """An NVLink domain must have the required number of GPUs."""
-    required, actual = candidate.profile.requires.nvlink_domain, candidate.pool.nvlink_domain
-    is_unmet = required is not None and (actual is None or actual < required)
-    return candidate.refuse(Field.NVLINK_DOMAIN, required, actual) if is_unmet else None
+def _check_requirement(name: str, field: Field, is_met: Callable[[Any, Any], bool]) -> Check:
+    """Returns the check of one field of `Requires`; `is_met` compares what the pool declares with what is required."""
 
+    def check(candidate: Candidate) -> Refusal | None:
+        required, actual = getattr(candidate.profile.requires, name), getattr(candidate.pool, name)
+        actual = None if actual == "" else actual
+        is_unmet = required and (actual is None or not is_met(actual, required))
+        return candidate.refuse(field, required, actual) if is_unmet else None
 
-def check_interconnect(candidate: Candidate) -> Refusal | None:
-    """The GPUs of a node must be connected as required, or better."""
-    required, actual = candidate.profile.requires.interconnect, candidate.pool.interconnect
-    is_unmet = required is not None and (actual is None or required not in COVERED_INTERCONNECTS[actual])
-    return candidate.refuse(Field.INTERCONNECT, required, actual) if is_unmet else None
-
-
-def check_accelerator_type(candidate: Candidate) -> Refusal | None:
-    """The GPUs must be of exactly the required type."""
-    required, actual = candidate.profile.requires.accelerator_type, candidate.pool.accelerator_type or None
-    return candidate.refuse(Field.ACCELERATOR_TYPE, required, actual) if required and required != actual else None
-
-
-def check_bandwidth(candidate: Candidate) -> Refusal | None:
-    """Nodes must be connected with the required bandwidth."""
-    required, actual = candidate.profile.requires.bandwidth, candidate.pool.bandwidth
-    is_unmet = required is not None and (actual is None or not required.is_met_by(actual))
-    return candidate.refuse(Field.BANDWIDTH, required, actual) if is_unmet else None
-
-
-def check_precision(candidate: Candidate) -> Refusal | None:
-    """The GPUs must support every required precision."""
-    required, actual = candidate.profile.requires.precision, candidate.pool.precision
-    is_unmet = required and (actual is None or not set(required) <= set(actual))
-    return candidate.refuse(Field.PRECISION, required, actual) if is_unmet else None
+    return check
 
 
 def check_claim_size(candidate: Candidate) -> Refusal | None:
@@ -193,11 +185,11 @@ CHECKS: tuple[Check, ...] = (
     check_multi_node,
     check_gpus_per_node,
     check_memory_per_gpu,
-    check_nvlink_domain,
-    check_interconnect,
-    check_accelerator_type,
-    check_bandwidth,
-    check_precision,
+    _check_requirement("nvlink_domain", Field.NVLINK_DOMAIN, operator.ge),
+    _check_requirement("interconnect", Field.INTERCONNECT, lambda has, kind: kind in COVERED_INTERCONNECTS[has]),
+    _check_requirement("accelerator_type", Field.ACCELERATOR_TYPE, operator.eq),
+    _check_requirement("bandwidth", Field.BANDWIDTH, lambda has, speed: speed.is_met_by(has)),
+    _check_requirement("precision", Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
     check_claim_size,
     check_shared_storage,
     check_storage_size,
@@ -356,40 +348,30 @@ def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node
-    environment, profile, pool = candidate.environment, candidate.profile, candidate.pool
-    demand = build_demand(candidate.request, profile, shape)
-    refusal = find_shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool)
+    environment, pool = candidate.environment, candidate.pool
+    refusal = find_shortage(candidate, ledger.room(environment, pool))
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
     return replace(refusal, field=Field.LEDGER)
 
 
-def build_demand(request: SchedulingRequest, profile: Profile, shape: Shape) -> Demand:
-    """Returns the replicas that a request needs."""
-    return Demand(shape, request.deployment.replicas, profile.replicas_across_nodes is Spread.REQUIRED)
-
-
-def find_shortage(room: PoolCapacity, demand: Demand, environment: str, profile: str, pool: Pool) -> Refusal | None:
-    """Returns the refusal of a demand that does not fit; a pool that is too small would not hold it even when empty.
+def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
+    """Returns the refusal of replicas that do not fit; a pool that is too small would not hold them even when empty.
 
     What a pool can hold at all follows from what is declared: unusable nodes are missing only for now.
     """
-    fitting = room.count_fitting(demand)
-    if fitting >= demand.replicas:
+    share, pool = candidate.requested, candidate.pool
+    fitting = room.count_fitting(share)
+    if fitting >= share.replicas:
         return None
-    at_most = count_in_empty_pool(room.nodes, room.gpus_per_node, demand, room.exclusive_nodes)
-    too_small = at_most < demand.replicas
-    return Refusal(
-        reason=Refused.POOL_TOO_SMALL if too_small else Refused.INSUFFICIENT_CAPACITY,
-        field=Field.REPLICAS,
-        environment=environment,
-        profile=profile,
-        pool=pool.name,
-        required=demand.replicas,
-        actual=at_most if too_small else fitting,
-        shape=demand.shape,
+    reason = Refused.INSUFFICIENT_CAPACITY
+    at_most = count_in_empty_pool(room.nodes, room.gpus_per_node, share, room.exclusive_nodes)
+    if at_most < share.replicas:
+        reason, fitting = Refused.POOL_TOO_SMALL, at_most
+    return replace(
+        candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason),
         use=measure_use(room, pool),
-        exclusive_node=pool.needs_exclusive_node(demand.shape.nodes, demand.shape.gpus_per_node),
+        exclusive_node=pool.needs_exclusive_node(share.nodes, share.gpus_per_node),
     )
 
 
@@ -408,11 +390,10 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
         return None
     profile, memory_per_gpu = candidate.profile, candidate.pool.memory_per_gpu
     required = request.model.vram or (profile.requires.memory_per_gpu or 0) * shape.gpus
-    demand = build_demand(request, profile, shape)
     return Rank(
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
-        left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(demand),
+        left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
     )
 
 

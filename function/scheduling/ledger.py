@@ -201,8 +201,7 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
 
 
 def _fits(room: PoolCapacity, share: Share) -> bool:
-    exclusive = share.exclusive_replica_nodes
-    return room.fits(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive) >= share.replicas
+    return room.count_fitting(share) >= share.replicas
 
 
 def fits_empty_pool(pool: Pool, share: Share) -> bool:

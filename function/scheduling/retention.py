@@ -12,7 +12,6 @@ from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
     CHECKS,
     Candidate,
-    build_demand,
     check_profile_selector,
     check_selectors,
     check_shared_storage,
@@ -179,11 +178,11 @@ def _why_not_scaled(
         )
         return Infeasible(environment=environment.name, refusals=(refusal,))
     candidate = Candidate(request, environment, profile, pool, shape)
-    faults, demand = candidate.storage_faults, build_demand(request, profile, shape)
+    faults, replicas = candidate.storage_faults, request.deployment.replicas
     if placement.serving_uri or placement.hydration.completed_at:
-        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, demand.replicas)
+        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, replicas)
     storage = [candidate.refuse_fault(fault) for fault in faults]
-    capacity = find_shortage(ledger.room(environment, pool), demand, environment.name, profile.name, pool)
+    capacity = find_shortage(candidate, ledger.room(environment, pool))
     if not storage and capacity is None:
         return None
     return Infeasible(

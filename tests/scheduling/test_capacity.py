@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 
 from function.domain.pods import PodAdditions
 from function.reasons import Refused
-from function.scheduling.capacity import Demand, PoolCapacity, count_in_empty_pool
+from function.scheduling.capacity import PoolCapacity, count_in_empty_pool
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from tests.support.builders import environment, pool, shape
+from tests.support.builders import (
+    candidate,
+    environment,
+    pool,
+    shape,
+    share,
+)
 
 
 def listed(room: PoolCapacity) -> list[int]:
@@ -32,8 +38,8 @@ def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
 
 def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
     """16 free GPUs on one node are not 2 x 8."""
-    assert PoolCapacity(1, 16).count_fitting(Demand(shape(2, 8), 1)) == 0
-    assert PoolCapacity(2, 16).count_fitting(Demand(shape(2, 8), 2)) == 2
+    assert PoolCapacity(1, 16).count_fitting(share(2, 8, 1)) == 0
+    assert PoolCapacity(2, 16).count_fitting(share(2, 8, 2)) == 2
 
 
 def test_capacity_is_counted_by_node_not_by_sum() -> None:
@@ -43,7 +49,7 @@ def test_capacity_is_counted_by_node_not_by_sum() -> None:
         room.take(1, 8, 1)
     assert room.nodes_in_use == 4
     room = PoolCapacity(4, 4)
-    assert room.count_fitting(Demand(shape(1, 8), 1)) == 0
+    assert room.count_fitting(share(1, 8, 1)) == 0
 
 
 def test_best_fit_fills_the_fullest_node() -> None:
@@ -64,17 +70,17 @@ def test_replicas_fill_a_node_before_they_start_the_next() -> None:
 def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
     """AB, BC, CA: distinct for each replica, though no two nodes alone could hold them."""
     room = PoolCapacity(3, 8)
-    assert room.count_fitting(Demand(shape(2, 4), 3)) == 3
+    assert room.count_fitting(share(2, 4, 3)) == 3
     room.take(2, 4, 3)
     assert listed(room) == [0, 0, 0]
 
 
 def test_exclusive_replica_nodes_allow_one_pod_per_node() -> None:
-    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6)) == 6
-    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 4), 6, exclusive_replica_nodes=True)) == 3
-    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 8), 6, exclusive_replica_nodes=True)) == 3
-    assert PoolCapacity(5, 8).count_fitting(Demand(shape(2, 4), 6, exclusive_replica_nodes=True)) == 2
-    assert PoolCapacity(5, 8).count_fitting(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 1
+    assert PoolCapacity(3, 8).count_fitting(share(1, 4, 6)) == 6
+    assert PoolCapacity(3, 8).count_fitting(share(1, 4, 6, exclusive=True)) == 3
+    assert PoolCapacity(3, 8).count_fitting(share(1, 8, 6, exclusive=True)) == 3
+    assert PoolCapacity(5, 8).count_fitting(share(2, 4, 6, exclusive=True)) == 2
+    assert PoolCapacity(5, 8).count_fitting(share(2, 4, 1, exclusive=True)) == 1
 
 
 def test_exclusive_replica_nodes_take_a_node_for_each_pod() -> None:
@@ -94,39 +100,39 @@ def test_takes_as_much_as_fits_of_an_overcommitted_pool() -> None:
 def test_exclusive_node_leaves_nothing_to_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
     room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
-    assert room.count_fitting(Demand(shape(2, 4), 3)) == 2
-    assert count_in_empty_pool(4, 8, Demand(shape(2, 4), 3), room.exclusive_nodes) == 2
+    assert room.count_fitting(share(2, 4, 3)) == 2
+    assert count_in_empty_pool(4, 8, share(2, 4, 3), room.exclusive_nodes) == 2
     room.take(1, 4, 1)
-    assert room.count_fitting(Demand(shape(2, 4), 2)) == 1
-    assert room.count_left_on_fullest(Demand(shape(2, 4), 1)) == 0
-    assert room.count_left_on_fullest(Demand(shape(2, 4), 1, exclusive_replica_nodes=True)) == 0
+    assert room.count_fitting(share(2, 4, 2)) == 1
+    assert room.count_left_on_fullest(share(2, 4, 1)) == 0
+    assert room.count_left_on_fullest(share(2, 4, 1, exclusive=True)) == 0
     assert room.take(2, 4, 2) == 1, "three nodes for four pods"
     assert listed(room) == [0, 0, 0, 4]
-    assert room.count_fitting(Demand(shape(1, 4), 2)) == 1
+    assert room.count_fitting(share(1, 4, 2)) == 1
 
 
 def test_does_not_add_up_leftovers_of_nodes() -> None:
     """Of 8 GPUs two pods of 3 have 6: three nodes hold six of them, and not 24 / 3."""
-    assert PoolCapacity(3, 8).count_fitting(Demand(shape(1, 3), 8)) == 6
+    assert PoolCapacity(3, 8).count_fitting(share(1, 3, 8)) == 6
 
 
 def test_reports_exclusive_nodes_when_the_pool_is_too_small() -> None:
     for gpus, whole in ((4, True), (8, False)):
         own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
         room = Ledger(()).room(environment("env", own), own)
-        found = find_shortage(room, Demand(shape(1, gpus), 3), "env", "default", own)
+        found = find_shortage(candidate(own, shape(1, gpus), replicas=3), room)
         assert found is not None
         assert (found.reason, found.actual, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
 
 
 def test_computes_the_empty_pool_without_counting_placements() -> None:
-    assert count_in_empty_pool(3, 8, Demand(shape(2, 8), 2)) == 1
+    assert count_in_empty_pool(3, 8, share(2, 8, 2)) == 1
 
 
 def test_cost_does_not_grow_with_nodes_and_replicas() -> None:
     """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
     room = PoolCapacity(2_500, 8)
-    assert room.count_fitting(Demand(shape(1, 1), 20_001)) == 20_000
+    assert room.count_fitting(share(1, 1, 20_001)) == 20_000
     room.take(1, 1, 20_000)
     assert room.free[0] == 2_500
 
@@ -162,4 +168,4 @@ def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_a_pool_without_nodes_holds_nothing(replicas: int) -> None:
-    assert PoolCapacity(0, 8).count_fitting(Demand(shape(1, 1), replicas)) == 0
+    assert PoolCapacity(0, 8).count_fitting(share(1, 1, replicas)) == 0

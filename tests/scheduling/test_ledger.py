@@ -7,10 +7,16 @@ import pytest
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.capacity import Demand, PoolCapacity, take_share
+from function.scheduling.capacity import PoolCapacity, take_share
 from function.scheduling.ledger import Ledger, charge_order, measure_use
 from function.scheduling.refusals import PoolUse
-from tests.support.builders import environment, placement, pool, shape
+from tests.support.builders import (
+    environment,
+    placement,
+    pool,
+    shape,
+    share,
+)
 
 TWO_NODES = pool(nodes=2)
 FOUR_NODES = pool(nodes=4)
@@ -69,7 +75,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
     room = Ledger(case.others).room(environment("env"), FOUR_NODES)
-    assert room.count_fitting(Demand(shape(1, 8), 4)) == case.want, case.reason
+    assert room.count_fitting(share(1, 8, 4)) == case.want, case.reason
 
 
 def test_a_pool_is_counted_once() -> None:

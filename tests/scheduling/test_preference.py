@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
-from function.scheduling.capacity import Demand, PoolCapacity
+from function.scheduling.capacity import PoolCapacity
 from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
@@ -27,6 +27,7 @@ from tests.support.builders import (
     profile,
     requires,
     shape,
+    share,
 )
 
 GEMMA = model(profile("one", shape(1, 1)), vram="60Gi")
@@ -164,7 +165,9 @@ def test_gpus_left_on_the_fullest_node_used(
 ) -> None:
     room = PoolCapacity(9, 8)
     room.free = {**free}
-    assert room.count_left_on_fullest(Demand(wanted, replicas, apart)) == left, reason
+    assert room.count_left_on_fullest(share(wanted.nodes, wanted.gpus_per_node, replicas, exclusive=apart)) == left, (
+        reason
+    )
     assert room.free == free, "looking takes nothing"
 
 

@@ -7,11 +7,15 @@ import pytest
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.node_facts import NodeObservation, Unobserved
-from function.scheduling.capacity import Demand
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import build_hardware_as_declared, count_usable_gpus, note_unusable_nodes
-from tests.support.builders import environment, placement, shape
+from tests.support.builders import (
+    candidate,
+    environment,
+    placement,
+    shape,
+)
 from tests.support.nodes import pool
 
 SEEN = NodeObservation()
@@ -104,13 +108,13 @@ def test_refusal_names_unusable_nodes() -> None:
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
     other = placement("env", "frontier", deployment="other", shape=shape(2, 8))
     where = environment("env", four)
-    found = find_shortage(Ledger((other,)).room(where, four), Demand(shape(2, 8), 1), "env", "default", four)
+    found = find_shortage(candidate(four, shape(2, 8), replicas=1), Ledger((other,)).room(where, four))
     assert found is not None
     assert found.message == (
         "pool frontier has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit: 4 nodes declared, 3 usable "
         "(gpu-3 is cordoned), 2 in use by 1 other placement"
     )
     assert found.remedy == "See HardwareAsDeclared of InferenceEnvironment env"
-    never = find_shortage(Ledger(()).room(where, four), Demand(shape(5, 8), 1), "env", "default", four)
+    never = find_shortage(candidate(four, shape(5, 8), replicas=1), Ledger(()).room(where, four))
     assert never is not None
     assert "the whole pool (4 nodes declared, 3 usable (gpu-3 is cordoned)) holds 0" in never.message

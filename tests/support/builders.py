@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from function.domain.allocation import Free, Grant
+from function.domain.allocation import Free, Grant, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.hardware import BandwidthRequirement
@@ -27,7 +27,8 @@ from function.domain.settings import BUILT_IN
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
-from function.scheduling.verdicts import StorageCheck
+from function.scheduling.filters import Candidate
+from function.scheduling.verdicts import SchedulingRequest, StorageCheck
 from function.weights.faults import DeploymentWeights
 
 GIB = 2**30
@@ -271,6 +272,18 @@ def placement(
         phase=phase,
         url=url,
     )
+
+
+def share(nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> Share:
+    """Return replicas of one size."""
+    return Share(pool="pool", nodes=nodes, gpus_per_node=gpus, replicas=replicas, exclusive_replica_nodes=exclusive)
+
+
+def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
+    """Return a profile of this shape on a pool of the environment `env`."""
+    needed = profile(shape=shape)
+    request = SchedulingRequest(deployment=deployment(replicas=replicas), model=model(needed))
+    return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
 def planner(
