@@ -31,8 +31,6 @@ from function.domain.engine_spec import (
     TENSOR,
     Ability,
     EngineSpec,
-    get_end_version,
-    get_first_version,
     has_ability,
 )
 from function.domain.model import (
@@ -220,7 +218,7 @@ def find_model_faults(engine: Engine, source: Source, served_name: str, path: st
     """Returns what in an engine contradicts the model; `path` is the path of the engine."""
     faults = find_managed_flag_faults(engine.name, engine.args, source, served_name, f"{path}.args")
     if find_single_file(source).lower().endswith(GGUF) and not has_ability(engine, Ability.GGUF):
-        until = get_end_version(engine, Ability.GGUF)
+        until = ENGINES[engine.name].abilities[Ability.GGUF].until
         why = f"{engine.image!r} cannot read GGUF files, which stock images support before {until}"
         remedy = "use an earlier image, or a custom image with vllm-gguf-plugin"
         return (*faults, Problem(f"{path}.image", f"{why}; {remedy}"))
@@ -228,7 +226,8 @@ def find_model_faults(engine: Engine, source: Source, served_name: str, path: st
     first, parts = parse_part(source.file if isinstance(source, HuggingFaceSource) else "")
     if first == 1 < parts and not has_ability(engine, Ability.GGUF_PARTS):
         why = f"{engine.image!r} reads only the first of {parts} parts"
-        remedy = f"use {engine.name} {get_first_version(engine, Ability.GGUF_PARTS)} or later, or merge the parts"
+        since = ENGINES[engine.name].abilities[Ability.GGUF_PARTS].since
+        remedy = f"use {engine.name} {since} or later, or merge the parts"
         return (*faults, Problem(f"{path}.image", f"{why}; {remedy}"))
     return faults
 
@@ -238,7 +237,7 @@ def find_tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]
     if has_ability(engine, Ability.TLS):
         return ()
     why = f"{engine.image!r} cannot serve HTTPS, which kserve.tls of the environment requires"
-    since = get_first_version(engine, Ability.TLS)
+    since = ENGINES[engine.name].abilities[Ability.TLS].since
     return (Problem(f"{path}.image", f"{why}; must be {engine.name} {since} or later"),)
 
 
@@ -262,19 +261,20 @@ def _find_cached_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[
 
 def _find_executor_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
     flag = next((flag for flag in reversed(tuple(parse_flags(engine.args))) if flag.name == BACKEND), None)
-    if flag is None or BACKEND not in ENGINES[engine.name].author_flags:
+    spec = ENGINES[engine.name]
+    if flag is None or BACKEND not in spec.author_flags:
         return ()
     backend, faults = flag.value, list[str]()
     if backend == RAY and not has_ability(engine, Ability.RAY):
         faults.append(
             f", but {engine.image} has no Ray, which stock images have before "
-            f"{get_end_version(engine, Ability.RAY)}; must be left out or {MULTIPROCESSING}, or use a custom image "
+            f"{spec.abilities[Ability.RAY].until}; must be left out or {MULTIPROCESSING}, or use a custom image "
             "(engine.version is the version of an image by digest)"
         )
     if shape.nodes > 1 and shape.parallelism.data is None:
         if backend not in {RAY, MULTIPROCESSING}:
             faults.append(f" cannot span nodes; must be left out, {RAY} or {MULTIPROCESSING}")
         elif backend == MULTIPROCESSING and not has_ability(engine, Ability.NODES):
-            since = get_first_version(engine, Ability.NODES)
+            since = spec.abilities[Ability.NODES].since
             faults.append(f" spans nodes from vLLM {since} on; must be left out or {RAY}, or use a later image")
     return tuple(Problem(f"{path}[{flag.index}]", f"{flag.text}{why}") for why in faults)

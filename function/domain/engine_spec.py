@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple
 
 from function.domain.model import Engine, EngineName
 
@@ -27,7 +27,16 @@ MOUNT = "/mnt/models"  # where KServe mounts every model, whatever its source
 SERVED_NAME = "--served-model-name"
 BACKEND = "--distributed-executor-backend"  # vLLM's: `ray` or `mp`, which is vLLM itself
 
-Version: TypeAlias = tuple[int, int, int]
+
+class Version(NamedTuple):
+    """A version of an engine."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
 
 
 class Ability(Enum):
@@ -48,12 +57,12 @@ class Ability(Enum):
 class VersionRange:
     """The versions that have an ability."""
 
-    since: Version = (0, 0, 0)  # first version that can
+    since: Version = Version(0, 0, 0)  # first version that can
     until: Version | None = None  # first version that cannot; None: all later versions can
     stock_only: bool = False  # only the stock image lacks it outside these versions; any other image counts as able
 
 
-ALWAYS, NEVER = VersionRange(), VersionRange(until=(0, 0, 0))
+ALWAYS, NEVER = VersionRange(), VersionRange(until=Version(0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +123,15 @@ _VLLM = EngineSpec(
     stock_image="vllm/vllm-openai",
     command=("vllm", "serve"),
     abilities={
-        Ability.NODES: VersionRange(since=(0, 11, 1)),
-        Ability.RAY: VersionRange(until=(0, 18, 0), stock_only=True),
+        Ability.NODES: VersionRange(since=Version(0, 11, 1)),
+        Ability.RAY: VersionRange(until=Version(0, 18, 0), stock_only=True),
         # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
-        Ability.KSERVE_RANKS: VersionRange(until=(0, 28, 0)),
-        Ability.DRAIN: VersionRange(since=(0, 18, 0)),
-        Ability.GGUF: VersionRange(until=(0, 24, 0), stock_only=True),
-        Ability.GGUF_PARTS: VersionRange(since=(0, 20, 0), stock_only=True),
+        Ability.KSERVE_RANKS: VersionRange(until=Version(0, 28, 0)),
+        Ability.DRAIN: VersionRange(since=Version(0, 18, 0)),
+        Ability.GGUF: VersionRange(until=Version(0, 24, 0), stock_only=True),
+        Ability.GGUF_PARTS: VersionRange(since=Version(0, 20, 0), stock_only=True),
         Ability.STREAM: ALWAYS,
-        Ability.PREFETCH: VersionRange(since=(0, 18, 0)),
+        Ability.PREFETCH: VersionRange(since=Version(0, 18, 0)),
         Ability.TLS: ALWAYS,
     },
     size_flags={
@@ -178,9 +187,9 @@ _SGLANG = EngineSpec(
         Ability.DRAIN: NEVER,
         Ability.GGUF: ALWAYS,
         Ability.GGUF_PARTS: ALWAYS,
-        Ability.STREAM: VersionRange(since=(0, 5, 10)),
+        Ability.STREAM: VersionRange(since=Version(0, 5, 10)),
         Ability.PREFETCH: NEVER,
-        Ability.TLS: VersionRange(since=(0, 5, 10)),
+        Ability.TLS: VersionRange(since=Version(0, 5, 10)),
     },
     size_flags={
         "--tensor-parallel-size": TENSOR,
@@ -234,7 +243,7 @@ _GIVEN = re.compile(_VERSION, re.ASCII)
 def get_version(engine: Engine) -> Version | None:
     """Returns the version of an engine; None if neither `engine.version` nor the tag of the image has it."""
     match = _GIVEN.fullmatch(engine.version) if engine.version else _TAGS[engine.name].search(engine.image)
-    return (int(match["major"]), int(match["minor"]), int(match["patch"] or 0)) if match else None
+    return Version(int(match["major"]), int(match["minor"]), int(match["patch"] or 0)) if match else None
 
 
 def is_stock(engine: Engine) -> bool:
@@ -250,13 +259,3 @@ def has_ability(engine: Engine, ability: Ability) -> bool:
         return True
     known = get_version(engine)
     return span.until is None if known is None else span.since <= known and (span.until is None or known < span.until)
-
-
-def get_first_version(engine: Engine, ability: Ability) -> str:
-    """Returns the first version with an ability, such as 0.11.1."""
-    return ".".join(map(str, ENGINES[engine.name].abilities[ability].since))
-
-
-def get_end_version(engine: Engine, ability: Ability) -> str:
-    """Returns the first version that has lost an ability, such as 0.18.0; empty: none has."""
-    return ".".join(map(str, ENGINES[engine.name].abilities[ability].until or ()))

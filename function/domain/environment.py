@@ -197,6 +197,10 @@ class Environment:
         """Returns the grants of a placement: two while it moves within the environment."""
         return tuple(grant for grant in self.admitted if uid and grant.uid == uid)
 
+    def count_admitted(self, uid: str, request: Share) -> int | None:
+        """Returns how many replicas of a size a placement is admitted for; None: it has no grant of that size."""
+        return max((g.share.replicas for g in self.find_grants(uid) if g.share.is_like(request)), default=None)
+
 
 def format_unusable(rows: Sequence[Unusable]) -> str:
     """Returns which nodes cannot be used, and why."""

@@ -144,16 +144,15 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     request, has = placement.requested, dict(placement.labels)
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
-    grants = environment.find_grants(placement.uid)
-    admitted = [grant.share.replicas for grant in grants if grant.share.is_like(request)]
+    admitted = environment.count_admitted(placement.uid, request)
     # An environment also finds those that it has admitted by name.
-    not_needed = {LABEL_ENVIRONMENT} if admitted else set[str]()
+    not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and has.get(key) != value}
     # Of the placements that users wrote only the admitted ones are published.
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
     if missing:
         reason = Admitted.LABEL_MISSING
-    elif max(admitted, default=0) >= request.replicas:
+    elif (admitted or 0) >= request.replicas:
         reason = Admitted.ADMITTED
     else:
         # No deployment reschedules what a user wrote: it is admitted once there is room.
@@ -162,10 +161,10 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     exclusive = pool is not None and pool.needs_exclusive_node(request.nodes, request.gpus_per_node)
     pod_gpus = pool.gpus_per_node if pool and exclusive else request.gpus_per_node
     limit, listed = (MAX_ADMITTED, environment.admitted) if evaluated else (MAX_REJECTED, environment.rejected)
-    waits_for_status = reason is not Admitted.ADMITTED and not admitted and len(listed) >= limit
+    waits_for_status = reason is not Admitted.ADMITTED and admitted is None and len(listed) >= limit
     return Admission(
         reason=reason,
-        replicas=max(admitted, default=0),
+        replicas=admitted or 0,
         evaluated=evaluated,
         free=free,
         exclusive_node=exclusive,

@@ -102,7 +102,7 @@ def _new_shape_rejected(environment: Environment, placement: Placement) -> bool:
     request = placement.requested
     if request is None or (placement.uid, placement.pool) not in environment.rejected:
         return False
-    return not any(grant.share.is_like(request) for grant in environment.find_grants(placement.uid))
+    return environment.count_admitted(placement.uid, request) is None
 
 
 def _is_still_valid(
@@ -158,8 +158,7 @@ def _count_current_replicas(environment: Environment, placement: Placement) -> i
     request = placement.requested
     if request is None or (placement.uid, placement.pool) not in environment.rejected:
         return placement.replicas
-    admitted = (g.share.replicas for g in environment.find_grants(placement.uid) if g.share.is_like(request))
-    return min(placement.replicas, max(admitted, default=0))
+    return min(placement.replicas, environment.count_admitted(placement.uid, request) or 0)
 
 
 def _why_not_scaled(
