@@ -35,7 +35,18 @@ from function.domain.model import Problem, SecretKey
 from function.domain.pods import PullSecret, build_copied_secret
 from function.domain.settings import Settings
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, get, integer, list_texts, listing, mapping, strings, text
+from function.kube.manifests import (
+    Manifest,
+    condition,
+    get,
+    integer,
+    is_deleting,
+    list_texts,
+    listing,
+    mapping,
+    strings,
+    text,
+)
 
 _PAUSED = "crossplane.io/paused"
 
@@ -106,7 +117,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
-        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        deleting=is_deleting(manifest),
         free={name: _parse_free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),

@@ -25,7 +25,7 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.model import ModelRef
-from function.kube.manifests import Manifest, flag, get, listing, text
+from function.kube.manifests import Manifest, flag, is_deleting, listing, text
 from function.reasons import Phase
 
 _CLAIM_FIELDS = ("type", "size", "storageClassName", "accessMode", "retain")
@@ -59,7 +59,7 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
             Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
             for row in listing(manifest, "status.readers")
         ),
-        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        deleting=is_deleting(manifest),
     )
     all_problems = problems.find_within("spec")
     return Parsed(None if all_problems else cache, all_problems)

@@ -13,7 +13,7 @@ from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, flag, get, listing, mapping, strings, text
+from function.kube.manifests import Manifest, condition, find_controller, flag, is_deleting, mapping, strings, text
 from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
 
 _BEFORE_SERVING = (
@@ -35,7 +35,6 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         return Parsed(None, problems.find_within("spec"))
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     annotations = strings(manifest, "metadata.annotations")
-    owners = listing(manifest, "metadata.ownerReferences")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
     service, phase = mapping(manifest, "status.service"), text(manifest, "status.phase")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
@@ -64,7 +63,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         ready=is_serving,
         unreachable=service_ready.get("status") == Status.UNKNOWN
         and text(service_ready, "reason") in _UNREACHABLE_REASONS,
-        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        deleting=is_deleting(manifest),
         phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
         obstacle=_describe_obstacle(manifest),
         url=text(service, "url"),
@@ -73,7 +72,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         applied_uri=text(service, "appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=parse_hydration(mapping(manifest, "status.storage")),
-        owner=next((text(o, "uid") for o in owners if flag(o, "controller")), ""),
+        owner=find_controller(manifest),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         cannot_start=admitted == Admitted.CANNOT_START,

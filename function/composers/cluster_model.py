@@ -4,14 +4,16 @@ from function.api.cluster_model import parse_model
 from function.composers.outcome import build_outcome
 from function.contract import Call, Outcome
 from function.domain.settings import Settings
+from function.reasons import ConditionType, ModelValid
 from function.status import cluster_model as report
+from function.status.conditions import faulty
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the status and ModelValid of a model."""
     model = parse_model(call.xr, settings)
     if model.value is None:
-        status, condition = {}, report.build_invalid_source(model.problems)
+        status, condition = {}, faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)
     else:
         status, condition = report.build_status(model.value), report.build_model_valid(model.value)
     return build_outcome(

@@ -25,12 +25,13 @@ from function.domain.model import Model
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
 from function.status import model_cache as report
 from function.status import references
+from function.status.conditions import faulty
 from function.weights.claim import Size
 from function.weights.consumers import find_consumers, has_consumers, list_claims, list_owned_claims, may_have_consumers
 from function.weights.reconcile import SCRIPTS, reconcile_weights
@@ -82,7 +83,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
     call = observe_orphans(call, orphans)
     parsed, required = parse_model_cache(call.xr), required_resources(call)
     if parsed.value is None:
-        outcome = keep_observed(call, settings, required, [report.invalid_cache(parsed.problems)])
+        invalid = faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)
+        outcome = keep_observed(call, settings, required, [invalid])
     else:
         try:
             outcome = _carry_out(call, settings, required, _resolve_inputs(call, parsed.value, settings))

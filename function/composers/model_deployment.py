@@ -22,7 +22,7 @@ from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
-from function.reasons import ConditionType, ModelResolved, Status
+from function.reasons import ConditionType, ModelResolved, Refused, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
@@ -32,6 +32,7 @@ from function.scheduling.verdicts import Assignment, Decision, DropCause, Schedu
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
+from function.status.conditions import faulty
 from function.weights.faults import DeploymentWeights
 
 VERDICT_CACHE = VerdictCache()
@@ -61,7 +62,8 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
-        return keep_observed(call, settings, {}, [report.build_invalid(parsed.problems)])
+        invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
+        return keep_observed(call, settings, {}, [invalid])
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     try:

@@ -66,8 +66,8 @@ class CacheEntry:
     """Status of a ModelCache on one environment."""
 
     environment: str
-    phase: Phase = Phase.PENDING
-    unreachable: bool = False
+    phase: Phase = Phase.PENDING  # the last known one where the cluster is unreachable
+    unreachable: bool = False  # the cluster gives no answer
     access_mode: str = ""  # empty: unknown
     message: str = ""
     hydration: Hydration = Hydration()

@@ -51,7 +51,7 @@ def parse_observed(value: str) -> int:
 def parse_or_none(value: JSON) -> int | None:
     """Returns an observed quantity; None if it is absent or invalid."""
     try:
-        return parse_observed(value) if isinstance(value, str) and value else None
+        return parse_observed(str(value)) if isinstance(value, str | int) else None
     except ValueError:
         return None
 

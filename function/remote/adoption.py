@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
-from function.kube.manifests import Manifest, flag, get, listing, strings, text
+from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
 from function.remote.carry_over import carry_over, stop_managing, with_resource_version
 from function.remote.node_facts import KIND as COLLECTION
@@ -115,12 +115,10 @@ def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False)
     orphans: dict[str, Manifest] = {}
     if not uid:
         return orphans
-    for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=_is_deleting):
+    for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=is_deleting):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
-        owners = listing(manifest, "metadata.ownerReferences")
-        controller = next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
         if (
-            controller == uid
+            find_controller(manifest) == uid
             and text(manifest, "metadata.namespace") == namespace
             and key
             and key not in call.observed
@@ -128,11 +126,7 @@ def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False)
             and is_own(composite, key, manifest)
         ):
             orphans.setdefault(key, manifest)
-    return {key: manifest for key, manifest in orphans.items() if _is_deleting(manifest) is deleting}
-
-
-def _is_deleting(manifest: Manifest) -> bool:
-    return get(manifest, "metadata.deletionTimestamp") is not None
+    return {key: manifest for key, manifest in orphans.items() if is_deleting(manifest) is deleting}
 
 
 def observe_orphans(call: Call, orphans: Mapping[str, Manifest]) -> Call:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, text
+from function.remote.observed_object import ObservedObject
 
 
 class Level(Enum):
@@ -41,6 +42,11 @@ def assess(manifest: Manifest) -> Health:
         return Health(Level.PROGRESSING, "not created yet")
     kind = f"{text(manifest, 'apiVersion').rpartition('/')[0]}/{text(manifest, 'kind')}"
     return HEALTH.get(kind, _assess_ready_condition)(manifest)
+
+
+def is_up(remote: ObservedObject) -> bool:
+    """Tells whether a remote object is present and up."""
+    return remote.present and assess(remote.manifest).up
 
 
 def is_current(manifest: Manifest) -> bool:

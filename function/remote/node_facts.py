@@ -32,7 +32,7 @@ from function.domain.environment import (
     Unusable,
 )
 from function.kube import quantity
-from function.kube.manifests import JSON, Manifest, condition, flag, get, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, condition, flag, is_deleting, listing, mapping, strings, text
 from function.kube.names import MANAGED_BY, build_name
 from function.reasons import HardwareAsDeclared
 from function.remote.object_writer import API_VERSION, ObjectWriter
@@ -169,7 +169,9 @@ def parse_node(manifest: Manifest) -> Node:
         Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
         for taint in listing(manifest, "spec.taints")
     )
-    amounts = ((key, _parse_amount(v)) for key, v in mapping(manifest, "status.allocatable").items() if "/" in key)
+    amounts = (
+        (key, quantity.parse_or_none(v)) for key, v in mapping(manifest, "status.allocatable").items() if "/" in key
+    )
     return Node(
         name=text(manifest, "metadata.name"),
         labels=strings(manifest, "metadata.labels"),
@@ -177,17 +179,8 @@ def parse_node(manifest: Manifest) -> Node:
         allocatable={key: amount for key, amount in amounts if amount is not None},
         ready=condition(manifest, "Ready").get("status") == "True",
         cordoned=flag(manifest, "spec.unschedulable"),
-        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        deleting=is_deleting(manifest),
     )
-
-
-def _parse_amount(amount: JSON) -> int | None:
-    if isinstance(amount, bool) or not isinstance(amount, int | str):
-        return None
-    try:
-        return quantity.parse_observed(str(amount))
-    except ValueError:
-        return None
 
 
 def parse_member(manifest: Manifest) -> Member:
@@ -196,7 +189,7 @@ def parse_member(manifest: Manifest) -> Member:
     return Member(
         name=text(manifest, "metadata.name"),
         owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
-        deleting=get(manifest, "metadata.deletionTimestamp") is not None,
+        deleting=is_deleting(manifest),
         expected_name=text(manifest, "spec.forProvider.manifest.metadata.name"),
         state=remote.state,
         message=remote.message,

@@ -12,7 +12,7 @@ from enum import Enum
 from function.contract import Composed
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
-from function.remote.health import READINESS, assess
+from function.remote.health import READINESS, is_up
 from function.remote.observed_object import ObservedObject, read_object
 
 API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
@@ -51,7 +51,6 @@ class ObjectWriter:
         self, key: str, manifest: Manifest, policy: ManagementPolicy, reference: Manifest | None = None
     ) -> Composed:
         """Returns the Object for a manifest; it is ready if the remote object is present and healthy."""
-        remote = self.read(key)
         spec: Manifest = {
             "providerConfigRef": {"kind": "ClusterProviderConfig", "name": self.provider_config},
             "managementPolicies": list(policy.value),
@@ -75,7 +74,7 @@ class ObjectWriter:
                 },
                 "spec": spec,
             },
-            ready=remote.present and assess(remote.manifest).up,
+            ready=is_up(self.read(key)),
         )
 
 

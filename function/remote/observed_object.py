@@ -151,11 +151,7 @@ def read_object(observed: Manifest | None) -> ObservedObject:
         if len(message) > _HEAD + _TAIL:
             message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
         message = _CONNECTION.sub("", message)
-        return ObservedObject(_classify(message), manifest, message)
+        lowered = message.lower()
+        states = (state for phrases, state in _PHRASES if all(phrase in lowered for phrase in phrases))
+        return ObservedObject(next(states, State.UNRECOGNISED), manifest, message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
-
-
-def _classify(message: str) -> State:
-    lowered = message.lower()
-    states = (state for phrases, state in _PHRASES if all(phrase in lowered for phrase in phrases))
-    return next(states, State.UNRECOGNISED)

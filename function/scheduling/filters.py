@@ -266,7 +266,8 @@ def check_profile_selector(profile: Profile, environment: Environment) -> Refusa
 
 
 def _check_selector(environment: Environment, selector: Selector, field: Field, profile: str = "") -> Refusal | None:
-    unmet = selector.find_unmet(dict(environment.labels)) if selector.requirements else ()
+    labels = dict(environment.labels) if selector.requirements else {}
+    unmet = tuple((requirement, labels.get(requirement.key)) for requirement in selector.find_unmet(labels))
     if not unmet:
         return None
     return Refusal(
@@ -274,8 +275,7 @@ def _check_selector(environment: Environment, selector: Selector, field: Field, 
         field=field,
         environment=environment.name,
         profile=profile,
-        required=unmet,
-        actual=environment.labels,
+        unmet=unmet,
     )
 
 

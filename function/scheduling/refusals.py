@@ -21,16 +21,7 @@ from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
 from function.weights.faults import SHARED_STORAGE, StorageFault
 
-Value: TypeAlias = (
-    int
-    | str
-    | BandwidthRequirement
-    | tuple[str, ...]
-    | tuple[SelectorRequirement, ...]
-    | tuple[Problem, ...]
-    | tuple[tuple[str, str], ...]
-    | None
-)
+Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +46,8 @@ class Refusal:
     pool: str = ""
     required: Value = None
     actual: Value = None  # None: not declared
+    # The label requirements that are not met, each with the value of the label, None where it is missing.
+    unmet: tuple[tuple[SelectorRequirement, str | None], ...] = ()
     shape: Shape | None = None  # of one replica, where nodes and capacity count
     use: PoolUse | None = None  # where capacity counts
     exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
@@ -95,20 +88,10 @@ class Refusal:
             self.required, self.shape.nodes, self.shape.gpus_per_node, exclusive_node=self.exclusive_node
         )
 
-    @property
-    def unmet_labels(self) -> list[tuple[SelectorRequirement, str | None]]:
-        """The label requirements that are not met, each with the value of the label, None where it is missing."""
-        labels: dict[str, str] = dict(pair for pair in _items(self.actual) if isinstance(pair, tuple))
-        return [(item, labels.get(item.key)) for item in _items(self.required) if isinstance(item, SelectorRequirement)]
-
 
 def join_messages(messages: Iterable[str]) -> str:
     """Joins messages into one; the API's sentence on shared storage already ends in a full stop."""
     return "; ".join(messages).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
-
-
-def _items(value: Value) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else ()
 
 
 def _format(refusal: Refusal, value: Value) -> str:
@@ -133,7 +116,7 @@ def _describe_requirement(refusal: Refusal) -> str:
 
 
 def _describe_selector(refusal: Refusal) -> str:
-    labels = ((r, "no such label" if label is None else label) for r, label in refusal.unmet_labels)
+    labels = ((r, "no such label" if label is None else label) for r, label in refusal.unmet)
     return f"the {refusal.field} requires {', '.join(f'{r} (found {label})' for r, label in labels)}"
 
 
@@ -177,9 +160,8 @@ def _compare_values(refusal: Refusal) -> tuple[str, str]:
 
 
 def _compare_labels(refusal: Refusal) -> tuple[str, str]:
-    unmet = refusal.unmet_labels
-    labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in unmet]
-    return ", ".join(str(requirement) for requirement, _ in unmet), ", ".join(labels)
+    labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in refusal.unmet]
+    return ", ".join(str(requirement) for requirement, _ in refusal.unmet), ", ".join(labels)
 
 
 def _compare_capacity(refusal: Refusal) -> tuple[str, str]:

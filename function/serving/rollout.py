@@ -22,7 +22,7 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.carry_over import carry_over, reapply_observed, with_resource_version
-from function.remote.health import Level, assess
+from function.remote.health import Level, assess, is_up
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
@@ -205,7 +205,7 @@ def _keep_running_services(
 
     def rank(name: str) -> tuple[bool, str, bool, str]:
         created = text(writer.observed[name], "metadata.creationTimestamp")
-        return not _is_up(writer.read(name)), created, name != key, name
+        return not is_up(writer.read(name)), created, name != key, name
 
     kept = min(services, key=rank)
     if kept != key:
@@ -330,11 +330,7 @@ def _may_read_previous_weights(
     if services != {key}:
         return True
     remote = writer.read(key)
-    return not (text(remote.manifest, _URI) == weights.plan.uri and _is_up(remote))
-
-
-def _is_up(remote: ObservedObject) -> bool:
-    return remote.present and assess(remote.manifest).up
+    return not (text(remote.manifest, _URI) == weights.plan.uri and is_up(remote))
 
 
 def _read_digest(service: Manifest) -> str:

@@ -1,6 +1,6 @@
 """Status of a ClusterModel or Model: whether it is valid, and the size of its profiles and weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import assert_never
 
 from function.contract import Condition
@@ -12,7 +12,6 @@ from function.domain.model import (
     HuggingFaceSource,
     Model,
     OciSource,
-    Problem,
     Profile,
     PvcSource,
     Shape,
@@ -27,11 +26,6 @@ from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
 from function.weights.claim import compute_size
 from function.weights.request import cache_key, download_uri
-
-
-def build_invalid_source(problems: Sequence[Problem]) -> Condition:
-    """Returns ModelValid for a model without any valid profile."""
-    return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, problems)
 
 
 def build_model_valid(model: Model) -> Condition:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Consumer, Hydration
-from function.domain.model import HuggingFaceSource, Model, Problem, UriSource
+from function.domain.model import HuggingFaceSource, Model, UriSource
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
-from function.status.conditions import faulty
 from function.status.weights import describe_storage
 from function.weights.claim import Size
 from function.weights.request import cache_key, download_uri
@@ -18,17 +17,11 @@ from function.weights.state import Finding, StorageState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One environment."""
+class Row(CacheEntry):
+    """The status of one environment, and what the condition is decided by."""
 
-    environment: str
-    phase: Phase  # the last known one where the cluster is unreachable
-    message: str
-    unreachable: bool = False  # the cluster gives no answer
     sync_failed: bool = False  # the provider failed with an unrecognized error
     missing: bool = False  # the environment does not exist or is invalid
-    hydration: Hydration = Hydration()
-    access_mode: str = ""
     claim_missing: bool = False  # a user's claim does not exist there
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
 
@@ -83,11 +76,6 @@ def describe_waiting(row: Row, size: int) -> Row:
         return row
     message = f"waiting for other environments: the response would have {size:,} bytes, the limit is {RESPONSE_BYTES:,}"
     return replace(row, phase=Phase.PENDING, message=message, too_large=True)
-
-
-def invalid_cache(problems: Sequence[Problem]) -> Condition:
-    """Returns Hydrated for a cache whose own spec is invalid."""
-    return faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, problems)
 
 
 def summarize_hydration(rows: Sequence[Row]) -> Condition:

@@ -8,18 +8,16 @@ left.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from function.contract import Condition
 from function.domain.allocation import format_replicas
-from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, integer, listing, prune
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Scheduled, Status
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
-from function.status.conditions import faulty
 
 _MAX_UNPLACED = 32
 _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
@@ -28,9 +26,15 @@ _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 def build_scheduled(request: SchedulingRequest, decision: Decision) -> Condition:
     """Returns Scheduled: where the deployment is placed, or why not."""
     unresolved = find_unresolved(decision)
-    reason = _find_reason(decision, unresolved)
-    if reason is Scheduled.PLACED:
-        return Condition(ConditionType.SCHEDULED, Status.TRUE, reason, _describe_placed(decision))
+    reason: Scheduled | Refused
+    if decision.fault is not None:
+        reason = decision.fault.reason
+    elif 0 < decision.placed < decision.desired:
+        reason = Scheduled.PARTIALLY_PLACED
+    elif unresolved:
+        reason = unresolved[0].reason
+    else:
+        return Condition(ConditionType.SCHEDULED, Status.TRUE, Scheduled.PLACED, _describe_placed(decision))
     message = _describe_refused(request, decision, unresolved)
     return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message)
 
@@ -54,14 +58,6 @@ def find_unresolved(decision: Decision) -> list[Infeasible]:
 def _describe(infeasible: Infeasible) -> str:
     current = infeasible.current_replicas
     return infeasible.message if current is None else f"keeps its replicas ({current}); {infeasible.message}"
-
-
-def _find_reason(decision: Decision, unresolved: Sequence[Infeasible]) -> Scheduled | Refused:
-    if decision.fault is not None:
-        return decision.fault.reason
-    if 0 < decision.placed < decision.desired:
-        return Scheduled.PARTIALLY_PLACED
-    return unresolved[0].reason if unresolved else Scheduled.PLACED
 
 
 def _describe_placed(decision: Decision) -> str:
@@ -111,11 +107,6 @@ def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     ends = [part for part in tail if part]
     rest = sum(len(part.encode()) + 1 for part in (head, *ends)) + len(lines)
     return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *ends)))
-
-
-def build_invalid(problems: Iterable[Problem]) -> Condition:
-    """Returns Scheduled for a deployment with an invalid spec."""
-    return faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, problems)
 
 
 def build_placements_ready(placements: Sequence[Placement], desired: int) -> Condition:

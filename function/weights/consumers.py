@@ -15,7 +15,7 @@ from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.carry_over import reapply_observed
-from function.remote.health import assess
+from function.remote.health import is_up
 from function.remote.object_writer import deletes
 from function.remote.observed_object import ObservedObject, read_object
 
@@ -32,7 +32,7 @@ def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], reco
 
     `services` are the Objects of all services, for one that was never ready; `recorded` is the URI in the status.
     """
-    if service.present and assess(service.manifest).up:
+    if is_up(service):
         return text(service.manifest, _URI)
     uris = (text(read_object(observed).manifest, _URI) for observed in services)
     return recorded or text(service.manifest, _URI) or next(filter(None, uris), "")

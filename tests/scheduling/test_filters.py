@@ -214,7 +214,7 @@ def test_reports_both_selectors_and_checks_nothing_else() -> None:
     )
     verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
     assert isinstance(verdict, Infeasible)
-    fields = [(r.field, str(r.required[0]) if isinstance(r.required, tuple) else "") for r in verdict.refusals]
+    fields = [(r.field, str(r.unmet[0][0]) if r.unmet else "") for r in verdict.refusals]
     assert fields == [
         (Field.DEPLOYMENT_SELECTOR, "team=a"),
         (Field.MODEL_SELECTOR, "tier=production"),

@@ -33,7 +33,7 @@ CASES = (
     Case("nothing-required", refuse(Field.MEMORY_PER_GPU), "memoryPerGpu", "not declared"),
     Case(
         "labels",
-        refuse(Field.MODEL_SELECTOR, (TIER, REGION), (("tier", "b"),)),
+        refuse(Field.MODEL_SELECTOR, unmet=((TIER, "b"), (REGION, None))),
         "tier=a, region=a",
         "tier=b, no region",
     ),

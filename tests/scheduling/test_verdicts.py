@@ -54,8 +54,7 @@ def not_selected(field: Field, profile: str = "") -> Infeasible:
         field=field,
         environment="env",
         profile=profile,
-        required=EUROPE.requirements,
-        actual=(("region", "asia"),),
+        unmet=tuple((requirement, "asia") for requirement in EUROPE.requirements),
     )
     return Infeasible(environment="env", refusals=(refusal,), failed_at=SELECTION)
 

@@ -19,7 +19,6 @@ from function.status.model_cache import (
     build_missing_row,
     build_row,
     describe_waiting,
-    invalid_cache,
     summarize_hydration,
 )
 from function.weights.state import Finding, StorageState
@@ -196,7 +195,6 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     found = build_missing_row("e", entry)
     assert (found.phase, found.hydration) == (Phase.READY, done)
     assert build_missing_row("e", None).phase is Phase.PENDING
-    assert invalid_cache([Problem("spec.x", "y")]).message == "spec.x: y"
 
 
 @pytest.mark.parametrize(
