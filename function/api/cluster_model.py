@@ -17,6 +17,7 @@ from function.api.node_pool import parse_requires
 from function.api.problems import ADDRESS_FORM, SCHEMES, Parsed, Problems, find_nearest, validate
 from function.api.values import (
     check_env,
+    check_unique_names,
     choose_block,
     dump_all,
     parse_amount,
@@ -198,12 +199,9 @@ def _parse_profiles(
     """Returns the valid profiles and the broken ones, each in the order in which they are declared."""
     profiles: list[Profile] = []
     broken: list[BrokenProfile] = []
-    paths_by_name: dict[str, str] = {}
-    for index, block in enumerate(spec.serving):
-        path = f"spec.serving[{index}]"
-        first_path = paths_by_name.setdefault(block.name, path)
-        if block.name and first_path != path:
-            problems.add_invalid(f"{path}.name", block.name, f"unique, and {first_path} has the same name")
+    blocks = [(f"spec.serving[{index}]", block) for index, block in enumerate(spec.serving)]
+    check_unique_names(((path, block.name) for path, block in blocks), problems)
+    for path, block in blocks:
         profile = None if problems.refuses(path) else _parse_profile(block, path, spec, secrets, problems)
         if profile and source:
             problems.update(find_model_faults(profile.engine, source, spec.model.name, f"{path}.engine"))

@@ -15,7 +15,7 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import KeyedParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
-from function.api.values import check_alternatives, choose_block, dump, dump_all, parse_amount
+from function.api.values import check_alternatives, check_unique_names, choose_block, dump, dump_all, parse_amount
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
@@ -178,12 +178,10 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
     invalid: list[InvalidPool] = []
-    paths_by_name: dict[str, str] = {}
-    for path, block in ((f"{path}[{i}]", block) for path, blocks in declared for i, block in enumerate(blocks)):
+    entries = [(f"{path}[{index}]", block) for path, blocks in declared for index, block in enumerate(blocks)]
+    check_unique_names(((path, block.name) for path, block in entries), problems)
+    for path, block in entries:
         pool = parse_pool(block, path, problems)
-        first_path = paths_by_name.setdefault(pool.name, path)
-        if pool.name and first_path != path:
-            problems.add_invalid(f"{path}.name", pool.name, f"unique, and {first_path} has the same name")
         problems_of_pool = problems.find_within(path)
         if problems_of_pool:
             invalid.append(InvalidPool(pool.name or path, problems_of_pool))

@@ -4,7 +4,7 @@ KServe sends the merged spec of a service through a Go template, where `{{` begi
 of the weights to a container as an argument, where the kubelet replaces `$(NAME)` by a variable, also by a credential.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import TypeVar
@@ -69,6 +69,15 @@ def check_alternatives(
     is_refused = problems.refuses(path) or any(problems.find_within(f"{path}.{name}") for name in names)
     if required and not present and not is_refused:
         problems.add_required(f"{path}.{names[0]}", f"or {', '.join(names[1:])}")
+
+
+def check_unique_names(entries: Iterable[tuple[str, str]], problems: Problems) -> None:
+    """Adds a problem for each entry, given by its path and name, that has the name of an earlier one."""
+    paths_by_name: dict[str, str] = {}
+    for path, name in entries:
+        first_path = paths_by_name.setdefault(name, path)
+        if name and first_path != path:
+            problems.add_invalid(f"{path}.name", name, f"unique, and {first_path} has the same name")
 
 
 def choose_block(source: str, blocks: Mapping[str, tuple[str, B]], problems: Problems) -> tuple[str, B | None]:
