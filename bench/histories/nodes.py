@@ -10,7 +10,7 @@ from bench.simulator.server import ApiServer
 from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
-from function.remote.node_facts import DEFINITION, KIND, MEMBERSHIP
+from function.remote.node_observation import COLLECTION_KIND, DEFINITION, MEMBERSHIP
 from tools.remote_stages import condition
 
 _SYNCED = condition("Synced", ok=True, reason="ReconcileSuccess")
@@ -60,13 +60,13 @@ class Nodes:
         self._clusters.soon(lambda: self._list(config(node)))
 
     def _watch(self, event: Event) -> None:
-        if event.ref.kind == KIND and event.now and event.before is None:
+        if event.ref.kind == COLLECTION_KIND and event.now and event.before is None:
             cluster = config(event.now)
             self._clusters.soon(lambda: self._list(cluster))
 
     def _list(self, cluster: str) -> None:
         """Read a collection: each node gets its Object."""
-        for made in [v for v in self._server.latest.values() if v.ref.kind == KIND and not v.deleting]:
+        for made in [v for v in self._server.latest.values() if v.ref.kind == COLLECTION_KIND and not v.deleting]:
             if config(made) != cluster:
                 continue
             label: Manifest = {MEMBERSHIP: made.ref.name}
@@ -101,7 +101,7 @@ def _member(collection: Version, name: str, label: Manifest) -> Manifest:
             "name": f"{collection.ref.name}-{name}",
             "namespace": collection.ref.namespace,
             "labels": label,
-            "ownerReferences": [{"kind": KIND, "name": collection.ref.name, "uid": collection.uid}],
+            "ownerReferences": [{"kind": COLLECTION_KIND, "name": collection.ref.name, "uid": collection.uid}],
         },
         "spec": {
             "managementPolicies": ["Observe"],

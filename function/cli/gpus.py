@@ -19,7 +19,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
 from function.kube.names import GROUP
-from function.remote import node_facts
+from function.remote import node_facts, node_observation
 from function.remote.node_facts import Node, Taint
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
@@ -176,9 +176,9 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
     """Return the nodes of an environment; none where it does not observe any."""
-    name = node_facts.name_collection(environment.name)
-    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_facts.MEMBERSHIP) == name)
-    return [member.node for member in map(node_facts.parse_member, members) if member.node is not None]
+    name = node_observation.name_collection(environment.name)
+    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_observation.MEMBERSHIP) == name)
+    return [member.node for member in map(node_observation.parse_member, members) if member.node is not None]
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:

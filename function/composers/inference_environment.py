@@ -19,7 +19,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
-from function.remote.node_facts import NODES, build_collection
+from function.remote.node_observation import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset

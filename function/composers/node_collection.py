@@ -12,7 +12,8 @@ from function.contract import Call, Requirement
 from function.domain.environment import Environment
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import HardwareAsDeclared
-from function.remote.node_facts import (
+from function.remote.node_facts import summarize_pools
+from function.remote.node_observation import (
     NODES,
     Member,
     NodeObservation,
@@ -22,7 +23,6 @@ from function.remote.node_facts import (
     parse_member,
     select_nodes,
     serves_collections,
-    summarize_pools,
 )
 
 MEMBERS: ParseCache[Member] = ParseCache(parse_member)

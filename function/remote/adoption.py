@@ -26,15 +26,14 @@ from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
 from function.remote.carry_over import carry_over, stop_managing, with_resource_version
-from function.remote.node_facts import KIND as COLLECTION
-from function.remote.node_facts import name_collection
+from function.remote.node_observation import COLLECTION_KIND, name_collection
 from function.remote.object_writer import SERVICE, object_name
 
 _KINDS = frozenset(
     {
         ("kubernetes.m.crossplane.io", "Object"),
         ("kubernetes.m.crossplane.io", "ClusterProviderConfig"),
-        ("kubernetes.m.crossplane.io", COLLECTION),
+        ("kubernetes.m.crossplane.io", COLLECTION_KIND),
         ("protection.crossplane.io", "Usage"),
         (GROUP, "ModelPlacement"),
     }

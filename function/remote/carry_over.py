@@ -14,7 +14,7 @@ from dataclasses import replace
 from function.contract import Composed
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
 from function.remote.health import is_up
-from function.remote.node_facts import KIND as COLLECTION
+from function.remote.node_observation import COLLECTION_KIND
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
 from function.remote.object_writer import ManagementPolicy, deletes
 from function.remote.observed_object import read_object
@@ -86,7 +86,7 @@ def _desired_spec(manifest: Manifest) -> JSON:
 def _is_ready(manifest: Manifest) -> bool:
     if text(manifest, "apiVersion") == OBJECT_VERSION and text(manifest, "kind") == "Object":
         return is_up(read_object(manifest))
-    if text(manifest, "kind") == COLLECTION:
+    if text(manifest, "kind") == COLLECTION_KIND:
         return True
     if not get(manifest, "status.conditions"):
         return text(manifest, "kind") == "ClusterProviderConfig"

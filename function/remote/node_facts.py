@@ -1,7 +1,4 @@
-"""The nodes of a cluster as provider-kubernetes mirrors them, and the facts of each pool of an environment.
-
-An ObservedObjectCollection keeps one Object for each node that its selector matches. It lists at each poll, and a list
-that fails changes nothing, so that its Objects are stale as those of any Object that is Synced=False.
+"""The facts of each pool of an environment, from the nodes of its cluster.
 
 A node is usable if it is Ready, is neither being deleted nor cordoned, has no taint that the pool's pods do not
 tolerate, and offers at least as many GPUs as the pool has on each node: a pod that requests all GPUs of a node would
@@ -15,41 +12,23 @@ than its name promises (81559 MiB for 80Gi), so the declared value may be a tent
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import TypeVar
 
-from function.contract import Composed
 from function.domain.environment import (
     MAX_NODE_NAMES,
     Drift,
     Drifted,
     Environment,
-    Observe,
     Pool,
     PoolFacts,
     Unfit,
     Unusable,
 )
 from function.kube import quantity
-from function.kube.manifests import JSON, Manifest, condition, flag, is_deleting, listing, mapping, strings, text
-from function.kube.names import MANAGED_BY, build_name
-from function.reasons import HardwareAsDeclared
-from function.remote.object_writer import API_VERSION, ObjectWriter
-from function.remote.observed_object import ObservedObject, State, read_object
+from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
 
 Value = TypeVar("Value", int, str)
-KIND = "ObservedObjectCollection"
-# The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
-DEFINITION = "observedobjectcollections.kubernetes.m.crossplane.io"
-MEMBERSHIP = "kubernetes.crossplane.io/owned-by-collection"  # the label that the provider sets on the Objects
-NODES = "nodes"
-_NAME_LIMIT = 55  # the provider appends eight characters for its Objects' names, which may have 63
-
-# Each node is some 20 kB of every call, and wakes its environment at every poll (docs/nodes.md).
-MAX_AUTO_NODES = 64
-_ANSWERED = frozenset({State.PRESENT, State.UNSEEN})
-
 _BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 # Taints that Kubernetes and `kubectl cordon` set while a node comes up or is away; Ready and unschedulable cover them.
 _LIFECYCLE_TAINTS = frozenset(
@@ -71,29 +50,6 @@ _MAX_ROWS = 8  # reasons of unusable nodes; further ones are counted with the la
 _MAX_TEXT = 120  # characters of a value that a node has
 # A GPU's model in a product or type: h100, l40s, gb200, mi300x.
 _MODEL = re.compile(r"([a-z]{1,2})([0-9]{1,4})[a-z]?")
-
-
-class Unobserved(Enum):
-    """Why nodes are not observed; the value is the message."""
-
-    NEVER = "spec.hardware.observe is Never: pools are taken as declared"
-    IN_FILE = "Nodes are not observed for files: pools are taken as declared"
-    NO_POOLS = (
-        "There is no pool whose nodes could be observed; with spec.hardware.observe Always, "
-        "`kubectl modelplane capacity --suggest` prints pools for the nodes that exist"
-    )
-    INVALID_POOLS = "No pool is valid, see PoolsValid; what is known of the nodes is kept until then"
-    NO_LABELS = (
-        "The pools have no label in common to find their nodes by: set spec.hardware.selector, or spec.hardware.observe"
-    )
-    TOO_MANY = (
-        f"The pools have more than {MAX_AUTO_NODES} nodes, which Auto does not observe: see docs/nodes.md for what "
-        "that costs, and set spec.hardware.observe to Always or Never"
-    )
-    NO_KIND = (
-        "The control plane does not serve ObservedObjectCollection: apply install/activation.yaml, or set "
-        "spec.hardware.observe to Never"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,37 +88,6 @@ class Node:
         return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One Object of a collection."""
-
-    name: str
-    owners: frozenset[str]  # uids
-    deleting: bool
-    expected_name: str  # of the node
-    state: State
-    message: str = ""  # of the provider
-    node: Node | None  # as last seen; None: never
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSelection:
-    """Which nodes of an environment are observed."""
-
-    selector: Manifest = field(default_factory=dict)  # a LabelSelector; empty: all nodes
-    unobserved: Unobserved | None = None  # why none are observed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeObservation:
-    """The nodes of an environment, or why they are not known now. In that case the facts of before are kept."""
-
-    reason: HardwareAsDeclared | None = None  # None: `nodes` is what the cluster has now
-    unobserved: Unobserved | None = None  # set with reason NOT_OBSERVED
-    message: str = ""  # of the provider
-    nodes: tuple[Node, ...] = ()
-
-
 def parse_node(manifest: Manifest) -> Node:
     """Returns the fields of a Node that matter here."""
     taints = (
@@ -181,108 +106,6 @@ def parse_node(manifest: Manifest) -> Node:
         cordoned=flag(manifest, "spec.unschedulable"),
         deleting=is_deleting(manifest),
     )
-
-
-def parse_member(manifest: Manifest) -> Member:
-    """Returns the fields of an Object of a collection that matter here."""
-    remote = read_object(manifest)
-    return Member(
-        name=text(manifest, "metadata.name"),
-        owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
-        deleting=is_deleting(manifest),
-        expected_name=text(manifest, "spec.forProvider.manifest.metadata.name"),
-        state=remote.state,
-        message=remote.message,
-        node=parse_node(remote.manifest) if remote.seen else None,
-    )
-
-
-def name_collection(environment: str) -> str:
-    """Returns the name of an environment's collection."""
-    return build_name(f"{environment}-{NODES}", environment, "", NODES, limit=_NAME_LIMIT)
-
-
-def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
-    """Returns the collection of the nodes that a LabelSelector matches. Nothing waits for it to become ready."""
-    manifest: Manifest = {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {
-            "name": name_collection(writer.owner),
-            "namespace": writer.namespace,
-            "labels": dict[str, JSON](MANAGED_BY),
-        },
-        "spec": {
-            "observeObjects": {"apiVersion": "v1", "kind": "Node", "selector": selector},
-            "providerConfigRef": {"kind": "ClusterProviderConfig", "name": writer.provider_config},
-        },
-    }
-    return Composed(manifest=manifest, ready=True)
-
-
-def serves_collections(definition: Manifest) -> bool:
-    """Tells whether a control plane with this CRD serves collections."""
-    return condition(definition, "Established").get("status") == "True"
-
-
-def select_nodes(environment: Environment) -> NodeSelection:
-    """Returns which nodes to observe."""
-    hardware = environment.hardware
-    if hardware.observe is Observe.NEVER:
-        return NodeSelection(unobserved=Unobserved.NEVER)
-    if not environment.uid:
-        return NodeSelection(unobserved=Unobserved.IN_FILE)
-    always = hardware.observe is Observe.ALWAYS
-    if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
-        return NodeSelection(unobserved=Unobserved.TOO_MANY)
-    selector = hardware.selector or _derive_selector(environment.pools)
-    if selector is None and not always:
-        return NodeSelection(unobserved=Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS)
-    return NodeSelection(selector=selector or {})
-
-
-def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
-    """Returns the labels that all pools share, else the first key that all have, with its values."""
-    labels_of_pools = [dict(pool.labels) for pool in pools]
-    if not labels_of_pools:
-        return None
-    shared = set.intersection(*(set(labels.items()) for labels in labels_of_pools))
-    if shared:
-        return {"matchLabels": dict[str, JSON](sorted(shared))}
-    keys = sorted(set.intersection(*(set(labels) for labels in labels_of_pools)))
-    if not keys:
-        return None
-    values: list[JSON] = [*sorted({labels[keys[0]] for labels in labels_of_pools})]
-    return {"matchExpressions": [{"key": keys[0], "operator": "In", "values": values}]}
-
-
-def observe_nodes(collection: Manifest, members: Iterable[Member] | None) -> NodeObservation:
-    """Returns the nodes of a collection; `members` is None while they are not answered."""
-    listed = read_object(collection)
-    if listed.state not in _ANSWERED:
-        return _build_failure(listed)
-    if members is None or not mapping(collection, "status.membershipLabel"):
-        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-    uid = text(collection, "metadata.uid")
-    # The Object of a deleted node stays until the next poll.
-    current = [m for m in members if uid in m.owners and not m.deleting and m.state is not State.ABSENT]
-    current.sort(key=lambda member: member.name)
-    failed = [ObservedObject(m.state, {}, m.message) for m in current if m.state not in _ANSWERED]
-    if failed:
-        return _build_failure(min(failed, key=lambda remote: not _is_forbidden(remote)))
-    nodes = [m.node for m in current if m.node and m.node.name == m.expected_name and m.state is State.PRESENT]
-    if len(nodes) < len(current):
-        return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-    return NodeObservation(nodes=tuple(nodes))
-
-
-def _build_failure(remote: ObservedObject) -> NodeObservation:
-    reason = HardwareAsDeclared.FORBIDDEN if _is_forbidden(remote) else HardwareAsDeclared.UNREACHABLE
-    return NodeObservation(reason=reason, message=remote.message)
-
-
-def _is_forbidden(remote: ObservedObject) -> bool:
-    return remote.state is State.REJECTED and "forbidden" in remote.message.lower()
 
 
 def persistent_taints(node: Node) -> list[Taint]:

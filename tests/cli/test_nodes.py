@@ -13,7 +13,8 @@ from function.cli.gpus import find_contradictions, suggest_pools
 from function.cli.store import Store
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.remote.node_facts import MEMBERSHIP, name_collection, parse_node, summarize_pools
+from function.remote.node_facts import parse_node, summarize_pools
+from function.remote.node_observation import MEMBERSHIP, name_collection
 from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import cells, output_of, write
 from tests.support.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint

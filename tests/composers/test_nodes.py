@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
-from function.remote.node_facts import DEFINITION, KIND, MEMBERSHIP, name_collection
+from function.remote.node_observation import COLLECTION_KIND, DEFINITION, MEMBERSHIP, name_collection
 from tests.support.nodes import POOL, member, node
 from tests.support.plane import call, change, manifests, only, request_of, said
 from tools.control_plane import ControlPlane
@@ -21,7 +21,7 @@ from tools.world import World
 
 EAST = "h200-east"
 NAME = name_collection(EAST)
-COLLECTION = Ref(KIND, "modelplane-system", NAME)
+COLLECTION = Ref(COLLECTION_KIND, "modelplane-system", NAME)
 SERVED: Manifest = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -39,7 +39,7 @@ class Lists(World):
     def advance(self, resource: Manifest, step: int) -> Manifest:
         """Return a resource as observed so many steps after its creation."""
         observed = World.advance(self, resource, step)
-        if text(resource, "kind") == KIND:
+        if text(resource, "kind") == COLLECTION_KIND:
             observed["status"] = {"membershipLabel": {MEMBERSHIP: NAME}}
         return observed
 

@@ -9,20 +9,18 @@ from function.domain.environment import Drift, Drifted, Environment, Hardware, O
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
-from function.remote.node_facts import (
-    KIND,
+from function.remote.node_facts import find_unusable_reason, parse_node, summarize_pools
+from function.remote.node_observation import (
+    COLLECTION_KIND,
     NODES,
     NodeSelection,
     Unobserved,
     build_collection,
-    find_unusable_reason,
     name_collection,
     observe_nodes,
     parse_member,
-    parse_node,
     select_nodes,
     serves_collections,
-    summarize_pools,
 )
 from function.remote.object_writer import API_VERSION, ObjectWriter
 from tests.support.nodes import (
@@ -56,7 +54,7 @@ def test_recognises_relabelled_collection_by_name() -> None:
     labels: Manifest = {"app.kubernetes.io/managed-by": "helm"}
     found: Manifest = {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": COLLECTION_KIND,
         "metadata": {"name": name_collection("east"), "labels": labels},
     }
     assert is_own("east", NODES, found)
