@@ -23,7 +23,7 @@ class Share:
         return self.nodes * self.gpus_per_node * self.replicas
 
     def is_like(self, other: "Share") -> bool:
-        """Whether both are of the same pool and replica size, whatever the number of replicas."""
+        """Tells whether both are of the same pool and replica size, whatever the number of replicas."""
         return (self.pool, self.nodes, self.gpus_per_node) == (other.pool, other.nodes, other.gpus_per_node)
 
 
@@ -55,11 +55,11 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether anything is limited."""
+        """Tells whether anything is limited."""
         return bool(self.placements or self.gpus)
 
     def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
-        """Whether a namespace with so many placements and GPUs may have more GPUs, for a new placement or its own."""
+        """Tells whether a namespace that has this much may have more GPUs, for a new placement or its own."""
         if is_new and self.placements and placements >= self.placements:
             return False
         return not (self.gpus and more_gpus and gpus + more_gpus > self.gpus)
@@ -78,7 +78,7 @@ class QuotaUsage:
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether more is requested than the namespace may ever have."""
+        """Tells whether more is requested than the namespace may ever have."""
         return bool(self.limits.gpus and self.requested > self.limits.gpus)
 
     @property

@@ -102,7 +102,7 @@ class ModelCache:
     deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:
-        """The status of one environment; None if there is none yet."""
+        """Returns the status of one environment; None if there is none yet."""
         return next((e for e in self.entries if e.environment == environment), None)
 
     def selects(self, environment: Environment) -> bool:

@@ -105,7 +105,7 @@ class Pool:
         return min(self.facts.usable, self.max_nodes)
 
     def pod_overrides(self, nodes: int) -> PodAdditions:
-        """Additions to the pods of a replica over this number of nodes."""
+        """Returns the additions to the pods of a replica over this number of nodes."""
         inter_node = self.inter_node_settings(nodes)
         return inter_node.merged if inter_node else self.pod
 
@@ -119,7 +119,7 @@ class Pool:
         return gpus < self.gpus_per_node and bool(self.pod_overrides(nodes).host_network or uses_all_devices)
 
     def inter_node_settings(self, nodes: int) -> InterNode | None:
-        """Settings for a replica over this number of nodes; None if there are none."""
+        """Returns the settings for a replica over this number of nodes; None if there are none."""
         return self.inter_node if nodes > 1 else None
 
     @property
@@ -190,7 +190,7 @@ class Environment:
     rejected: frozenset[tuple[str, str]] = frozenset()  # uid and pool of placements without room
 
     def pool(self, name: str) -> Pool | None:
-        """The valid pool of this name, or None."""
+        """Returns the valid pool of this name; None if there is none."""
         return next((p for p in self.pools if p.name == name), None)
 
     def find_grants(self, uid: str) -> tuple[Grant, ...]:
@@ -236,7 +236,7 @@ def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
 
 
 def tolerations(pool: Pool) -> list[JSON]:
-    """Tolerations of the pods of a pool: of the taint for its GPUs, and of the taints that it declares."""
+    """Returns the tolerations of the pods of a pool: of the taint for its GPUs, and of the taints that it declares."""
     tolerations: list[JSON] = [{"key": pool.gpu_resource, "operator": "Exists"}]
     for taint in own_taints(pool):
         copied = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
@@ -245,5 +245,5 @@ def tolerations(pool: Pool) -> list[JSON]:
 
 
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """The taints of a pool without the taint for its GPUs, which every pod tolerates."""
+    """Returns the taints of a pool without the taint for its GPUs, which every pod tolerates."""
     return tuple(taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)

@@ -31,7 +31,7 @@ RDMA_PREFIXES = ("roce-", "efa-", "ib-")
 
 
 def usable_memory(memory: int) -> int:
-    """GPU memory that engines use for weights and caches, in bytes: nine tenths.
+    """Returns the GPU memory that engines use for weights and caches, in bytes: nine tenths.
 
     vLLM's gpu-memory-utilization is 0.9 up to version 0.19 and 0.92 since (docs/facts.md, Engines).
     """

@@ -90,12 +90,12 @@ class Placement:
 
     @property
     def ever_ready(self) -> bool:
-        """Whether it is or was Ready; `was_ready` is recorded a moment after `ready`."""
+        """Tells whether it is or was Ready; `was_ready` is recorded a moment after `ready`."""
         return self.was_ready or self.ready
 
     @property
     def has_resources(self) -> bool:
-        """Whether anything was composed for it, which happens only after it was admitted."""
+        """Tells whether anything was composed for it, which happens only after it was admitted."""
         return self.ever_ready or bool(self.planned_uri or self.serving_uri)
 
 

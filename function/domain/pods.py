@@ -62,7 +62,7 @@ class PodAdditions:
 
     @property
     def reaches_devices(self) -> bool:
-        """Whether pods get network devices: by a resource, a claim, a network, or those of the node."""
+        """Tells whether pods get network devices: by a resource, a claim, a network, or those of the node."""
         return bool(
             any("/" in name for name, _ in self.limits)
             or self.resource_claims

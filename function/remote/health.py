@@ -29,7 +29,7 @@ class Health:
 
     @property
     def up(self) -> bool:
-        """Whether the object is up."""
+        """Tells whether the object is up."""
         return self.level is Level.UP
 
 

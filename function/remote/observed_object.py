@@ -68,29 +68,29 @@ class ObservedObject:
 
     @property
     def present(self) -> bool:
-        """Whether it exists now."""
+        """Tells whether it exists now."""
         return self.state is State.PRESENT
 
     @property
     def seen(self) -> bool:
-        """Whether it was ever seen to exist."""
+        """Tells whether it was ever seen to exist."""
         return bool(self.manifest)
 
     @property
     def state_unknown(self) -> bool:
-        """Whether its present state is unknown: the mirrored manifest, if there is one, is stale."""
+        """Tells whether its present state is unknown: the mirrored manifest, if there is one, is stale."""
         if self.state.value.transient:
             return not self.seen
         return self.unreachable or self.state is State.UNRECOGNISED
 
     @property
     def unreachable(self) -> bool:
-        """Whether the cluster cannot be asked."""
+        """Tells whether the cluster cannot be asked."""
         return self.state.value.unreachable
 
     @property
     def refused(self) -> bool:
-        """Whether the cluster refuses what was written."""
+        """Tells whether the cluster refuses what was written."""
         return self.state.value.refused
 
     @property

@@ -115,7 +115,7 @@ class Admission:
 
     @property
     def admits_service(self) -> bool:
-        """Whether the service is admitted, be it with fewer replicas."""
+        """Tells whether the service is admitted, be it with fewer replicas."""
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
 
 

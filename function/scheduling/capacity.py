@@ -135,7 +135,7 @@ def empty_pool(pool: Pool) -> PoolCapacity:
 
 
 def exclusive_nodes(pool: Pool) -> tuple[bool, bool]:
-    """Returns whether a pod needs a node to itself, in replicas of one node and in replicas of several."""
+    """Tells whether a pod needs a node to itself, in replicas of one node and in replicas of several."""
     return pool.needs_exclusive_node(1, 0), pool.needs_exclusive_node(2, 0)
 
 

@@ -100,45 +100,45 @@ Check: TypeAlias = Callable[[Candidate], Refusal | None]
 
 
 def check_vram(candidate: Candidate) -> Refusal | None:
-    """A profile without a shape needs a model that declares its memory."""
+    """Refuses a profile without a shape if the model does not declare its memory."""
     is_missing = candidate.profile.shape is None and not candidate.request.model.vram
     return candidate.refuse(Field.VRAM, None, None, Refused.INVALID_PROFILE) if is_missing else None
 
 
 def check_engine_args(candidate: Candidate) -> Refusal | None:
-    """The arguments of the engine must agree with a computed shape; declared shapes are checked where they are read."""
+    """Refuses arguments that contradict a computed shape; a declared one is checked where it is parsed."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
     return candidate.refuse_profile(Field.ENGINE_ARGS, find_shape_faults(candidate.profile.engine, candidate.shape))
 
 
 def check_inter_node(candidate: Candidate) -> Refusal | None:
-    """The profile must not set what the pool's preset sets for the network between nodes."""
+    """Refuses a profile that sets what the pool's preset sets for the network between nodes."""
     profile, shape = candidate.profile, candidate.shape
     problems = candidate.request.serving_check(profile, shape, candidate.pool) if shape else ()
     return candidate.refuse_profile(Field.INTER_NODE, problems)
 
 
 def check_tls(candidate: Candidate) -> Refusal | None:
-    """The engine must be able to serve HTTPS where the cluster's KServe requires it."""
+    """Refuses an engine that cannot serve HTTPS where the cluster's KServe requires it."""
     problems = find_tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
     return candidate.refuse_profile(Field.TLS, problems)
 
 
 def check_multi_node(candidate: Candidate) -> Refusal | None:
-    """Several nodes need a pool that is declared multiNodeCapable."""
+    """Refuses several nodes on a pool that is not declared multiNodeCapable."""
     nodes = candidate.shape.nodes if candidate.shape else 1
     return candidate.refuse(Field.MULTI_NODE, nodes, "false") if nodes > 1 and not candidate.pool.multi_node else None
 
 
 def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
-    """A node must have the GPUs of one pod."""
+    """Refuses a pool whose nodes have fewer GPUs than one pod."""
     required, actual = candidate.shape.gpus_per_node if candidate.shape else 0, candidate.pool.gpus_per_node
     return candidate.refuse(Field.GPUS_PER_NODE, required, actual) if required > actual else None
 
 
 def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
-    """A GPU must have the required memory; a computed shape needs it declared in any case."""
+    """Refuses GPUs with less than the required memory, and for a computed shape those that do not declare any."""
     required, actual = candidate.profile.requires.memory_per_gpu, candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not actual:
         return candidate.refuse(Field.MEMORY_PER_GPU, required, None)
@@ -160,7 +160,7 @@ def _check_requirement(name: str, field: Field, is_met: Callable[[Any, Any], boo
 
 
 def check_claim_size(candidate: Candidate) -> Refusal | None:
-    """Where no size is set for the claim, the pool's GPU memory must bound it."""
+    """Refuses a claim without a size whose size the pool's GPU memory does not bound."""
     if candidate.profile.requires.memory_per_gpu and candidate.pool.memory_per_gpu is None:
         return None  # reported by check_memory_per_gpu
     return candidate.refuse_storage(Refused.NO_POOL_SATISFIES_REQUIREMENTS)
@@ -245,7 +245,7 @@ def filter_for_reschedule(request: SchedulingRequest, environment: Environment, 
 
 
 def satisfies_requirements(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
-    """Whether a pool satisfies a profile, whatever its storage, capacity and readiness are now."""
+    """Tells whether a pool satisfies a profile, whatever its storage, capacity and readiness are now."""
     candidate = Candidate(request, environment, profile, pool, compute_shape(profile, request.model.vram, pool))
     refusals = (check(candidate) for check in CHECKS)
     return not any(refusal and refusal.reason in _REQUIREMENT_REASONS for refusal in refusals)
@@ -344,7 +344,7 @@ def _run_filters(candidate: Candidate, ledger: Ledger, unready: Refusal | None) 
 
 
 def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
-    """The pool must have room for every replica."""
+    """Refuses a pool without room for every replica."""
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node

@@ -185,7 +185,7 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
-    """Whether a service may be moving to nodes whose pool has another name now than the placement requests.
+    """Tells whether a service may be moving to nodes whose pool has another name now than the placement requests.
 
     It no longer is once it has what is requested from the pool that has that name now.
     """
@@ -205,7 +205,7 @@ def _fits(room: PoolCapacity, share: Share) -> bool:
 
 
 def fits_empty_pool(pool: Pool, share: Share) -> bool:
-    """Whether a pool would hold a share if it were empty and every node usable."""
+    """Tells whether a pool would hold a share if it were empty and every node usable."""
     return _fits(PoolCapacity(pool.max_nodes, pool.gpus_per_node, exclusive_nodes=exclusive_nodes(pool)), share)
 
 
@@ -227,7 +227,7 @@ class Ledger:
         self._own_uids = {placement.uid for each in self._own.values() for placement in each if placement.uid}
 
     def has_capacity_of(self, environment: Environment, pool: Pool) -> bool:
-        """Whether the capacity of a pool is known."""
+        """Tells whether the capacity of a pool is known."""
         return self._computes_capacity(environment) or pool.name in environment.free
 
     def room(self, environment: Environment, pool: Pool) -> PoolCapacity:
@@ -252,7 +252,7 @@ class Ledger:
         return (*sorted(self._others.get(environment.name, ()), key=id), *own), own_grants
 
     def has_room_in_turn(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
-        """Whether a placement may stay: it was ever Ready, or its environment has room for it in its turn."""
+        """Tells whether a placement may stay: it was ever Ready, or its environment has room for it in its turn."""
         if placement.ever_ready:
             return True
         if environment.uid:
@@ -292,7 +292,7 @@ class Ledger:
 
 
 def is_charged(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:
-    """Whether an environment charges a placement: it was admitted (by uid), runs, or has the label.
+    """Tells whether an environment charges a placement: it was admitted (by uid), runs, or has the label.
 
     A placement without resources that is being deleted is not charged.
     """

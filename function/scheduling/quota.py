@@ -56,7 +56,7 @@ class _QuotaBook:
 
 
 def may_exceed(placement: Placement, limits: Limits) -> bool:
-    """Whether the other placements of its namespace can leave a placement without quota.
+    """Tells whether the other placements of its namespace can leave a placement without quota.
 
     False for one with resources that requests no more GPUs than it has: `find_excess` returns None whatever the others
     have, so they need not be known.
@@ -152,7 +152,7 @@ def find_quota_refusal(decision: Decision) -> QuotaUsage | None:
 
 
 def requests_more(existing: Placement, planned: Placement) -> bool:
-    """Whether more replicas or another shape are planned than a placement has, or was given."""
+    """Tells whether more replicas or another shape are planned than a placement has, or was given."""
     current, request = _current_replicas(existing, planned), planned.requested
     if request is None or existing.effective_request is None:
         return False

@@ -98,7 +98,7 @@ def _decide_retention(
 
 
 def _new_shape_rejected(environment: Environment, placement: Placement) -> bool:
-    """Whether it is rejected with a shape or a pool that it was not admitted for."""
+    """Tells whether it is rejected with a shape or a pool that it was not admitted for."""
     request = placement.requested
     if request is None or (placement.uid, placement.pool) not in environment.rejected:
         return False

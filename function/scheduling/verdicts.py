@@ -110,7 +110,7 @@ class Assignment:
 
     @property
     def is_rescheduled(self) -> bool:
-        """Whether an existing placement gets another profile, pool or shape than it was observed to have."""
+        """Tells whether an existing placement gets another profile, pool or shape than it was observed to have."""
         placement, chosen = self.placement, (self.profile, self.pool, self.shape)
         return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
@@ -131,7 +131,7 @@ class Infeasible:
 
     @property
     def outlook(self) -> Outlook:
-        """Whether waiting can help: as the reason says, but never where a limit is less than the request."""
+        """Tells whether waiting can help: as the reason says, but never where a limit is less than the request."""
         usage = self.refusals[0].quota_usage
         return Outlook.NEVER if usage is not None and usage.exceeds_limit else self.reason.outlook
 

@@ -337,6 +337,6 @@ def note_unlabelled_pools(pools: Sequence[Pool]) -> str:
 
 
 def _may_start_on(other: Pool, pool: Pool) -> bool:
-    """Whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
+    """Tells whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
     has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
     return has_resource and all(taint in pool.taints for taint in own_taints(other))

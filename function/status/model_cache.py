@@ -27,7 +27,7 @@ class Row(CacheEntry):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the environment is known to have the weights now."""
+        """Tells whether the environment is known to have the weights now."""
         return self.phase is Phase.READY and not self.unreachable
 
 
