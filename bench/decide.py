@@ -81,7 +81,7 @@ def _matching(selector: ResourceSelector) -> list[Manifest]:
 def changing(scene: Scene) -> Iterator[bytes]:
     """Yield calls of which each finds the ledgers of a hundredth of the environments changed since the first."""
     for version in range(1_000_000, 1_000_000 + ROUNDS):
-        some = set(ORDER.sample(range(ENVIRONMENTS), ENVIRONMENTS // 100))
+        some = set(ORDER.sample(range(ENVIRONMENTS), max(1, ENVIRONMENTS // 100)))
         found = [filled(n, version) if n in some else environment(n) for n in range(ENVIRONMENTS)]
         yield replace(scene, required={**scene.required, "selected-environments": found}).request()
 

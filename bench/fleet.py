@@ -4,10 +4,13 @@ Each environment has 16 nodes of 8 GPUs and carries two placements of two nodes 
 at once; the one that is too large (nine replicas of two nodes) is refused by every environment.
 """
 
+import os
+
 from function.kube.manifests import JSON, Manifest
 
 API = "modelplane.ai/v1alpha1"
-ENVIRONMENTS, PLACEMENTS = 1_000, 2_000
+ENVIRONMENTS = int(os.environ.get("BENCH_ENVIRONMENTS", "1000"))
+PLACEMENTS = 2 * ENVIRONMENTS
 SINCE = "2026-10-01T12:00:00Z"
 
 MODEL: Manifest = {
