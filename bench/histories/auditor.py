@@ -319,7 +319,7 @@ class Auditor(invariants.Auditor):
     def _excused(self, owner: Version, uid: str) -> bool:
         """Tell whether a user has changed these pods since their last writer may have seen it."""
         heard = self.words.on_pods(owner, self.plane.settings.passing_seconds)
-        return heard >= self._changed.get(uid, 0.0) - self.plane.settings.unheard_seconds
+        return heard >= self._changed.get(uid, 0.0) - self.plane.settings.passing_seconds
 
     def _serves(self, version: Version) -> bool:
         seen = mapping(version.manifest, "status.atProvider.manifest")

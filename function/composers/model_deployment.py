@@ -75,9 +75,6 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         return hold(own_scope, [invalid])
     resolved = references.model_resolved(model)
     resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
-    if not own_scope.answered:
-        return hold(own_scope, resolving)
-
     weights = DeploymentWeights(
         model=model,
         choice=deployment.cache,
@@ -89,6 +86,10 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     request = SchedulingRequest(
         deployment=deployment, model=model, storage_check=weights, serving_check=find_pool_problems
     )
+    if not own_scope.answered:
+        repeated = scopes.repeat_requirements(call, own_scope, request.labels, settings)
+        return hold(replace(own_scope, requirements=repeated), resolving)
+
     decision = schedule(request, own_scope.environments, own_scope.own)
     considered = Considered(request=request, weights=weights, scope=own_scope, decision=decision, resolved=resolved)
     if _is_steady(considered):

@@ -57,7 +57,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the remote objects, the status and the conditions of a ModelPlacement."""
     parsed = parse_placement(call.xr)
     required = _required_resources(call, parsed.value, settings)
-    listed, is_complete = requirements.collect_objects(call, required)
+    listed, is_complete = requirements.collect_resources(call, required)
     orphans, deleting = find_orphan_objects(call, listed), find_orphan_objects(call, listed, deleting=True)
     call = observe_orphans(call, orphans)
     invalid = [references.invalid_placement(parsed.problems)]
@@ -177,7 +177,9 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
-    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)} | requirements.unobserved_objects(call)
+    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)} | requirements.unobserved_resources(
+        call
+    )
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)

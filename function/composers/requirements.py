@@ -8,6 +8,7 @@ from function.kube.manifests import listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.remote.node_observation import DEFINITION, MEMBERSHIP
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
+from function.weights.consumers import USAGE_API_VERSION, USAGE_KIND
 
 MODEL = "model"
 ENVIRONMENT = "environment"
@@ -24,7 +25,8 @@ COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="Custo
 _ENVIRONMENT = "environment-"
 _ON = "placements-on-"
 _PLACEMENT = "placement-"
-_OBJECT = "object-"
+_RESOURCE = "resource-"
+_LISTED = {(OBJECT_VERSION, "Object"), (USAGE_API_VERSION, USAGE_KIND)}
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -79,25 +81,27 @@ def objects_of(owner: str, namespace: str) -> Requirement:
     return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
 
 
-def unobserved_objects(call: Call) -> dict[str, Requirement]:
-    """Requires each Object that the composite lists and that Crossplane does not observe.
+def unobserved_resources(call: Call) -> dict[str, Requirement]:
+    """Requires each Object and Usage that the composite lists and that Crossplane does not observe.
 
-    By its label alone such an Object is seen in every second call where lists are always equally late, and what one
-    call writes the next one takes back, without end (tests/simulator/test_races.py).
+    An Object that only its label finds is seen in every second call where lists are always equally late, and what one
+    call writes the next one takes back, without end (tests/simulator/test_races.py). A Usage has no such label: it
+    would be left out of the list, and protect its ModelCache for ever (decision 14).
     """
     namespace = text(call.xr, "metadata.namespace")
-    refs = listing(call.xr, "spec.crossplane.resourceRefs")
-    listed = {text(r, "name") for r in refs if (r.get("apiVersion"), r.get("kind")) == (OBJECT_VERSION, "Object")}
-    unobserved = listed - {text(manifest, "metadata.name") for manifest in call.observed.values()} - {""}
-    return {
-        f"{_OBJECT}{name}": Requirement(api_version=OBJECT_VERSION, kind="Object", name=name, namespace=namespace)
-        for name in sorted(unobserved)
-    }
+    observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    required: dict[str, Requirement] = {}
+    for ref in listing(call.xr, "spec.crossplane.resourceRefs"):
+        api_version, kind, name = (text(ref, field) for field in ("apiVersion", "kind", "name"))
+        if (api_version, kind) in _LISTED and name and name not in observed:
+            key = f"{_RESOURCE}{kind}-{name}"
+            required[key] = Requirement(api_version=api_version, kind=kind, name=name, namespace=namespace)
+    return dict(sorted(required.items()))
 
 
-def collect_objects(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
-    """Returns the required Objects of a composite that are answered, and whether all are."""
-    answers = [call.answer(name) for name in required if name == OBJECTS or name.startswith(_OBJECT)]
+def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
+    """Returns the required Objects and Usages of a composite that are answered, and whether all are."""
+    answers = [call.answer(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 
 

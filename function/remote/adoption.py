@@ -7,8 +7,8 @@ hash that only this function makes. What another step composed and does not desi
 
 Crossplane reads the list of composed resources from the composite, possibly from before its own last write, and each
 resource from a cache. A resource that it does not observe it neither shows nor deletes: if it is no longer composed, it
-runs on and nothing ever deletes it. Such an orphan is found by its label, an Object also by its name in that list. Its
-controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
+runs on and nothing ever deletes it. Such an orphan is found by its label, an Object or Usage by its name in that list.
+Its controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
 observed and is composed once more, so that Crossplane adopts it; what should be deleted is deleted on the reconcile
 that observes it.
 
@@ -25,7 +25,7 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
-from function.remote.carry_over import carry_over, stop_managing, with_resource_version
+from function.remote.carry_over import carry_over, reapply_observed, stop_managing, with_resource_version
 from function.remote.node_observation import COLLECTION_KIND, name_collection
 from function.remote.object_writer import SERVICE, object_name
 
@@ -103,8 +103,8 @@ def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False)
 
     Args:
         call: the call, which has what Crossplane observes.
-        listed: the Objects with the label of the composite, and those that it lists. Of two with one name the one that
-            is not deleted counts.
+        listed: the Objects with the label of the composite, and the Objects and Usages that it lists. Of two with one
+            name the one that is not deleted counts.
         deleting: return those that are being deleted, whose remote objects exist until they are; else the others.
 
     """
@@ -146,7 +146,10 @@ def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping
     An orphan that should be deleted creates nothing meanwhile. While a service is among those, everything else stays as
     observed, because the service may have pods on the GPUs that another one would get.
     """
-    leaving = {key: stop_managing(orphans[key]) for key in orphans.keys() - composed.keys()}
+    leaving = {
+        key: stop_managing(orphans[key]) if text(orphans[key], "kind") == "Object" else reapply_observed(orphans[key])
+        for key in orphans.keys() - composed.keys()
+    }
     service_leaves = any(key.startswith(SERVICE) for key in leaving)
     return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
 

@@ -168,19 +168,37 @@ def test_orphan_service_of_other_shape_starts_no_pods() -> None:
     assert scene.outcome(scene.objects).composed == rest.composed, "observed, it goes"
 
 
-def test_adopts_orphan_that_composite_lists() -> None:
-    scene = Scene(SEVERAL_NODES)
+def _list_resources(scene: Scene) -> None:
     refs: list[JSON] = [
         {"apiVersion": m["apiVersion"], "kind": m["kind"], "name": text(m, "metadata.name")}
         for m in scene.objects.values()
     ]
     mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
+
+
+def test_adopts_orphan_that_composite_lists() -> None:
+    scene = Scene(SEVERAL_NODES)
+    _list_resources(scene)
     (job,) = (text(m, "metadata.name") for key, m in scene.objects.items() if key.startswith("job-"))
     seen = {key: m for key, m in scene.objects.items() if not key.startswith("job-")}
     rest = scene.at_rest().composed
     outcome = scene.outcome(seen)
     assert outcome.composed == {key: item if key in seen else scene.only(item) for key, item in rest.items()}
-    assert [r.name for name, r in outcome.requirements.items() if name.startswith("object-")] == [job]
+    assert [r.name for name, r in outcome.requirements.items() if name.startswith("resource-")] == [job]
+
+
+@pytest.mark.parametrize("harm", [lambda _: None, _lost_environment], ids=["resolved", "no-environment"])
+def test_adopts_usage_that_composite_lists(harm: Callable[[Scene], None]) -> None:
+    """Histories, seed 47750: it was left out of the list while the environment was gone, and nothing deleted it."""
+    scene = Scene(ON_A_CACHE)
+    _list_resources(scene)
+    harm(scene)
+    seen = {key: m for key, m in scene.objects.items() if key != "cache-usage"}
+    rest, outcome = scene.at_rest().composed, scene.outcome(seen)
+    assert outcome.composed.keys() == rest.keys()
+    kept = outcome.composed["cache-usage"].manifest
+    assert kept["spec"] == rest["cache-usage"].manifest["spec"]
+    assert get(kept, "metadata.resourceVersion") == "7", "it may have been deleted meanwhile"
 
 
 def _of_somebody_else(manifest: Manifest) -> None:

@@ -243,6 +243,17 @@ def test_keeps_orphan_until_it_is_observed() -> None:
     assert adopt_objects({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
 
 
+def test_keeps_orphan_usage_as_it_is_until_it_is_observed() -> None:
+    usage: Manifest = {
+        "apiVersion": "protection.crossplane.io/v1beta1",
+        "kind": "Usage",
+        "metadata": {"name": "u", "resourceVersion": "7"},
+        "spec": {"reason": "reads"},
+    }
+    leaving = adopt_objects({}, CALL, {"cache-usage": usage})
+    assert leaving["cache-usage"].manifest == usage, "it has no policies that could let it create nothing"
+
+
 def test_keeps_everything_while_orphan_service_is_deleted() -> None:
     lost = {"service-lost": an_object("service-lost")}
     new = {"service-new": Composed(manifest={"metadata": {"name": "new"}, "spec": {}})}
