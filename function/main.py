@@ -77,7 +77,11 @@ def cli(  # noqa: PLR0913  # one for each option
     # server. Other callers, such as `crossplane render`, may send different items with the same resourceVersion.
     runner = Runner(metrics=metrics, executor=FairExecutor(), trust_versions=credentials is not None)
     if metrics_address:
-        _publish(metrics, metrics_address)
+        try:
+            port = metrics.listen(metrics_address)
+        except (OSError, ValueError) as error:
+            raise click.ClickException(f"cannot serve metrics on {metrics_address}: {error}") from error
+        logging.get_logger().info("serving metrics", address=metrics_address, port=port)
     asyncio.run(serve(runner.RunFunction, address, credentials, options))
 
 
@@ -161,14 +165,6 @@ def _read_certificates(folder: Path) -> tuple[bytes, ...]:
 def _configure(files: tuple[bytes, ...]) -> grpc.ServerCertificateConfiguration:
     certificate, key, authority = files
     return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
-
-
-def _publish(metrics: Metrics, address: str) -> None:
-    try:
-        port = metrics.listen(address)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"cannot serve metrics on {address}: {error}") from error
-    logging.get_logger().info("serving metrics", address=address, port=port)
 
 
 def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:

@@ -32,7 +32,7 @@ from function.domain.model import (
     CPU,
     MEMORY,
     PART,
-    BrokenProfile,
+    BrokenEntry,
     Engine,
     EngineName,
     EngineResources,
@@ -195,10 +195,10 @@ def _parse_secret(
 
 def _parse_profiles(
     spec: schemas.ModelSpec, source: Source | None, secrets: _SecretRule, problems: Problems
-) -> tuple[tuple[Profile, ...], tuple[BrokenProfile, ...]]:
+) -> tuple[tuple[Profile, ...], tuple[BrokenEntry, ...]]:
     """Returns the valid profiles and the broken ones, each in the order in which they are declared."""
     profiles: list[Profile] = []
-    broken: list[BrokenProfile] = []
+    broken: list[BrokenEntry] = []
     blocks = [(f"spec.serving[{index}]", block) for index, block in enumerate(spec.serving)]
     check_unique_names(((path, block.name) for path, block in blocks), problems)
     for path, block in blocks:
@@ -209,7 +209,7 @@ def _parse_profiles(
         if profile and not problems_of_profile:
             profiles.append(profile)
         else:
-            broken.append(BrokenProfile(name=block.name, problems=problems_of_profile))
+            broken.append(BrokenEntry(name=block.name, problems=problems_of_profile))
     return tuple(profiles), tuple(broken)
 
 

@@ -31,7 +31,7 @@ from function.domain.environment import (
     Unusable,
     find_pools,
 )
-from function.domain.model import Problem, SecretKey
+from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.pods import PullSecret, build_copied_secret
 from function.domain.settings import Settings
 from function.kube import names, quantity
@@ -60,20 +60,12 @@ class ClusterAccess:
     identity_type: str = ""  # as in the ProviderConfig of provider-kubernetes
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidPool:
-    """A pool that is left out, with everything that is wrong with it."""
-
-    name: str  # its path where it has no name
-    problems: tuple[Problem, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEnvironment(Parsed[Environment]):
     """An environment, the access to its cluster, and all problems of its manifest."""
 
     access: ClusterAccess | None
-    invalid_pools: tuple[InvalidPool, ...]
+    invalid_pools: tuple[BrokenEntry, ...]
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
@@ -165,7 +157,7 @@ def _parse_pull_secret(
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[InvalidPool, ...]]:
+def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
     """Returns the valid pools, and the others with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = [
@@ -177,14 +169,14 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
     for path, blocks in declared[1:]:
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
-    invalid: list[InvalidPool] = []
+    invalid: list[BrokenEntry] = []
     entries = [(f"{path}[{index}]", block) for path, blocks in declared for index, block in enumerate(blocks)]
     check_unique_names(((path, block.name) for path, block in entries), problems)
     for path, block in entries:
         pool = parse_pool(block, path, problems)
         problems_of_pool = problems.find_within(path)
         if problems_of_pool:
-            invalid.append(InvalidPool(pool.name or path, problems_of_pool))
+            invalid.append(BrokenEntry(name=pool.name or path, problems=problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)
     return tuple(pools), tuple(invalid)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import yaml
 
-from function.api.inference_environment import InvalidPool, parse_environment
+from function.api.inference_environment import parse_environment
 from function.cli.inputs import find_invalid_pools
 from function.cli.store import Store
 from function.domain.allocation import Grant, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
-from function.domain.model import Problem
+from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings, text
@@ -32,7 +32,7 @@ class Usage:
 
     environment: Environment
     pool: Pool | None = None
-    invalid: InvalidPool | None = None
+    invalid: BrokenEntry | None = None
     room: PoolCapacity | None = None
     users: tuple[Placement, ...] = ()
     grants: tuple[Grant, ...] = ()

@@ -14,7 +14,7 @@ import click
 import yaml
 
 from function.api.cluster_model import parse_model
-from function.api.inference_environment import InvalidPool, ParsedEnvironment, parse_environment
+from function.api.inference_environment import ParsedEnvironment, parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
@@ -34,6 +34,7 @@ from function.cli.store import (
 )
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
+from function.domain.model import BrokenEntry
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
 
@@ -269,7 +270,7 @@ def _refuse_unknown(value: str, what: str, name: str, known: Sequence[str]) -> C
     return CliError(f"--set {value}: there is no {what}. {advice}", Code.NOT_FOUND)
 
 
-def find_invalid_pools(store: Store, environment: Environment) -> tuple[InvalidPool, ...]:
+def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEntry, ...]:
     """Return the invalid pools of an environment, in its order."""
     if not environment.broken_pools:
         return ()

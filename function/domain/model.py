@@ -190,10 +190,10 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenProfile:
-    """A profile with problems. The scheduler skips it; its name is kept so that its running placements stay."""
+class BrokenEntry:
+    """A profile or pool with problems. The scheduler skips it; its name is kept so that what runs there stays."""
 
-    name: str
+    name: str  # of a pool without a name its path
     problems: tuple[Problem, ...]
 
 
@@ -207,7 +207,7 @@ class Model:
     served_name: str
     source: Source
     profiles: tuple[Profile, ...]
-    broken: tuple[BrokenProfile, ...] = ()
+    broken: tuple[BrokenEntry, ...] = ()
     vram: int | None = None  # bytes of one replica
     disk: int | None = None  # bytes
     cpu: str = CPU  # request of each engine pod

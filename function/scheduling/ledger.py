@@ -174,10 +174,8 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
     if not any(replicas):
         return None
-    remaining = Share(
-        pool=grant.share.pool,
-        nodes=grant.share.nodes,
-        gpus_per_node=grant.share.gpus_per_node,
+    remaining = replace(
+        grant.share,
         replicas=min(grant.share.replicas, max(replicas)),
         exclusive_replica_nodes=placement.exclusive_replica_nodes,
     )

@@ -71,11 +71,8 @@ def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | N
 
 def build_status(model: Model) -> Manifest:
     """Returns profiles and storage; a shape that is computed from vram is in the status of each placement."""
-    rows = [(p.name, _build_profile(p)) for p in model.profiles]
-    rows += [
-        (b.name, {"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))}) for b in model.broken
-    ]
-    profiles: list[JSON] = [row for _, row in rows]
+    profiles: list[JSON] = [_build_profile(profile) for profile in model.profiles]
+    profiles += [{"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))} for b in model.broken]
     return {"profiles": profiles, "storage": _build_storage(model)}
 
 

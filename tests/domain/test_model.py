@@ -1,7 +1,7 @@
 """Values derived from the fields of a model: the GPUs of a replica, the list of its problems."""
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import BrokenProfile, HuggingFaceSource, Model, Parallelism, Problem, Shape
+from function.domain.model import BrokenEntry, HuggingFaceSource, Model, Parallelism, Problem, Shape
 
 
 def test_counts_the_gpus_of_a_replica() -> None:
@@ -20,7 +20,7 @@ def test_problems_of_all_profiles_are_sorted() -> None:
         served_name="m",
         source=HuggingFaceSource(repo="a/b"),
         profiles=(),
-        broken=(BrokenProfile(name="b", problems=(second,)), BrokenProfile(name="a", problems=(first,))),
+        broken=(BrokenEntry(name="b", problems=(second,)), BrokenEntry(name="a", problems=(first,))),
     )
     assert model.problems == (first, second)
 

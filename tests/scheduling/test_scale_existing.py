@@ -7,7 +7,7 @@ import pytest
 from function.domain.allocation import Grant, Share
 from function.domain.cache import Hydration
 from function.domain.environment import Environment
-from function.domain.model import BrokenProfile, Problem
+from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
@@ -97,7 +97,7 @@ ONE_POD = StorageFault(
 )
 UNREADABLE = model(
     profile("other"),
-    broken=(BrokenProfile(name="another", problems=()), BrokenProfile(name="default", problems=FAULTS)),
+    broken=(BrokenEntry(name="another", problems=()), BrokenEntry(name="default", problems=FAULTS)),
 )
 UNREAD = Refusal(
     reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", actual=FAULTS

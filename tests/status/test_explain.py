@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from function.domain.model import BrokenProfile, Parallelism, Problem
+from function.domain.model import BrokenEntry, Parallelism, Problem
 from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
 from function.scheduling.refusals import join_messages
@@ -155,7 +155,7 @@ def test_joins_messages_after_the_full_stop_of_the_api() -> None:
 
 def test_reports_invalid_profile_when_scaling_up() -> None:
     faults = (Problem("spec.serving[0].engine.image", "must not be empty"), Problem("spec.serving[0].a", "b"))
-    broken = replace(KIMI, broken=(BrokenProfile(name=MINE.profile, problems=faults),), profiles=(profile("other"),))
+    broken = replace(KIMI, broken=(BrokenEntry(name=MINE.profile, problems=faults),), profiles=(profile("other"),))
     found = explained(request(replicas=2, of=broken), (site("a", FRONTIER),), (MINE,))
     assert found.reason is Refused.INVALID_PROFILE
     assert found.message.splitlines() == [

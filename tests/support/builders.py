@@ -8,7 +8,7 @@ from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
-    BrokenProfile,
+    BrokenEntry,
     Engine,
     EngineName,
     HuggingFaceSource,
@@ -105,9 +105,9 @@ def profile(
     )
 
 
-def broken_profile(name: str = "broken") -> BrokenProfile:
+def broken_profile(name: str = "broken") -> BrokenEntry:
     """Return a declared profile with a static fault."""
-    return BrokenProfile(name=name, problems=(Problem("spec.serving[0]", "cannot be read"),))
+    return BrokenEntry(name=name, problems=(Problem("spec.serving[0]", "cannot be read"),))
 
 
 def model(
@@ -117,7 +117,7 @@ def model(
     namespace: str = "",
     served_name: str = "org/kimi",
     source: Source = HUB,
-    broken: tuple[BrokenProfile, ...] = (),
+    broken: tuple[BrokenEntry, ...] = (),
     vram: str | None = None,
     disk: str | None = None,
     selector: Selector = ANYWHERE,
