@@ -22,13 +22,10 @@ from itertools import pairwise
 from function.domain.engine_spec import (
     BACKEND,
     DATA,
-    DATA_LOCAL,
     ENGINES,
     EXPERT,
     MOUNT,
-    PIPELINE,
     SERVED_NAME,
-    TENSOR,
     Ability,
     EngineSpec,
     has_ability,
@@ -133,27 +130,6 @@ def _describe_value_fault(flag: Flag, name: str, arg: str, *, is_switch: bool) -
     return "" if _NUMBER.fullmatch(flag.value) else f"{name} has {flag.value!r}; must be a whole number"
 
 
-def find_parallelism_faults(
-    engine: EngineName, args: tuple[str, ...], shape: Shape, path: str = "engine.args"
-) -> tuple[Problem, ...]:
-    """Returns a problem for each size that differs from the shape, and for each that cannot be parsed."""
-    parsed = parse_parallel_flags(engine, args, path)
-    required = {
-        TENSOR: shape.parallelism.tensor,
-        PIPELINE: shape.parallelism.pipeline,
-        DATA: shape.parallelism.data or 1,
-        DATA_LOCAL: shape.parallelism.data_local or 1,
-    }
-    return parsed.problems + tuple(
-        Problem(
-            f"{path}[{flag.index}]",
-            f"{flag.text} disagrees with the shape of the replica; must be {required[field]}",
-        )
-        for field, flag in parsed.flags.items()
-        if field in required and parsed.values[field] != required[field]
-    )
-
-
 def find_managed_flag_faults(
     engine: EngineName, args: tuple[str, ...], source: Source, served_name: str, path: str
 ) -> tuple[Problem, ...]:
@@ -255,8 +231,13 @@ def uses_ray(engine: Engine) -> bool:
 
 @lru_cache(maxsize=256)  # several hundred identical pools give the same shape
 def _find_cached_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
-    parallelism = find_parallelism_faults(engine.name, engine.args, shape, path)
-    return parallelism + _find_executor_faults(engine, shape, path)
+    parsed, sizes = parse_parallel_flags(engine.name, engine.args, path), shape.parallelism.sizes
+    contradictions = (
+        Problem(f"{path}[{flag.index}]", f"{flag.text} disagrees with the shape of the replica; must be {sizes[field]}")
+        for field, flag in parsed.flags.items()
+        if field in sizes and parsed.values[field] != sizes[field]
+    )
+    return (*parsed.problems, *contradictions, *_find_executor_faults(engine, shape, path))
 
 
 def _find_executor_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:

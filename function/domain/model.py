@@ -103,6 +103,11 @@ class Parallelism:
     data_local: int | None = None  # None: pipeline mode
     expert: bool = False
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Every size by its field; 1 in place of None."""
+        return {name: getattr(self, name) or 1 for name in ("tensor", "pipeline", "data", "data_local")}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:

@@ -286,8 +286,7 @@ def _list_tls_flags(run: Run) -> tuple[str, ...]:
 
 def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
     """Returns the flags for these parts of the shape that the author has not given; a size of 1 needs none."""
-    spec, split = run.spec, run.shape.parallelism
-    sizes = {TENSOR: split.tensor, PIPELINE: split.pipeline, DATA: split.data or 1, DATA_LOCAL: split.data_local or 1}
+    spec, split, sizes = run.spec, run.shape.parallelism, run.shape.parallelism.sizes
     flags = {field: f"{flag}={sizes[field]}" for field, flag in spec.canonical_size_flags.items() if sizes[field] > 1}
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_args import find_parallelism_faults, parse_parallel_flags
+from function.domain.engine_args import find_shape_faults, parse_parallel_flags
 from function.domain.model import EngineName, Parallelism, Problem, Shape
+from tests.support.builders import engine
 
 VLLM, SGLANG = EngineName.VLLM, EngineName.SGLANG
 PIPELINE = Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2))
@@ -91,11 +92,11 @@ FAULTS = [
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_reports_sizes_that_contradict_the_shape(case: Fault) -> None:
-    assert find_parallelism_faults(VLLM, case.args, case.shape) == (case.want,), case.reason
+    assert find_shape_faults(engine(VLLM, *case.args), case.shape) == (case.want,), case.reason
 
 
 @pytest.mark.parametrize(
-    ("engine", "args", "shape"),
+    ("name", "args", "shape"),
     [
         (VLLM, ("-tp=8", "-pp=2", "--enable-expert-parallel"), PIPELINE),
         (VLLM, ("-tp=1", "-dp=16", "-dpl=8", "-pp=1"), DATA),
@@ -104,10 +105,10 @@ def test_reports_sizes_that_contradict_the_shape(case: Fault) -> None:
         (VLLM, (), PIPELINE),
     ],
 )
-def test_accepts_flags_that_repeat_the_shape(engine: EngineName, args: tuple[str, ...], shape: Shape) -> None:
-    assert find_parallelism_faults(engine, args, shape) == ()
+def test_accepts_flags_that_repeat_the_shape(name: EngineName, args: tuple[str, ...], shape: Shape) -> None:
+    assert find_shape_faults(engine(name, *args), shape) == ()
 
 
 def test_problems_have_the_path_of_the_caller() -> None:
-    (problem,) = find_parallelism_faults(VLLM, ("-tp=1",), PIPELINE, "spec.serving[0].engine.args")
+    (problem,) = find_shape_faults(engine(VLLM, "-tp=1"), PIPELINE, "spec.serving[0].engine.args")
     assert problem.path == "spec.serving[0].engine.args[0]"
