@@ -79,14 +79,6 @@ class ManagedFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
-    """How KServe asks an engine for its health."""
-
-    path: str
-    timeout_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     """What this function knows of one engine."""
 
@@ -108,7 +100,8 @@ class EngineSpec:
     tokenizer_flag: str
     tls_flags: tuple[str, ...]  # besides certificate and key
 
-    probe: Probe
+    health_path: str  # that KServe asks for the engine's health
+    health_timeout: int  # seconds
     has_api_servers: bool  # whether it starts several API servers where ranks hold copies of a model
 
 
@@ -173,7 +166,8 @@ _VLLM = EngineSpec(
     author_flags=(BACKEND,),
     tokenizer_flag="--tokenizer",
     tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
-    probe=Probe(path="/health", timeout_seconds=5),
+    health_path="/health",
+    health_timeout=5,
     has_api_servers=True,
 )
 
@@ -226,7 +220,8 @@ _SGLANG = EngineSpec(
     tls_flags=(),
     # `/health` answers in all ranks alike, in old releases also with a dead one among them; `/health_generate` makes a
     # token, for which it takes up to twenty seconds of its own.
-    probe=Probe(path="/health_generate", timeout_seconds=25),
+    health_path="/health_generate",
+    health_timeout=25,
     has_api_servers=False,
 )
 

@@ -5,7 +5,7 @@ that fails changes nothing, so that its Objects are stale as those of any Object
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.contract import Composed
@@ -60,8 +60,7 @@ class Member:
     owners: frozenset[str]  # uids
     deleting: bool
     expected_name: str  # of the node
-    state: State
-    message: str = ""  # of the provider
+    remote: ObservedObject  # without its manifest
     node: Node | None  # as last seen; None: never
 
 
@@ -91,8 +90,7 @@ def parse_member(manifest: Manifest) -> Member:
         owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
         deleting=is_deleting(manifest),
         expected_name=text(manifest, "spec.forProvider.manifest.metadata.name"),
-        state=remote.state,
-        message=remote.message,
+        remote=replace(remote, manifest={}),
         node=parse_node(remote.manifest) if remote.seen else None,
     )
 
@@ -165,12 +163,12 @@ def observe_nodes(collection: Manifest, members: Iterable[Member] | None) -> Nod
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
     uid = text(collection, "metadata.uid")
     # The Object of a deleted node stays until the next poll.
-    current = [m for m in members if uid in m.owners and not m.deleting and m.state is not State.ABSENT]
+    current = [m for m in members if uid in m.owners and not m.deleting and m.remote.state is not State.ABSENT]
     current.sort(key=lambda member: member.name)
-    failed = [ObservedObject(m.state, {}, m.message) for m in current if m.state not in _ANSWERED]
+    failed = [m.remote for m in current if m.remote.state not in _ANSWERED]
     if failed:
         return _build_failure(min(failed, key=lambda remote: not _is_forbidden(remote)))
-    nodes = [m.node for m in current if m.node and m.node.name == m.expected_name and m.state is State.PRESENT]
+    nodes = [m.node for m in current if m.node and m.node.name == m.expected_name and m.remote.present]
     if len(nodes) < len(current):
         return NodeObservation(reason=HardwareAsDeclared.OBSERVING)
     return NodeObservation(nodes=tuple(nodes))

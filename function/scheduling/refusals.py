@@ -57,12 +57,12 @@ class Refusal:
     @property
     def message(self) -> str:
         """What is wrong, with the required and the actual value."""
-        return self.field.value.message(self)
+        return self.storage.describe_on(self.pool) if self.storage else self.field.value.message(self)
 
     @property
     def columns(self) -> tuple[str, str]:
         """What is required and what was found, short enough for a column."""
-        return self.field.value.columns(self)
+        return self.storage.columns if self.storage else self.field.value.columns(self)
 
     @property
     def remedy(self) -> str:
@@ -129,11 +129,6 @@ def _describe_pools(refusal: Refusal) -> str:
     return f"node pools are invalid: {broken}, see its condition PoolsValid" if broken else "it has no GPU node pools"
 
 
-def _describe_storage(refusal: Refusal) -> str:
-    assert refusal.storage is not None
-    return refusal.storage.describe_on(refusal.pool)
-
-
 def _describe_capacity(refusal: Refusal) -> str:
     use = refusal.use
     assert use is not None
@@ -169,11 +164,6 @@ def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
     use = refusal.use
     in_use = f", {use.nodes_in_use} of {format_count(use.nodes, 'node')} in use" if use else ""
     return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
-
-
-def _compare_storage(refusal: Refusal) -> tuple[str, str]:
-    assert refusal.storage is not None
-    return refusal.storage.columns
 
 
 def _compare_with(required: str, missing: str = "") -> "Compare":
@@ -232,7 +222,7 @@ class Field(Enum):
     ACCELERATOR_TYPE = FieldRow("acceleratorType")
     BANDWIDTH = FieldRow("interNodeBandwidth")
     PRECISION = FieldRow("precisionSupport")
-    STORAGE = FieldRow("storage", _describe_storage, _compare_storage)
+    STORAGE = FieldRow("storage")  # described by its `StorageFault`
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
     LEDGER = FieldRow(
         "ledger",

@@ -74,10 +74,10 @@ def build_ports_and_probes(request: ServingRequest, run: Run, launch: Launch) ->
     budget: Manifest = {"failureThreshold": startup_seconds(request) // _PERIOD}
     if not launch.command:
         return {"startupProbe": budget}
-    probe, scheme = run.spec.probe, "HTTPS" if request.kserve.tls else "HTTP"
+    scheme = "HTTPS" if request.kserve.tls else "HTTP"
     check: Manifest = {
-        "httpGet": {"path": probe.path, "port": PORT, "scheme": scheme},
-        "timeoutSeconds": probe.timeout_seconds,
+        "httpGet": {"path": run.spec.health_path, "port": PORT, "scheme": scheme},
+        "timeoutSeconds": run.spec.health_timeout,
         "periodSeconds": _PERIOD,
     }
     return {
