@@ -41,35 +41,31 @@ class FairExecutor(Generic[T]):
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(self._run, work))
 
     def _run(self, work: Callable[[Callable[[], None]], T]) -> T:
+        clock, processor_clock = self._clocks
         self._lock.acquire()
+        started, call_started, limit = clock(), processor_clock(), MAX_CALL_SECONDS
+
+        def pause() -> None:
+            """Yields to the other calls if the slice is used up.
+
+            Raises:
+                TooLongError: The call has computed for as long as any call may; raised once, so that it can recover.
+            """
+            nonlocal started, limit
+            # The processor's clock costs ten times what the other does, and every environment comes here.
+            if clock() - started < SLICE_SECONDS:
+                return
+            if processor_clock() - call_started > limit:
+                limit = math.inf
+                raise TooLongError
+            self._lock.release()
+            self._lock.acquire()
+            started = clock()
+
         try:
-            return work(_Slice(self._lock, *self._clocks).pause)
+            return work(pause)
         finally:
             self._lock.release()
-
-
-class _Slice:
-    """The time that one call may compute before it yields to the others."""
-
-    def __init__(self, lock: "_FairLock", clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
-        self._lock, self._clock, self._processor_clock = lock, clock, processor_clock
-        self._started, self._call_started, self._limit = clock(), processor_clock(), MAX_CALL_SECONDS
-
-    def pause(self) -> None:
-        """Yields to the other calls if the slice is used up.
-
-        Raises:
-            TooLongError: The call has computed for as long as any call may; raised once, so that it can recover.
-        """
-        # The processor's clock costs ten times what the other does, and every environment comes here.
-        if self._clock() - self._started < SLICE_SECONDS:
-            return
-        if self._processor_clock() - self._call_started > self._limit:
-            self._limit = math.inf
-            raise TooLongError
-        self._lock.release()
-        self._lock.acquire()
-        self._started = self._clock()
 
 
 class _FairLock:

@@ -164,7 +164,7 @@ class Holdings:
             for grant in each:
                 if sized := _measure(self._empty, grant.share):
                     self._placements += sign
-                    self._sizes[sized.size] += sign * sized.times
+                    self._sizes[sized[0]] += sign * sized[1]
         self._grants[key] = tuple(grants)
 
     def room(self, without: str = "") -> PoolCapacity:
@@ -172,11 +172,11 @@ class Holdings:
         sizes, excluded = self._sizes.copy(), [_measure(self._empty, g.share) for g in self.grants_of(without)]
         for sized in excluded:
             if sized:
-                sizes[sized.size] -= sized.times
+                sizes[sized[0]] -= sized[1]
         placements = self._placements - sum(1 for sized in excluded if sized)
         room = replace(self._empty, placements=placements, free={})
         for size in sorted(size for size, count in sizes.items() if count):
-            _take_sized(room, _Sized(size, sizes[size]))
+            _take_sized(room, size, sizes[size])
         return room
 
 
@@ -192,13 +192,8 @@ class _Size(NamedTuple):
     replicas: int
 
 
-class _Sized(NamedTuple):
-    size: _Size
-    times: int
-
-
-def _measure(room: PoolCapacity, share: Share) -> _Sized | None:
-    """Returns what a share takes of a pool; None where it has no size, since a status may hold anything.
+def _measure(room: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
+    """Returns a size and how many of it a share takes; None where a share has none, since a status may hold anything.
 
     Replicas with exclusive nodes, and pods of one node each, fit the same way one by one as together.
     """
@@ -208,24 +203,24 @@ def _measure(room: PoolCapacity, share: Share) -> _Sized | None:
     charged = room.charged(share.nodes, gpus)
     one_by_one = (share.nodes == 1 and not share.exclusive_replica_nodes) or room.gpus_per_node // charged == 1
     replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)
-    return _Sized(_Size(not share.exclusive_replica_nodes, -charged, -share.nodes, -replicas), count)
+    return _Size(not share.exclusive_replica_nodes, -charged, -share.nodes, -replicas), count
 
 
 def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
     """Takes a share in place. Where it does not fit nothing is left, since it is not known which nodes it uses."""
     if sized := _measure(room, share):
         room.placements += 1
-        _take_sized(room, sized)
+        _take_sized(room, *sized)
     return room
 
 
-def _take_sized(room: PoolCapacity, sized: _Sized) -> None:
-    shares_nodes, size = sized.size.shares_nodes, sized.size
+def _take_sized(room: PoolCapacity, size: _Size, times: int) -> None:
+    shares_nodes = size.shares_nodes
     charged, nodes, replicas = -size.charged, -size.nodes, -size.replicas
     per_node, most = room.gpus_per_node // charged, replicas if shares_nodes else 1
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
-    at_once = sized.times if per_node <= most or (nodes == 1 and shares_nodes) else 1
-    for _ in range(sized.times // at_once):
+    at_once = times if per_node <= most or (nodes == 1 and shares_nodes) else 1
+    for _ in range(times // at_once):
         lacking = room.take(nodes, charged, replicas * at_once, exclusive=not shares_nodes)
         if lacking:
             room.free.clear()
