@@ -4,13 +4,7 @@
 times what receiving them does. The reader is protobuf's own, with a schema that says `bytes` where run_function.proto
 and struct.proto say message. Both look the same on the wire, and fields that a schema does not name are carried along
 unread. Maps (the last of equal keys counts), merged messages, unknown fields and malformed bytes are therefore
-handled by protobuf, as in a full parse. The parts, with the numbers from those files:
-
-    message Request   { map<string, Resources> required_resources = 8; }  // RunFunctionRequest
-    message Resources { repeated bytes items = 1; }                       // Resources; each item is a Resource
-    message Resource  { Fields resource = 1; }                            // Resource
-    message Fields    { map<string, bytes> fields = 1; }                  // Struct; each value is a Value
-    message Value     { Fields struct_value = 5; }                        // Value
+handled by protobuf, as in a full parse.
 
 **Identifying.** Parsed items are cached under what identifies their content. Crossplane marshals maps in random order,
 so equal items have different bytes. Items from an API server are identified by uid, resourceVersion and size,
@@ -22,10 +16,11 @@ Nothing here logs: observed resources may hold the copy of a Secret.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crossplane.function.proto.v1.run_function_pb2 import Resource, RunFunctionRequest
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf import text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -35,10 +30,36 @@ from function.contract import Answered, Call, Pause, RequiredResource, noop
 from function.kube.manifests import Manifest
 from function.wire.structs import read_struct
 
-_PACKAGE = "modelplane.split"
-_STRING = FieldDescriptorProto.TYPE_STRING
-_BYTES = FieldDescriptorProto.TYPE_BYTES
-_REPEATED = FieldDescriptorProto.LABEL_REPEATED
+# With the numbers of run_function.proto (Request, Resources, Resource) and struct.proto (Fields is Struct, and Value).
+_SCHEMA = """
+  name: "split.proto"  package: "split"  syntax: "proto3"
+  message_type {
+    name: "Request"
+    field { name: "required_resources" number: 8 label: LABEL_REPEATED type_name: "Request.RequiredResourcesEntry" }
+    nested_type {
+      name: "RequiredResourcesEntry"  options { map_entry: true }
+      field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "value" number: 2 type_name: "Resources" label: LABEL_OPTIONAL }
+    }
+  }
+  message_type { name: "Resources" field { name: "items" number: 1 type: TYPE_BYTES label: LABEL_REPEATED } }
+  message_type { name: "Resource" field { name: "resource" number: 1 type_name: "Fields" label: LABEL_OPTIONAL } }
+  message_type {
+    name: "Fields"
+    field { name: "fields" number: 1 type_name: "Fields.FieldsEntry" label: LABEL_REPEATED }
+    nested_type {
+      name: "FieldsEntry"  options { map_entry: true }
+      field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+      field { name: "value" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL }
+    }
+  }
+  message_type { name: "Value" field { name: "struct_value" number: 5 type_name: "Fields" label: LABEL_OPTIONAL } }
+"""
+_POOL = DescriptorPool()
+_POOL.AddSerializedFile(text_format.Parse(_SCHEMA, FileDescriptorProto()).SerializeToString())
+_REQUEST, _RESOURCE, _VALUE = (
+    GetMessageClass(_POOL.FindMessageTypeByName(f"split.{name}")) for name in ("Request", "Resource", "Value")
+)
 # The list of who wrote which field: often half of an object, changed by every write, and never read here.
 _MANAGED_FIELDS = "managedFields"
 # The tag and the length of a Value with a text. An absent Value has no bytes, null and the empty text have two. The
@@ -145,42 +166,3 @@ def _parse_item(item: bytes) -> Struct:
     if metadata is not None and _MANAGED_FIELDS in metadata.struct_value.fields:
         del metadata.struct_value.fields[_MANAGED_FIELDS]
     return struct
-
-
-def _build_messages() -> Any:
-    file = FileDescriptorProto(name="modelplane/split.proto", package=_PACKAGE, syntax="proto3")
-    _add_map(file.message_type.add(name="Request"), "required_resources", 8, "Resources")
-    _add_field(file.message_type.add(name="Resources"), "items", 1, _BYTES, label=_REPEATED)
-    _add_field(file.message_type.add(name="Resource"), "resource", 1, "Fields")
-    _add_map(file.message_type.add(name="Fields"), "fields", 1, _BYTES)
-    _add_field(file.message_type.add(name="Value"), "struct_value", 5, "Fields")
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return (GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{m}")) for m in ("Request", "Resource", "Value"))
-
-
-def _add_map(message: DescriptorProto, name: str, number: int, value: int | str) -> None:
-    """Adds a map: on the wire its entries are repeated messages of a key and a value."""
-    entry = message.nested_type.add(name="".join(word.title() for word in name.split("_")) + "Entry")
-    entry.options.map_entry = True
-    _add_field(entry, "key", 1, _STRING)
-    _add_field(entry, "value", 2, value)
-    _add_field(message, name, number, f"{message.name}.{entry.name}", label=_REPEATED)
-
-
-def _add_field(
-    message: DescriptorProto,
-    name: str,
-    number: int,
-    type_: int | str,
-    *,
-    label: int = FieldDescriptorProto.LABEL_OPTIONAL,
-) -> None:
-    field = message.field.add(name=name, number=number, label=label)
-    if isinstance(type_, str):
-        field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{type_}"
-    else:
-        field.type = type_
-
-
-_REQUEST, _RESOURCE, _VALUE = _build_messages()
