@@ -10,6 +10,7 @@ from function.contract import Condition
 from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
 from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
+from function.status.conditions import faulty
 
 _KEPT = "Running workloads are not affected"
 
@@ -87,7 +88,7 @@ def reference_invalid(reason: ReferencesResolved, subject: str, problems: Iterab
 
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a placement with an invalid spec."""
-    return _unresolved(ReferencesResolved.INVALID_PLACEMENT, _join(problems))
+    return faulty(ConditionType.REFERENCES_RESOLVED, ReferencesResolved.INVALID_PLACEMENT, problems)
 
 
 def unknown_kind(version: str, kind: str, known: Sequence[str]) -> str:

@@ -4,15 +4,26 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
-from function.domain.environment import PoolFacts
+from function.domain.environment import Pool, PoolFacts
 from function.domain.hardware import BandwidthRequirement
-from function.domain.model import EngineResources, HuggingFaceSource, Requires, SecretKey, Spread
+from function.domain.model import (
+    Engine,
+    EngineResources,
+    HuggingFaceSource,
+    Model,
+    Profile,
+    Requires,
+    SecretKey,
+    Shape,
+    Spread,
+)
 from function.domain.pods import InterNode, PodAdditions, PresetInputs, PullSecret
 from function.domain.settings import BUILT_IN, Initializer, Kserve
 from function.kube.manifests import Manifest, mapping
@@ -22,6 +33,7 @@ from function.serving.service import build_service
 from tests.support.builders import broken_profile, pool, selector
 from tests.support.serving_requests import DATA, NAME, NAMESPACE, PIPELINE, engine, request
 
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 PLAIN = replace(pool(), labels=(), taints=())
 DEFAULTS = (
     '{"model":{"served_name":"org/kimi"},'
@@ -337,3 +349,52 @@ def test_inputs_that_the_mode_does_not_use_change_no_digest(
     reason: str, kept: ServingRequest, changed: ServingRequest
 ) -> None:
     assert compute_spec_digest(kept) == compute_spec_digest(changed), reason
+
+
+# Where the reference names an input: the word in its table for each included field. Records have their own rows.
+DOCUMENTED: dict[type, dict[str, str]] = {
+    ServingRequest: {
+        "model": "model |",
+        "profile": "of the profile",
+        "shape": "as recorded in the ModelPlacement",
+        "pool": "of the pool",
+        "uri": "the address of the weights",
+        "kserve": "kserve.",
+        "initializer": "`storage.download`",
+        "pull_secrets": "`imagePullSecrets`",
+    },
+    Model: {"served_name": "`model.name`", "source": "file", "cpu": "`resources.cpu`", "memory": "`resources.memory`"},
+    HuggingFaceSource: {"file": "`huggingFace.file`"},
+    Profile: {
+        "engine": "`engine` of the profile",
+        "pods_across_nodes": "podsAcrossNodes",
+        "replicas_across_nodes": "replicasAcrossNodes",
+    },
+    Engine: {
+        "name": "`name`",
+        "image": "`image`",
+        "args": "`args`",
+        "env": "`env`",
+        "version": "`version`",
+        "resources": "`resources`",
+        "pull_secrets": "`imagePullSecrets`",
+    },
+    Shape: {"nodes": "`nodes`", "gpus_per_node": "`gpusPerNode`", "parallelism": "`parallelism`"},
+    Pool: {
+        "gpu_resource": "`gpuResource`",
+        "labels": "`labels`",
+        "taints": "`taints`",
+        "pod": "`pod`",
+        "inter_node": "`interNode` of the pool",
+    },
+    InterNode: {"preset": "`preset`", "inputs": "`with`", "fail_closed": "`failClosed`", "pod": "`pod`"},
+    Kserve: {"config_prefix": "`kserve.configPrefix`", "gateway": "`kserve.gateway`", "tls": "`kserve.tls`"},
+}
+
+
+@pytest.mark.parametrize("cls", DOCUMENTED, ids=lambda cls: cls.__name__)
+def test_the_reference_lists_every_input_of_the_digest(cls: Any) -> None:
+    chapter = REFERENCE.read_text().partition("## When a running service changes")[2].partition("\n## ")[0]
+    table = "\n".join(line for line in chapter.splitlines() if line.startswith("|"))
+    assert DOCUMENTED[cls].keys() == {entry.name for entry in fields(cls)} - EXCLUDED.get(cls, frozenset())
+    assert [word for word in DOCUMENTED[cls].values() if word not in table] == []
