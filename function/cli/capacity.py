@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import click
 
-from function.api.model_placement import parse_placement
 from function.cli.gpus import Usage, format_largest, format_suggestions, format_users, group_by_accelerator, list_usages
 from function.cli.inputs import load_inventory, warn_of_invalid
 from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_capacity
-from function.cli.store import read_environments
+from function.cli.store import read_environments, read_placements
 from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
 from function.domain.environment import format_unusable
 from function.kube.manifests import JSON, Manifest
@@ -37,8 +36,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     if suggesting:
         click.echo(format_suggestions(store, environments), nl=False)
         return
-    parsed = (parse_placement(manifest).value for manifest in store.all("ModelPlacement"))
-    usages = list_usages(store, environments, [p for p in parsed if p])
+    usages = list_usages(store, environments, read_placements(store))
     warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:

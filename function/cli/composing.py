@@ -5,13 +5,13 @@ function-environment-configs before it read. `reconcile` answers what a composer
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from function.api.inference_environment import parse_environment
-from function.api.model_placement import parse_placement
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.options import CliError, Code
-from function.cli.store import Ref, Store, is_ours, set_owner
+from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
@@ -58,15 +58,15 @@ def find_composition(store: Store, xr: Manifest) -> Manifest | None:
 
 def _read_sources(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
     """Return the data of every source in order, below its `toFieldPath`."""
-    optional = text(spec, "policy.resolution") == "Optional"
     for source in listing(spec, "environmentConfigs"):
         if text(source, "type") == "Selector":
             configs = _select_configs(store, xr, environment, mapping(source, "selector"))
         else:
             name = text(source, "ref.name")
-            configs = [config for config in [store.get(Ref(CONFIG, "", name))] if config is not None]
-            if not configs and not optional:
+            config = store.get(Ref(CONFIG, "", name))
+            if config is None and text(spec, "policy.resolution") != "Optional":
                 raise _refuse(f"{CONFIG} {name}, which does not exist")
+            configs = [config] if config else []
         for config in configs:
             data = mapping(config, "data")
             for key in reversed(_split_path(text(source, "toFieldPath"))):
@@ -88,14 +88,13 @@ def _select_configs(store: Store, xr: Manifest, environment: Manifest, selector:
     if len(matching) < minimum:
         raise _refuse(f"at least {minimum} {what}; there are {len(matching)}")
     path = text(selector, "sortByFieldPath") or "metadata.name"
-    # Text in all or a number in all; those without one come first.
-    values = {text(c, "metadata.name"): _get_at(c, path) for c in matching}
-    if any(isinstance(value, str) for value in values.values()):
-        matching.sort(key=lambda c: str(values[text(c, "metadata.name")] or ""))
-    else:
-        numbers = {name: value if isinstance(value, int | float) else 0 for name, value in values.items()}
-        matching.sort(key=lambda c: numbers[text(c, "metadata.name")])
-    return matching[:maximum] if isinstance(maximum, int) else matching
+
+    def rank(config: Manifest) -> tuple[float, str]:
+        # The path leads to text in all or to a number in all; those without one come first.
+        value = _get_at(config, path)
+        return value if isinstance(value, int | float) else 0, value if isinstance(value, str) else ""
+
+    return sorted(matching, key=rank)[: maximum if isinstance(maximum, int) else None]
 
 
 def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
@@ -153,24 +152,20 @@ def reconcile(store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = co
     for _ in range(_CALLS):
         if set(outcome.requirements) == set(call.answers):
             break
-        answers = {name: store.find(requirement) for name, requirement in outcome.requirements.items()}
-        call = Call(xr=xr, observed=call.observed, answers=answers, input=call.input, context=call.context)
+        call = replace(call, answers={name: store.find(required) for name, required in outcome.requirements.items()})
         outcome = answer(call)
     return call, outcome
 
 
 def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -> None:
     """Write the placements of a deployment to the store, and publish the ledgers of environments that change."""
-    before = {name: mapping(manifest, "spec") for name, manifest in store.owned(ref).items()}
-    placements = []
+    before, placements = store.owned(ref), dict[str, Manifest]()
     for key, item in composed.items():
         identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
-        metadata = {**mapping(item.manifest, "metadata"), **identity}
-        placements.append(set_owner(store[ref], key, {**item.manifest, "metadata": metadata}))
+        placements[key] = {**item.manifest, "metadata": {**mapping(item.manifest, "metadata"), **identity}}
     _replace_owned(store, ref, placements)
-    after = store.owned(ref)
-    changed = {key for key in after if before.get(key) != mapping(after[key], "spec")}
-    for name in {text(after[key], "spec.inferenceEnvironmentRef.name") for key in changed}:
+    changed = [m for key, m in store.owned(ref).items() if m["spec"] != mapping(before.get(key), "spec")]
+    for name in {text(placement, "spec.inferenceEnvironmentRef.name") for placement in changed}:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 
 
@@ -185,14 +180,9 @@ def publish_ledger(store: Store, ref: Ref) -> None:
         return
     call = build_first_call(store, manifest)
     environment = parse_environment(manifest, parse_settings(call.input, call.context).value).value
-    placements = [p for p in (parse_placement(m).value for m in store.all("ModelPlacement")) if p]
     status = mapping(manifest, "status")
-    store.put(
-        {
-            **manifest,
-            "status": {**status, **build_ledger(environment, admit_placements(environment, placements), status)},
-        }
-    )
+    ledger = build_ledger(environment, admit_placements(environment, read_placements(store)), status)
+    store.put({**manifest, "status": {**status, **ledger}})
 
 
 def compose_up(store: Store, ref: Ref) -> Outcome:
@@ -203,7 +193,7 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
     for _ in range(_ROUNDS):
         xr, before = store[ref], store.owned(ref)
         _, outcome = reconcile(store, xr)
-        _replace_owned(store, ref, (_report_up(set_owner(xr, k, c.manifest)) for k, c in outcome.composed.items()))
+        _replace_owned(store, ref, {key: _report_up(item.manifest) for key, item in outcome.composed.items()})
         if ref.kind != "InferenceEnvironment":
             store.put({**xr, "status": build_status(xr, outcome)})
         if store[ref] == xr and store.owned(ref) == before:
@@ -211,12 +201,12 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
     return outcome
 
 
-def _replace_owned(store: Store, owner: Ref, manifests: Iterable[Manifest]) -> None:
+def _replace_owned(store: Store, owner: Ref, composed: Mapping[str, Manifest]) -> None:
     """Make these the objects that a composite owns. Those that exist keep their identity and their status."""
-    composed = list(manifests)
-    for deleted in {Ref.of(m) for m in store.owned(owner).values()} - {Ref.of(m) for m in composed}:
+    manifests = [set_owner(store[owner], key, manifest) for key, manifest in composed.items()]
+    for deleted in set(map(Ref.of, store.owned(owner).values())) - set(map(Ref.of, manifests)):
         store.drop(deleted)
-    for manifest in composed:
+    for manifest in manifests:
         store.lay_over(manifest)
 
 
@@ -224,10 +214,6 @@ def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
     """Return the status that Crossplane writes from an outcome, with its own conditions Synced and Ready."""
     unready = [name for name, item in sorted(outcome.composed.items()) if not item.ready]
     ready = not unready and outcome.ready is not False
-    conditions: list[JSON] = [
-        {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
-        for c in outcome.conditions
-    ]
     own = {str(c.type) for c in outcome.conditions} | {"Ready", "Synced"}
     others = [c for c in listing(xr, "status.conditions") if c.get("type") not in own]
     core: list[JSON] = [
@@ -239,7 +225,15 @@ def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
             "message": f"Unready resources: {', '.join(unready)}" if unready else "",
         },
     ]
-    return {**outcome.status, "conditions": [*others, *conditions, *core]}
+    return {**outcome.status, "conditions": [*others, *list_conditions(outcome), *core]}
+
+
+def list_conditions(outcome: Outcome) -> list[Manifest]:
+    """Return the conditions of an outcome as they are written to the status."""
+    return [
+        {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
+        for c in outcome.conditions
+    ]
 
 
 def _report_up(resource: Manifest) -> Manifest:

@@ -22,7 +22,7 @@ from function.domain.model import Problem, Shape
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
-from function.reasons import ConditionType, Status
+from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
@@ -73,7 +73,9 @@ class Row:
         preferred = (*self.rank.size, self.rank.left) if self.rank else ()
         if self.serves:
             return -2, *preferred
-        return (-self.refusals[0].reason.rank + 100,) if self.refusals else (-1, *preferred)
+        if self.faults:
+            return (len(Refused) + 1,)
+        return (len(Refused) - self.refusals[0].reason.rank,) if self.refusals else (-1, *preferred)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ class Plan:
     ref: Ref
     outcome: Outcome
     before: Mapping[str, Manifest]  # its placements before it was decided
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     store: Store = field(repr=False)
     considered: Considered | None = None  # None: something that it needs is missing or invalid
 
@@ -138,12 +140,12 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
 def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
     before = store.owned(ref)
     considered = decide(call, parse_settings(call.input, call.context).value)
+    plan = Plan(ref=ref, outcome=outcome, before=before, store=store)
     if not isinstance(considered, Considered):
-        return Plan(ref=ref, outcome=outcome, before=before, rows=(), store=store)
+        return plan
     existing = {text(manifest, "metadata.name") for manifest in before.values()}
     ledger = Ledger(considered.scope.others, considered.scope.own)
     rows: list[Row] = []
-    invalid: list[Row] = []
     for environment in sorted(considered.scope.environments, key=lambda e: e.name):
         if environment.deleting:
             rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
@@ -152,9 +154,8 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
         for pool in find_invalid_pools(store, environment):
             row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
             available = pool.problems[0].message + _count_more(len(pool.problems) - 1)
-            invalid.append(replace(row, required=pool.problems[0].path, available=available))
-    rows.sort(key=lambda row: row.sort_key)
-    return Plan(ref=ref, outcome=outcome, before=before, rows=(*rows, *invalid), store=store, considered=considered)
+            rows.append(replace(row, required=pool.problems[0].path, available=available))
+    return replace(plan, rows=tuple(sorted(rows, key=lambda row: row.sort_key)), considered=considered)
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
@@ -179,30 +180,22 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 
 def _list_candidates(
     considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
-) -> Iterator[Row]:
+) -> list[Row]:
     """Return all candidates on an environment; `existing` names the placements from before the decision."""
     assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     attempts = filter_candidates(considered.request, environment, ledger)
     rows = [_build_row(considered.request, *attempt, ledger, environment.name) for attempt in attempts]
     if assigned is None:
-        yield from rows
-        return
+        return rows
+    place = (assigned.profile, assigned.pool)
     is_kept = assigned.placement is not None and assigned.placement.name in existing
     verdict = Verdict.STAYS if is_kept else Verdict.PLACED
-    is_listed = False
-    for row in rows:
-        is_assigned = (row.profile, row.pool) == (assigned.profile, assigned.pool)
-        yield replace(row, verdict=verdict) if is_assigned else row
-        is_listed |= is_assigned
-    if not is_listed:
+    if place not in [(row.profile, row.pool) for row in rows]:
         # It is kept although its pool or profile cannot be read, or its labels are not admitted any more.
-        yield Row(
-            environment=environment.name,
-            profile=assigned.profile,
-            pool=assigned.pool,
-            replica=_format_replica(assigned.shape),
-            verdict=verdict,
-        )
+        replica = _format_replica(assigned.shape)
+        row = Row(environment=environment.name, profile=place[0], pool=place[1], replica=replica, verdict=verdict)
+        return [*rows, row]
+    return [replace(row, verdict=verdict) if (row.profile, row.pool) == place else row for row in rows]
 
 
 def _build_row(

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 
 from function.api.inference_environment import parse_environment
+from function.api.model_placement import parse_placement
 from function.api.problems import find_nearest
 from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
+from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
@@ -157,6 +159,12 @@ def normalize_json(value: JSON) -> JSON:
 def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
     """Return every environment, invalid ones included, with the settings where it declares nothing."""
     return [parse_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
+
+
+def read_placements(store: Store) -> list[Placement]:
+    """Return every placement that can be read."""
+    parsed = (parse_placement(manifest).value for manifest in store.all("ModelPlacement"))
+    return [placement for placement in parsed if placement]
 
 
 def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:

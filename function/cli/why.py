@@ -10,6 +10,7 @@ from itertools import groupby
 
 import click
 
+from function.cli.composing import list_conditions
 from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
 from function.cli.options import Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
@@ -129,10 +130,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
     return Report(
         ref=ref,
-        conditions=tuple(
-            {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
-            for c in plan.outcome.conditions
-        ),
+        conditions=tuple(list_conditions(plan.outcome)),
         refusals=tuple(refusals),
         others=(*faults, *_find_unready(inventory.store, ref)),
         notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
