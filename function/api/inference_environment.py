@@ -12,7 +12,7 @@ from decimal import Decimal
 from function import schemas
 from function.api.common import is_current, is_ready, parse_selector, parse_share
 from function.api.node_pool import parse_pool
-from function.api.parse_cache import KeyedParseCache
+from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import check_alternatives, check_unique_names, choose_block, dump, dump_all, parse_amount
@@ -118,7 +118,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
-ENVIRONMENTS: KeyedParseCache[Settings, Environment] = KeyedParseCache(
+ENVIRONMENTS: ParseCache[Environment] = ParseCache(
     lambda manifest, settings: parse_environment(manifest, settings).value
 )
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from function.contract import RequiredResource
-from function.kube.manifests import Manifest
 
 T = TypeVar("T")
-K = TypeVar("K")
 _MAX_KEYS = 4  # each Composition may have other settings in its input; a control plane has few
 # Entries of a generation before the next begins: this number at least, else this multiple of the list that is parsed.
 _MIN_ENTRIES, _ENTRIES_PER_ITEM = 1_000, 2
@@ -27,49 +25,36 @@ class CacheStats:
 
 
 class ParseCache(Generic[T]):
-    """Parses items, each content once.
+    """Parses items, each content once for each key, which is what parsing depends on besides the item.
 
     There are two generations of entries. An entry of the older one that is used moves to the newer one; the older one
     is dropped when the newer one is full.
     """
 
-    def __init__(self, parse: Callable[[Manifest], T], stats: CacheStats | None = None) -> None:
+    def __init__(self, parse: Callable[..., T]) -> None:
         self._parse = parse
-        self.stats = stats or CacheStats()
-        self._new: dict[bytes, T] = {}
-        self._old: dict[bytes, T] = {}
+        # By key, the newer and the older generation; the platform's settings are not hashable.
+        self._generations: list[tuple[tuple[object, ...], dict[bytes, T], dict[bytes, T]]] = []
+        self.stats = CacheStats()
 
-    def parse(self, items: Sequence[RequiredResource]) -> tuple[T, ...]:
-        """Returns the parsed items, in their order."""
-        if len(self._new) > max(_MIN_ENTRIES, _ENTRIES_PER_ITEM * len(items)):
-            self._new, self._old = {}, self._new
-        new, old, results, misses = self._new, self._old, list[T](), 0
+    def parse(self, items: Sequence[RequiredResource], *key: object) -> tuple[T, ...]:
+        """Returns the items parsed with this key, in their order."""
+        known = next((entry for entry in self._generations if entry[0] == key), (key, {}, {}))
+        others = [entry for entry in self._generations if entry is not known]
+        _, new, old = known
+        if len(new) > max(_MIN_ENTRIES, _ENTRIES_PER_ITEM * len(items)):
+            new, old = {}, new
+        self._generations = [(key, new, old), *others[: _MAX_KEYS - 1]]
+        results, misses = list[T](), 0
         for digest, load, _ in items:
             if digest in new:
                 result = new[digest]
             elif digest in old:
                 new[digest] = result = old[digest]
             else:
-                new[digest] = result = self._parse(load())
+                new[digest] = result = self._parse(load(), *key)
                 misses += 1
             results.append(result)
         self.stats.misses += misses
         self.stats.hits += len(results) - misses
         return tuple(results)
-
-
-class KeyedParseCache(Generic[K, T]):
-    """A cache for each of the few keys that parsing depends on besides the item: the platform's settings."""
-
-    def __init__(self, parse: Callable[[Manifest, K], T]) -> None:
-        self._parse = parse
-        self._caches: list[tuple[K, ParseCache[T]]] = []  # settings are not hashable
-        self.stats = CacheStats()
-
-    def parse(self, items: Sequence[RequiredResource], key: K) -> tuple[T, ...]:
-        """Returns the items parsed with this key, in their order."""
-        cache = next((cache for known, cache in self._caches if known == key), None)
-        if cache is None:
-            cache = ParseCache(lambda manifest: self._parse(manifest, key), self.stats)
-            self._caches = [(key, cache), *self._caches[: _MAX_KEYS - 1]]
-        return cache.parse(items)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from function.api.parse_cache import CacheStats, KeyedParseCache, ParseCache
+from function.api.parse_cache import CacheStats, ParseCache
 from function.contract import RequiredResource
 from function.kube.manifests import Manifest
 
@@ -83,7 +83,7 @@ def test_keeps_a_cache_for_each_of_the_last_few_keys() -> None:
         seen.append(f"{manifest['name']}{value['n']}")
         return seen[-1]
 
-    cache: KeyedParseCache[dict[str, int], str] = KeyedParseCache(parse)
+    cache = ParseCache(parse)
     item = RequiredResource(b"a", partial(dict, name="a"))
     for n in (1, 2, 1, 2):
         assert cache.parse([item], {"n": n}) == (f"a{n}",)
