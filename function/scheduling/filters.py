@@ -166,18 +166,12 @@ def check_claim_size(candidate: Candidate) -> Refusal | None:
     return candidate.refuse_storage(Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
 
-# The deployment's own modelCache must suit this shape.
-check_deployment_storage = partial(Candidate.refuse_storage, reason=Refused.INVALID_DEPLOYMENT)
-# The environment must have storage that every pod can mount.
+# Refuses storage that not every pod can mount.
 check_shared_storage = partial(Candidate.refuse_storage, reason=Refused.SHARED_STORAGE_MISSING)
-# The claim must hold the weights.
-check_storage_size = partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL)
-# A named ModelCache must keep its weights on this environment.
-check_cache = partial(Candidate.refuse_storage, reason=Refused.CACHE_NOT_ON_ENVIRONMENT)
 
 # The order is the specification: it is that of `Refused`, and finer.
 CHECKS: tuple[Check, ...] = (
-    check_deployment_storage,
+    partial(Candidate.refuse_storage, reason=Refused.INVALID_DEPLOYMENT),  # its modelCache does not suit the shape
     check_vram,
     check_engine_args,
     check_inter_node,
@@ -192,8 +186,8 @@ CHECKS: tuple[Check, ...] = (
     _check_requirement("precision", Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
     check_claim_size,
     check_shared_storage,
-    check_storage_size,
-    check_cache,
+    partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL),
+    partial(Candidate.refuse_storage, reason=Refused.CACHE_NOT_ON_ENVIRONMENT),
 )
 # The steps before, among and after the checks.
 SELECTION = -1
