@@ -17,7 +17,7 @@ from function.cli import options
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, Target, examples, form
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, suggest_nearest
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, refuse_unknown
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.kube.manifests import (
     JSON,
@@ -196,7 +196,7 @@ def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
 
 def _refuse_missing(store: Store, ref: Ref, otherwise: str = "Create it first") -> CliError:
     names = [other.name for other in store.refs(ref.kind)]
-    return CliError(f"there is no {ref}. {suggest_nearest(ref.name, names, otherwise)}", Code.NOT_FOUND)
+    return refuse_unknown(f"there is no {ref}", ref.name, names, otherwise)
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:

@@ -14,7 +14,7 @@ from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
-from function.kube.manifests import JSON, Manifest, copy_manifest, get, integer, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, strings, text
 from function.scheduling.admission import admit_placements
 from function.status.inference_environment import build_ledger
 
@@ -243,10 +243,10 @@ def _report_up(resource: Manifest) -> Manifest:
     conditions = _build_conditions("Synced", "Ready")
     if text(resource, "kind") != "Object":
         return {**resource, "status": {"conditions": conditions}}
-    manifest = copy_manifest(mapping(resource, "spec.forProvider.manifest"))
-    manifest["metadata"] = {**mapping(manifest, "metadata"), "uid": f"planned-{Ref.of(manifest)}", "generation": 1}
-    manifest |= _report_remote_up(manifest)
-    return {**resource, "status": {"atProvider": {"manifest": manifest}, "conditions": conditions}}
+    desired = mapping(resource, "spec.forProvider.manifest")
+    metadata: Manifest = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
+    observed: Manifest = {**desired, "metadata": metadata, **_report_remote_up(desired)}
+    return {**resource, "status": {"atProvider": {"manifest": observed}, "conditions": conditions}}
 
 
 def _report_remote_up(manifest: Manifest) -> Manifest:

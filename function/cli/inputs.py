@@ -29,8 +29,8 @@ from function.cli.store import (
     is_known,
     is_ours,
     normalize_json,
+    refuse_unknown,
     set_namespace,
-    suggest_nearest,
 )
 from function.composers import COMPOSERS
 from function.domain.environment import Environment
@@ -149,14 +149,13 @@ class Inventory:
 
     def list_deployments(self, names: Sequence[str] = ()) -> list[Ref]:
         """Return the deployments that are named, else those in files, else all that are in scope."""
-        if names:
-            return [self._find_named(name) for name in names]
         in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
-        chosen = [ref for ref in in_scope if ref in self.from_files] or in_scope
-        if not chosen:
+        if names:
+            return [self._find_named(name, in_scope) for name in names]
+        if not in_scope:
             where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
             raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
-        return chosen
+        return [ref for ref in in_scope if ref in self.from_files] or in_scope
 
     def find_deployment(self, name: str | None) -> Ref:
         """Return the deployment of a name, or the only one."""
@@ -165,18 +164,15 @@ class Inventory:
             raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
         return refs[0]
 
-    def _find_named(self, name: str) -> Ref:
-        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
+    def _find_named(self, name: str, in_scope: Sequence[Ref]) -> Ref:
         matching = [ref for ref in in_scope if ref.name == name]
-        if len(matching) == 1:
-            return matching[0]
-        if matching:
+        if not matching:
+            missing = f"there is no ModelDeployment {name}{f' in namespace {self.namespace}' if self.namespace else ''}"
+            raise refuse_unknown(missing, name, [ref.name for ref in in_scope], "Look for it with -n NAMESPACE or -A")
+        if len(matching) > 1:
             namespaces = ", ".join(ref.namespace for ref in matching)
             raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")
-        names = [ref.name for ref in in_scope]
-        advice = suggest_nearest(name, names, "Look for it with -n NAMESPACE or -A")
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        raise CliError(f"there is no ModelDeployment {name}{where}. {advice}", Code.NOT_FOUND)
+        return matching[0]
 
     def in_scope(self, ref: Ref) -> bool:
         """Tell whether an object is in the namespace that is in scope, or in none."""
@@ -243,11 +239,12 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
         ref = Ref("InferenceEnvironment", "", environment)
         before = store.get(ref)
         if before is None:
-            raise _refuse_unknown(value, str(ref), environment, [other.name for other in store.refs(ref.kind)])
+            known = [other.name for other in store.refs(ref.kind)]
+            raise refuse_unknown(f"--set {value}: there is no {ref}", environment, known)
         after = copy_manifest(before)
         pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
         if pool not in pools:
-            raise _refuse_unknown(value, f"pool {pool} of {ref}", pool, [*pools])
+            raise refuse_unknown(f"--set {value}: there is no pool {pool} of {ref}", pool, [*pools])
         *path, last = field.split(".")
         block = pools[pool]
         for key in path:
@@ -263,11 +260,6 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
         store.put(after)
         edited.add(ref)
     return frozenset(edited)
-
-
-def _refuse_unknown(value: str, what: str, name: str, known: Sequence[str]) -> CliError:
-    advice = suggest_nearest(name, known, f"There are {', '.join(known) or 'none'}")
-    return CliError(f"--set {value}: there is no {what}. {advice}", Code.NOT_FOUND)
 
 
 def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEntry, ...]:

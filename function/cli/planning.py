@@ -260,7 +260,7 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
         storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
         planned = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
-        profile = next((p for p in model.profiles if p.name == assignment.profile), None)
+        profile = considered.request.find_profile(assignment.profile)
         if planned and profile:
             remarks += [str(remark.problem) for remark in planned.remarks]
             load_time = estimate_load(planned.bytes_on_claim, environment.storage.read_bandwidth, model, profile)

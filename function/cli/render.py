@@ -14,7 +14,7 @@ import click
 from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_files
-from function.cli.store import Ref, Store, read_environments, suggest_nearest
+from function.cli.store import Ref, Store, read_environments, refuse_unknown
 from function.cli.tables import format_data
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.reasons import ConditionType, Status
@@ -119,8 +119,7 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Ma
 def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:
     for name in names:
         if name.lower() not in map(str.lower, known):
-            advice = suggest_nearest(name, known, f"There are {', '.join(sorted({*known} - {''}))}")
-            raise CliError(f"there is no {what} {name} in it. {advice}", Code.NOT_FOUND)
+            raise refuse_unknown(f"there is no {what} {name} in it", name, sorted({*known} - {""}))
 
 
 def _write_files(manifests: Mapping[Place, Manifest], folder: Path) -> None:

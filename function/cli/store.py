@@ -4,12 +4,14 @@ Holds our own kinds, what they compose, and what supplies their settings; other 
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from function.api.inference_environment import parse_environment
 from function.api.model_placement import parse_placement
 from function.api.problems import find_nearest
+from function.cli.options import CliError, Code
 from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
@@ -45,27 +47,25 @@ class Store(MutableMapping[Ref, Manifest]):
     """Objects by kind, namespace and name; none is changed in place."""
 
     def __init__(self, manifests: Iterable[Manifest] = ()) -> None:
-        self._kinds: dict[str, dict[Ref, RequiredResource]] = {}
-        self._owned: dict[Ref, dict[str, Ref]] = {}
+        self._kinds: dict[str, dict[Ref, RequiredResource]] = defaultdict(dict)
+        self._owned: dict[Ref, dict[str, Ref]] = defaultdict(dict)
         for manifest in manifests:
             self.put(manifest)
 
     def __getitem__(self, ref: Ref) -> Manifest:
-        return self._kinds.get(ref.kind, {})[ref].load()
+        return self._kinds[ref.kind][ref].load()
 
     def __setitem__(self, ref: Ref, manifest: Manifest) -> None:
-        existing = self._kinds.get(ref.kind, {}).get(ref)
-        if existing is not None and existing.load() == manifest:
+        if self.get(ref) == manifest:
             return
         # A number that no other content ever has: memos outlive a store and look at nothing else.
-        stored = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
-        self._kinds.setdefault(ref.kind, {})[ref] = stored
+        self._kinds[ref.kind][ref] = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
         owner, key = _find_owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:
-            self._owned.setdefault(owner, {})[key] = ref
+            self._owned[owner][key] = ref
 
     def __delitem__(self, ref: Ref) -> None:
-        del self._kinds.get(ref.kind, {})[ref]
+        del self._kinds[ref.kind][ref]
 
     def __iter__(self) -> Iterator[Ref]:
         return iter([ref for kind in self._kinds.values() for ref in kind])
@@ -96,43 +96,40 @@ class Store(MutableMapping[Ref, Manifest]):
 
     def all(self, kind: str) -> list[Manifest]:
         """Return the objects of a kind, by namespace and name."""
-        return [stored.load() for _, stored in sorted(self._kinds.get(kind, {}).items(), key=lambda item: item[0])]
+        return [self[ref] for ref in self.refs(kind)]
 
     def refs(self, *kinds: str) -> list[Ref]:
         """Return the references of all objects of some kinds, in order."""
-        return sorted(ref for kind in kinds for ref in self._kinds.get(kind, {}))
+        return sorted(ref for kind in kinds for ref in self._kinds[kind])
 
     def by_creation(self, kind: str) -> list[Ref]:
         """Return the references of a kind, oldest first; those that were never created come last, as given."""
-        created = {ref: text(self[ref], "metadata.creationTimestamp") for ref in self._kinds.get(kind, {})}
+        created = {ref: text(self[ref], "metadata.creationTimestamp") for ref in self._kinds[kind]}
         return sorted(created, key=lambda ref: (not created[ref], created[ref]))
 
     def owned(self, owner: Ref) -> dict[str, Manifest]:
         """Return what an object composed, by composition-resource-name."""
-        children = ((key, self.get(ref)) for key, ref in sorted(self._owned.get(owner, {}).items()))
-        return {key: manifest for key, manifest in children if manifest is not None}
+        return {key: self[ref] for key, ref in sorted(self._owned[owner].items()) if ref in self}
 
     def find(self, requirement: Requirement) -> Answered:
         """Return what Crossplane would answer."""
-        kind = self._kinds.get(requirement.kind, {})
+        kind = self._kinds[requirement.kind]
         if requirement.name is None:
             return tuple(
                 item
                 for ref, item in kind.items()
                 if requirement.namespace in (None, ref.namespace)
-                and (
-                    not requirement.labels
-                    or requirement.labels.items() <= strings(item.load(), "metadata.labels").items()
-                )
+                and requirement.labels.items() <= strings(item.load(), "metadata.labels").items()
             )
         named = kind.get(Ref(requirement.kind, requirement.namespace or "", requirement.name))
         return (named,) if named else ()
 
 
-def suggest_nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return advice for a name that does not exist."""
-    close = find_nearest(name, [*known])
-    return f"Did you mean {close}?" if close else otherwise
+def refuse_unknown(message: str, name: str, known: Sequence[str], advice: str = "") -> CliError:
+    """Return the error for a name that does not exist; without advice it lists those that do."""
+    close = find_nearest(name, known)
+    advice = f"Did you mean {close}?" if close else advice or f"There are {', '.join(known) or 'none'}"
+    return CliError(f"{message}. {advice}", Code.NOT_FOUND)
 
 
 def is_known(manifest: Manifest) -> bool:

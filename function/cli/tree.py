@@ -5,7 +5,7 @@ shows what would exist: that is marked as planned, and has no state.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import click
 
@@ -16,7 +16,7 @@ from function.cli.planning import compose_deployment, find_decision, plan_deploy
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.domain.allocation import format_replicas
-from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
+from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.reasons import Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read_object
@@ -30,13 +30,13 @@ _DOT_COLOURS: Mapping[str, str] = {Status.TRUE: "darkgreen", Status.FALSE: "fire
 class Node:
     """One object or condition."""
 
-    title: str
-    is_condition: bool = False
-    since: str = ""
+    name: str
     ready: str = ""  # a Status; empty: it is planned
+    since: str = ""
     state: str = ""
     message: str = ""
     children: tuple["Node", ...] = ()
+    is_condition: bool = False
 
 
 @click.command(
@@ -87,27 +87,27 @@ def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
     for placement in store.owned(ref).values():
         node = _build_composite(placement, planned=planned)
         objects = (m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object")
-        title = f"{node.title} on {text(placement, 'spec.inferenceEnvironmentRef.name')}"
+        name = f"{node.name} on {text(placement, 'spec.inferenceEnvironmentRef.name')}"
         state = text(placement, "status.phase") if placement.get("status") else node.state
         children = tuple(_build_object(manifest, planned=planned) for manifest in objects)
-        placements.append(replace(node, title=title, state=state, children=children))
+        placements.append(replace(node, name=name, state=state, children=children))
     return replace(_build_composite(store[ref], planned=planned), children=tuple(placements))
 
 
 def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
-    title = f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}"
+    name = f"{text(manifest, 'kind')}/{text(manifest, 'metadata.name')}"
     if planned and not manifest.get("status"):
         placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
         message = ""
         if placement and placement.shape:
             size = format_replicas(placement.replicas, placement.shape.nodes, placement.shape.gpus_per_node)
             message = f"profile {placement.profile}, pool {placement.pool}, {size}"
-        return Node(title=title, state="Planned", message=message)
+        return Node(name=name, state="Planned", message=message)
     ready = condition(manifest, "Ready")
     not_true = (c for c in listing(manifest, "status.conditions") if c.get("status") != Status.TRUE and c != ready)
     blocking = next(not_true, ready)
     return Node(
-        title=title,
+        name=name,
         since=text(manifest, "metadata.creationTimestamp"),
         ready=text(ready, "status") or Status.UNKNOWN,
         state=text(blocking, "reason"),
@@ -117,9 +117,9 @@ def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
 
 def _build_object(manifest: Manifest, *, planned: bool) -> Node:
     desired, remote = mapping(manifest, "spec.forProvider.manifest"), read_object(manifest)
-    title = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
+    name = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
     if planned and not manifest.get("status"):
-        return Node(title=title, state="Planned")
+        return Node(name=name, state="Planned")
     if remote.present:
         health = assess(remote.manifest)
         status = Status.TRUE if health.up else Status.FALSE
@@ -132,7 +132,7 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         )
     conditions = (
         Node(
-            title=text(c, "type"),
+            name=text(c, "type"),
             is_condition=True,
             since=text(c, "lastTransitionTime"),
             ready=text(c, "status"),
@@ -142,7 +142,7 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         for c in listing(remote.manifest, "status.conditions")
     )
     return Node(
-        title=title,
+        name=name,
         since=text(remote.manifest, "metadata.creationTimestamp"),
         ready=status,
         state=state.capitalize(),
@@ -159,10 +159,11 @@ def _format_tree(root: Node, form: Form) -> str:
     if form is Form.DOT:
         return _format_dot(root)
     if not form.for_people:
-        return format_data(form, _build_data(root))
+        visible = asdict(root, dict_factory=lambda fields: {k: v for k, v in fields if k != "is_condition"})
+        return format_data(form, visible)
     rows = (
         (
-            branch + node.title,
+            branch + node.name,
             paint(node.ready, _COLOURS.get(node.ready, WAIT)),
             format_age(node.since),
             node.state,
@@ -182,25 +183,13 @@ def _list_branches(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, 
         yield from _list_branches(child, stem + ("   " if last else "│  "), wide=wide)
 
 
-def _build_data(node: Node) -> Manifest:
-    children: list[JSON] = [_build_data(child) for child in node.children]
-    return {
-        "name": node.title,
-        "ready": node.ready,
-        "since": node.since,
-        "state": node.state,
-        "message": node.message,
-        "children": children,
-    }
-
-
 def _format_dot(root: Node) -> str:
     lines = ["digraph modelplane {", "  rankdir=LR; node [shape=box, style=rounded, fontname=Helvetica];"]
     numbers = iter(range(10**6))
 
     def draw(node: Node) -> str:
         name = f"n{next(numbers)}"
-        label = f"{node.title}\\n{node.state}".replace('"', "'")
+        label = f"{node.name}\\n{node.state}".replace('"', "'")
         lines.append(f'  {name} [label="{label}", color={_DOT_COLOURS.get(node.ready, "gray")}];')
         below = [draw(child) for child in node.children]
         lines.extend(f"  {name} -> {child};" for child in below)
