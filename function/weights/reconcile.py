@@ -10,6 +10,7 @@ without the Delete policy, so they are composed once with it before they may lea
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from function.contract import Composed
 from function.domain.cache import CacheEntry, Hydration, UserClaim
@@ -83,12 +84,57 @@ class _Observed:
     wanted: Hydration  # what status records once the plan is carried out
     recorded: Hydration
     claim: ObservedObject
+    claim_obstacle: StorageState | None  # what is wrong with the claim, if anything
     job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
     job: ObservedObject | None = None
     superseded: tuple[str, ...] = ()  # other Jobs for the same download that may still write
     write_failures: tuple[str, ...] = ()  # Jobs that prove that root must prepare the directory
     is_hydrated: bool = False
     is_outdated: bool = False  # the Job filled a claim that was replaced since
+
+    @property
+    def superseded_to_delete(self) -> dict[str, Manifest]:
+        """The superseded Jobs whose Objects do not delete them yet."""
+        jobs = {key: self.writer.observed[key] for key in self.superseded}
+        return {key: manifest for key, manifest in jobs.items() if not deletes(manifest)}
+
+
+class JobDecision(Enum):
+    """What happens to the planned Job in this reconcile, and why."""
+
+    NOT_PLANNED = "there is none: nothing is downloaded, or the user fills the claim"
+    LEAVE_ABSENT = "not created again: the weights are verified, and the Job is not on its cluster"
+    OBSERVE = "only observed: the weights are verified"
+    RESTART = "deleted, and created again afterwards: the claim that it filled has been replaced since"
+    CARRY_OVER = (
+        "not started: a Job with other settings completed it on a claim that is gone, and stays until that is back"
+    )
+    WAIT_FOR_CLAIM = "not started: the claim is missing, refused, of unknown state or not mountable"
+    WAIT_FOR_SUPERSEDED = "not started: another Job may still write into its directory, and is deleted first"
+    RUN = "composed: it starts, runs or has failed"
+
+
+def decide_job(observed: _Observed) -> JobDecision:
+    """Decides what happens to the planned Job: why a download has not started is answered here.
+
+    A Job that is composed already is not held back by its claim, nor by other Jobs.
+    """
+    planned, key, job = observed.plan.job, observed.job_key, observed.job
+    if planned is None or job is None:
+        return JobDecision.NOT_PLANNED
+    is_composed = key in observed.writer.observed
+    if observed.is_hydrated:
+        exists = is_composed and job.state is not State.ABSENT
+        return JobDecision.OBSERVE if exists else JobDecision.LEAVE_ABSENT
+    if observed.is_outdated:
+        return JobDecision.RESTART
+    if key != JOB + planned.name:
+        return JobDecision.CARRY_OVER
+    if is_composed:
+        return JobDecision.RUN
+    if observed.claim_obstacle:
+        return JobDecision.WAIT_FOR_CLAIM
+    return JobDecision.WAIT_FOR_SUPERSEDED if observed.superseded_to_delete else JobDecision.RUN
 
 
 def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recorded
@@ -129,6 +175,7 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     if planned.plan is None:
         return _refuse(writer, planned.faults, environment, recorded)
     plan = planned.plan
+    claim_object = writer.read(CLAIM + plan.claim_name)
     observed = _Observed(
         writer=writer,
         request=request,
@@ -138,7 +185,8 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
         entry=entry,
         wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
         recorded=recorded,
-        claim=writer.read(CLAIM + plan.claim_name),
+        claim=claim_object,
+        claim_obstacle=_find_claim_obstacle(request, plan, claim_object, environment),
         write_failures=write_failures,
     )
     if plan.job:
@@ -174,16 +222,15 @@ def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, .
 def _carry_out(observed: _Observed) -> Weights:
     plan, recorded, wanted = observed.plan, observed.recorded, observed.wanted
     claim, job = observed.claim, observed.job
-    claim_obstacle = _find_claim_obstacle(observed)
-    jobs = _compose_jobs(observed, is_blocked=claim_obstacle is not None)
+    decision = decide_job(observed)
     composed = {
         **_compose_claim(observed),
         **_compose_secrets(observed),
-        **_compose_scripts(observed, jobs),
-        **jobs,
+        **_compose_scripts(observed, decision),
+        **_compose_jobs(observed, decision),
     }
     state = replace(
-        _describe(observed, claim_obstacle),
+        _describe(observed),
         remarks=tuple(remark.problem for remark in plan.remarks),
         for_cache=observed.request.for_cache,
         size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
@@ -220,14 +267,15 @@ def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment:
     )
 
 
-def _find_claim_obstacle(observed: _Observed) -> StorageState | None:
-    plan, request = observed.plan, observed.request
+def _find_claim_obstacle(
+    request: StorageRequest, plan: StoragePlan, claim: ObservedObject, environment: str
+) -> StorageState | None:
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
     pods = 1 if is_own_cache else request.pod_count
-    return find_claim_obstacle(plan.claim, observed.claim, observed.environment, pods)
+    return find_claim_obstacle(plan.claim, claim, environment, pods)
 
 
 def _get_access_mode(observed: _Observed) -> str:
@@ -277,52 +325,40 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     return {key: with_management_policy(observed, ManagementPolicy.FULL)}
 
 
-def _compose_jobs(observed: _Observed, *, is_blocked: bool) -> dict[str, Composed]:
-    """Composes the Job, and those that prove that root must prepare it until it is observed.
-
-    A superseded Job that may still write leaves first: two would write into one directory.
-    """
-    writer, job, key = observed.writer, observed.plan.job, observed.job_key
-    if job is None or observed.job is None:
-        return {}
-    existing = writer.observed.get(key)
-    if existing is None and is_blocked and not observed.is_hydrated:
+def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Composed]:
+    """Composes the Job as decided, and deletes superseded ones, unless no other can start."""
+    writer, planned, key = observed.writer, observed.plan.job, observed.job_key
+    if decision is JobDecision.WAIT_FOR_CLAIM:
         return {superseded: reapply_observed(writer.observed[superseded]) for superseded in observed.superseded}
-    leaving = {
-        superseded: with_management_policy(writer.observed[superseded], ManagementPolicy.OBSERVE_DELETE)
-        for superseded in observed.superseded
-        if not deletes(writer.observed[superseded])
+    composed = {
+        superseded: with_management_policy(manifest, ManagementPolicy.OBSERVE_DELETE)
+        for superseded, manifest in observed.superseded_to_delete.items()
     }
-    if observed.is_outdated:
-        return leaving | _delete_in_two_steps(writer, key)
-    if observed.is_hydrated:
-        if existing is None or observed.job.state is State.ABSENT:
-            return leaving
-        return leaving | {key: replace(stop_managing(existing), ready=not observed.job.state_unknown)}
-    is_other_completed_job = key != JOB + job.name
-    if existing and is_other_completed_job:
-        # Its claim is gone, and it is deleted once there is another claim.
-        return leaving | {key: reapply_observed(existing)}
-    if existing is None and leaving:
-        return leaving
-    proof = () if existing else (failed for failed in observed.write_failures if failed not in observed.superseded)
-    return {
-        **leaving,
-        **{failed: reapply_observed(writer.observed[failed]) for failed in proof},
-        key: compose_job(writer, key, job.manifest, job.policy),
-    }
+    if decision is JobDecision.OBSERVE:
+        is_known = observed.job is not None and not observed.job.state_unknown
+        composed[key] = replace(stop_managing(writer.observed[key]), ready=is_known)
+    elif decision is JobDecision.RESTART:
+        composed |= _delete_in_two_steps(writer, key)
+    elif decision is JobDecision.CARRY_OVER:
+        composed[key] = reapply_observed(writer.observed[key])
+    elif planned and decision is JobDecision.RUN:
+        if key not in writer.observed:
+            # Those that prove that root must prepare it stay until it is observed.
+            proof = (failed for failed in observed.write_failures if failed not in observed.superseded)
+            composed |= {failed: reapply_observed(writer.observed[failed]) for failed in proof}
+        composed[key] = compose_job(writer, key, planned.manifest, planned.policy)
+    return composed
 
 
-def _compose_scripts(observed: _Observed, jobs: Mapping[str, Composed]) -> dict[str, Composed]:
-    """Composes the ConfigMap of the planned Job, and carries over those that other Jobs of its bytes may mount."""
+def _compose_scripts(observed: _Observed, decision: JobDecision) -> dict[str, Composed]:
+    """Composes the ConfigMap of a Job that runs, and carries over those that other Jobs of its bytes may mount."""
     writer, job = observed.writer, observed.plan.job
     composed: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
         if key.startswith(SCRIPTS) and _get_cache_key(manifest) == observed.plan.key:
             composed |= _carry_over_scripts(writer, key)
     has_failed = observed.job is not None and assess(observed.job.manifest).level is Level.FAILED
-    has_ended = observed.is_hydrated or observed.is_outdated or has_failed
-    if job and JOB + job.name in jobs and not has_ended:
+    if job and decision is JobDecision.RUN and not has_failed:
         key = _name_scripts(job)
         composed[key] = writer.compose(key, job.scripts, job.policy)
     return composed
@@ -340,8 +376,8 @@ def _name_scripts(job: JobPlan) -> str:
     return SCRIPTS + text(job.scripts, "metadata.name")
 
 
-def _describe(observed: _Observed, claim_obstacle: StorageState | None) -> StorageState:
-    plan, job, claim = observed.plan, observed.job, observed.claim
+def _describe(observed: _Observed) -> StorageState:
+    plan, job, claim, claim_obstacle = observed.plan, observed.job, observed.claim, observed.claim_obstacle
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:

@@ -1,0 +1,127 @@
+"""Why a download is or is not started."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.cache import CreatedStorage, UserClaim
+from function.weights import reconcile
+from function.weights.reconcile import JobDecision, decide_job
+from function.weights.request import StorageRequest
+from tests.support.weights_scene import (
+    ABSENT,
+    COMPLETE,
+    FAILED,
+    NOTHING,
+    REFUSED,
+    RUNS,
+    SILENT,
+    Edit,
+    Observed,
+    observe_started,
+    reconcile_observed,
+    request_storage,
+    with_job_status,
+    with_sync_error,
+    with_value,
+    without,
+)
+
+OWN = request_storage()
+ON_USERS_CLAIM = request_storage(UserClaim(claim="mine"))
+OTHER_SETTINGS = with_value("job-", "spec.forProvider.manifest.spec.backoffLimit", 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    reason: str
+    decision: JobDecision
+    edits: tuple[Edit, ...] = ()
+    request: StorageRequest = OWN
+    was_complete: bool = False
+
+
+def _rename_job(observed: Observed) -> None:
+    (key,) = [key for key in observed if key.startswith("job-")]
+    observed["job-of-other-settings"] = observed.pop(key)
+
+
+def _policy(value: str) -> Edit:
+    return with_value("job-", "spec.managementPolicies", [value])
+
+
+REPLACED_CLAIM = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
+DONE = with_job_status({**COMPLETE, "completionTime": "2026-01-01T00:00:00Z"})
+
+CASES = {
+    "first": Case("nothing prevents it", JobDecision.RUN, (without(""),)),
+    "running": Case("it goes on", JobDecision.RUN, (with_job_status(RUNS),)),
+    "failed": Case("it stays as it is", JobDecision.RUN, (with_job_status(FAILED),)),
+    "running-without-answer": Case(
+        "a claim that does not answer stops nothing that was started",
+        JobDecision.RUN,
+        (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
+    ),
+    "not-planned": Case(
+        "the user fills the claim",
+        JobDecision.NOT_PLANNED,
+        (without(""),),
+        request_storage(CreatedStorage(preload=False)),
+    ),
+    "no-claim": Case("the user's claim is missing", JobDecision.WAIT_FOR_CLAIM, (without(""),), ON_USERS_CLAIM),
+    "refused-claim": Case(
+        "no pod could mount it", JobDecision.WAIT_FOR_CLAIM, (without("job-"), with_sync_error("claim-", REFUSED))
+    ),
+    "superseded": Case(
+        "two would write into one directory",
+        JobDecision.WAIT_FOR_SUPERSEDED,
+        (with_job_status(RUNS), OTHER_SETTINGS, _rename_job),
+    ),
+    "superseded-is-deleted": Case(
+        "its Object deletes it",
+        JobDecision.RUN,
+        (with_job_status(RUNS), OTHER_SETTINGS, _policy("Delete"), _rename_job),
+    ),
+    "verified": Case("what has finished is not changed", JobDecision.OBSERVE, (DONE,)),
+    "verified-with-other-settings": Case(
+        "its bytes are the same", JobDecision.OBSERVE, (DONE, OTHER_SETTINGS, _rename_job)
+    ),
+    "cleaned-up": Case(
+        "the status remembers it", JobDecision.LEAVE_ABSENT, (DONE, with_sync_error("job-", ABSENT)), was_complete=True
+    ),
+    "object-is-gone": Case("so it does", JobDecision.LEAVE_ABSENT, (without("job-"),), was_complete=True),
+    "claim-replaced": Case("the new claim is empty", JobDecision.RESTART, (DONE, REPLACED_CLAIM), was_complete=True),
+    "claim-gone": Case("its bytes are gone", JobDecision.RUN, (DONE, with_sync_error("claim-", ABSENT))),
+    "claim-gone-with-other-settings": Case(
+        "so are these, and there is no claim to fill yet",
+        JobDecision.CARRY_OVER,
+        (DONE, OTHER_SETTINGS, _rename_job, with_sync_error("claim-", ABSENT)),
+    ),
+}
+
+
+@pytest.fixture
+def decisions(monkeypatch: pytest.MonkeyPatch) -> list[JobDecision]:
+    """Records every decision."""
+    recorded: list[JobDecision] = []
+
+    def record(observed: reconcile._Observed) -> JobDecision:
+        recorded.append(decide_job(observed))
+        return recorded[-1]
+
+    monkeypatch.setattr(reconcile, "decide_job", record)
+    return recorded
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_decides_about_job(case: Case, decisions: list[JobDecision]) -> None:
+    recorded = NOTHING
+    if case.was_complete:
+        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).hydration
+        assert recorded.completed_at
+    reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded)
+    assert decisions[-1] is case.decision, case.reason
+
+
+def test_every_decision_has_a_case() -> None:
+    assert {case.decision for case in CASES.values()} == set(JobDecision)
