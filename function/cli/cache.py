@@ -17,8 +17,18 @@ from function.cli import options
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, Target, examples, form
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, refuse_unknown
-from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
+from function.cli.store import Ref, Store, refuse_unknown
+from function.cli.tables import (
+    BAD,
+    GOOD,
+    WAIT,
+    format_age,
+    format_columns,
+    format_data,
+    paint,
+    print_hint,
+    print_watched,
+)
 from function.kube.manifests import (
     JSON,
     Manifest,
@@ -38,6 +48,11 @@ from function.remote.observed_object import read_object
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _POLL_SECONDS = 2
+_COLUMNS = {
+    "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
+    "SIZE": "size", "USED BY": "usedBy", "AGE": "created",
+}  # fmt: skip
+_WIDE_COLUMNS = {"CLAIM": "claim", "PATH": "path", "MESSAGE": "message"}
 _COLOURS: Mapping[str, str] = {Phase.READY: GOOD, Phase.FAILED: BAD}
 # Reasons that waiting does not clear.
 _TERMINAL = {
@@ -54,16 +69,12 @@ _TIMEOUT = click.option(
 )
 
 
-@click.group(
-    epilog=examples(
-        "modelplane cache list -A", "modelplane cache preload kimi-k2-instruct --environment h200-east --wait"
-    )
-)
+@click.group(epilog=examples("cache"))
 def cache() -> None:
     """List, preload and clear ModelCaches."""
 
 
-@cache.command("list", epilog=examples("modelplane cache list -A", "modelplane cache list -n assistants --watch"))
+@cache.command("list", epilog=examples("cache list"))
 @options.sources
 @WATCH
 @form(*EVERY_FORM)
@@ -79,12 +90,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         print_hint("cache preload MODEL -e ENVIRONMENT --wait")
 
 
-@cache.command(
-    epilog=examples(
-        "modelplane cache preload kimi-k2-instruct -e h200-east -n assistants --wait",
-        "modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml",
-    )
-)
+@cache.command(epilog=examples("cache preload"))
 @click.argument("model")
 @click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
@@ -105,10 +111,10 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
     manifest = _build_cache(cluster.namespace, chosen)
     ref, kind = Ref.of(manifest), chosen["kind"]
     existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
-    model = Ref(kind, "" if kind in CLUSTER_SCOPED else ref.namespace, chosen["model"])
-    for needed in (model, *(Ref("InferenceEnvironment", "", name) for name in chosen["environments"])):
-        if needed not in existing:  # waiting for its weights would never end
-            raise _refuse_missing(existing, needed)
+    # Without one of them, waiting for the weights would never end.
+    _require(existing, Ref.within(ref.namespace, kind, chosen["model"]), "Create it first")
+    for name in chosen["environments"]:
+        _require(existing, Ref("InferenceEnvironment", "", name), "Create it first")
     if not dry_run:
         cluster.apply(manifest)
     match form:
@@ -124,12 +130,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
         print_hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
 
 
-@cache.command(
-    epilog=examples(
-        "modelplane cache clear kimi-k2-instruct -n assistants",
-        "modelplane cache clear kimi-weights -n assistants --purge",
-    )
-)
+@cache.command(epilog=examples("cache clear"))
 @click.argument("name")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
@@ -140,14 +141,11 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
     cluster = connect(target)
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     ref = Ref("ModelCache", cluster.namespace, name)
-    if store.get(ref) is None:
-        raise _refuse_missing(store, ref, "Look for it with 'cache list -A'")
-    users = {*_find_users(store, ref), *(_find_readers(store, ref) if purge else ())}
+    _require(store, ref, "Look for it with 'cache list -A'")
+    users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
     if users:
-        raise CliError(
-            f"{ref} is used by {', '.join(sorted(users))}. Remove them first, or move them to other weights",
-            Code.REFUSED,
-        )
+        advice = "Remove them first, or move them to other weights"
+        raise CliError(f"{ref} is used by {', '.join(sorted(users))}. {advice}", Code.REFUSED)
     removals = _plan_removals(store, ref) if purge else {}
     for what in removals:
         click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
@@ -194,9 +192,10 @@ def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
-def _refuse_missing(store: Store, ref: Ref, otherwise: str = "Create it first") -> CliError:
-    names = [other.name for other in store.refs(ref.kind)]
-    return refuse_unknown(f"there is no {ref}", ref.name, names, otherwise)
+def _require(store: Store, ref: Ref, otherwise: str) -> None:
+    if ref not in store:
+        names = [other.name for other in store.refs(ref.kind)]
+        raise refuse_unknown(f"there is no {ref}", ref.name, names, otherwise)
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
@@ -224,42 +223,36 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
 
 def _find_users(store: Store, ref: Ref) -> set[str]:
     """Return what names a ModelCache; deployments that are not placed yet count."""
-    users = {f"ModelDeployment {ref.namespace}/{name}" for name in list_texts(store.get(ref), "status.usedBy")}
-    for user in (*store.all("ModelDeployment"), *store.all("ModelPlacement")):
-        is_named = text(user, "spec.modelCache.name") == ref.name
-        if is_named and text(user, "metadata.namespace") == ref.namespace:
-            users.add(_name_user(user))
-    return users
+    reported = (Ref("ModelDeployment", ref.namespace, name) for name in list_texts(store[ref], "status.usedBy"))
+    users = (user for user in store.refs("ModelDeployment", "ModelPlacement") if user.namespace == ref.namespace)
+    named = (store[user] for user in users if text(store[user], "spec.modelCache.name") == ref.name)
+    return {*map(str, reported), *map(_name_user, named)}
 
 
 def _find_readers(store: Store, ref: Ref) -> set[str]:
     """Return what else has its weights in a directory that a ModelCache filled."""
-    directories = set(_list_directories(store.get(ref)))
-    readers = set()
-    for placement in store.all("ModelPlacement"):
+    directories = _list_directories(store[ref])
+    others = (other for other in store.refs("ModelPlacement", "ModelCache") if other != ref)
+    return {
+        _name_user(store[other])
+        for other in others
+        if other.namespace == ref.namespace and directories & _list_directories(store[other])
+    }
+
+
+def _list_directories(manifest: Manifest) -> set[tuple[str, ...]]:
+    """Return the environment, claim and path of each directory of a ModelCache, or of a placement's weights."""
+    if text(manifest, "kind") == "ModelPlacement":
         paths = ("spec.inferenceEnvironmentRef.name", "status.storage.claimName", "status.storage.path")
-        directory = tuple(text(placement, path) for path in paths)
-        if directory in directories and text(placement, "metadata.namespace") == ref.namespace:
-            readers.add(_name_user(placement))
-    for manifest in store.all("ModelCache"):
-        other = Ref.of(manifest)
-        if other != ref and other.namespace == ref.namespace and directories.intersection(_list_directories(manifest)):
-            readers.add(str(other))
-    return readers
-
-
-def _list_directories(manifest: Manifest | None) -> Iterator[tuple[str, ...]]:
-    """Return the environment, claim and path of each directory of a ModelCache."""
-    for row in listing(manifest, "status.environments"):
-        if text(row, "claimName"):
-            yield tuple(text(row, field) for field in ("name", "claimName", "path"))
+        return {tuple(text(manifest, path) for path in paths)}
+    rows = (row for row in listing(manifest, "status.environments") if text(row, "claimName"))
+    return {tuple(text(row, field) for field in ("name", "claimName", "path")) for row in rows}
 
 
 def _name_user(manifest: Manifest) -> str:
     deployment = text(manifest, "spec.deploymentRef.name")
-    return (
-        f"ModelDeployment {text(manifest, 'metadata.namespace')}/{deployment}" if deployment else str(Ref.of(manifest))
-    )
+    namespace = text(manifest, "metadata.namespace")
+    return str(Ref("ModelDeployment", namespace, deployment) if deployment else Ref.of(manifest))
 
 
 def _list_rows(store: Store, namespace: str) -> Iterator[Manifest]:
@@ -289,20 +282,16 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
         return format_data(form, [*rows])
     if not rows:
         return "There is no ModelCache"
-    headers = ["NAMESPACE", "NAME", "MODEL", "ENVIRONMENT", "STATE", "SIZE", "USED BY", "AGE"]
-    headers += ["CLAIM", "PATH", "MESSAGE"] if form is Form.WIDE else []
-    cells = []
-    for row in rows:
-        phase, users = text(row, "phase"), (user.rpartition("/")[2] for user in list_texts(row, "usedBy"))
-        named = [row[key] for key in ("namespace", "name", "model", "environment")]
-        state = [
-            paint(phase, _COLOURS.get(phase, WAIT)),
-            row["size"],
-            ", ".join(users),
-            format_age(text(row, "created")),
-        ]
-        cells.append([*named, *state, *([row["claim"], row["path"], row["message"]] if form is Form.WIDE else [])])
-    return format_table(headers, cells)
+    shown = [
+        {
+            **row,
+            "phase": paint(text(row, "phase"), _COLOURS.get(text(row, "phase"), WAIT)),
+            "usedBy": ", ".join(user.rpartition("/")[2] for user in list_texts(row, "usedBy")),
+            "created": format_age(text(row, "created")),
+        }
+        for row in rows
+    ]
+    return format_columns(_COLUMNS | (_WIDE_COLUMNS if form is Form.WIDE else {}), shown)
 
 
 # A directory that does not exist is removed already.
@@ -338,7 +327,7 @@ def _pause(deadline: float, message: str) -> None:
 
 def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
     """Return by its description the removal of each directory on a claim that is not deleted with the ModelCache."""
-    for row in listing(store.get(ref), "status.environments"):
+    for row in listing(store[ref], "status.environments"):
         if text(row, "phase") == Phase.DOWNLOADING:
             where = text(row, "name")
             raise CliError(f"{ref} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
@@ -367,9 +356,8 @@ def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
     container = listing(pod, "containers")[0]
     directory = "".join(list_texts(container, "args")[1:2])
     if not _DIRECTORY.fullmatch(directory):
-        raise CliError(
-            f"{Ref.of(download)} fills {directory or 'nothing'}, which is no directory of ours", Code.REFUSED
-        )
+        fills = f"{Ref.of(download)} fills {directory or 'nothing'}"
+        raise CliError(f"{fills}, which is no directory of ours", Code.REFUSED)
     volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
     mounts: list[JSON] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
     command: list[JSON] = ["python3", "-c", SCRIPT, directory]

@@ -20,10 +20,14 @@ from function.kube.quantity import gib
 from function.status.inference_environment import build_node_facts
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
+_HEADERS = (
+    "ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "MEMORY", "NETWORK", "MULTINODE", "NODES", "USABLE", "GPUS", "FREE",
+    "LARGEST", "USED BY",
+)  # fmt: skip
 _USERS_SHOWN = 2
 
 
-@click.command(epilog=examples("modelplane capacity -f fleet/ -o wide", "modelplane capacity -o svg > capacity.svg"))
+@click.command(epilog=examples("capacity"))
 @sources
 @click.option(
     "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."
@@ -56,12 +60,11 @@ def _print_tables(usages: Sequence[Usage], *, wide: bool) -> None:
     if not usages:
         click.echo("There is no InferenceEnvironment")
         return
-    headers = ["ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "NODES", "GPUS", "FREE", "LARGEST", "USED BY"]
     is_observed = any(usage.pool and usage.pool.facts for usage in usages)
-    headers[5:5] = ["USABLE"] if is_observed else []
-    headers[4:4] = ["MEMORY", "NETWORK", "MULTINODE"] if wide else []
-    rows = (_build_cells(usage, wide=wide, is_observed=is_observed) for usage in usages)
-    click.echo(format_table(headers, rows))
+    hidden = {*(() if wide else ("MEMORY", "NETWORK", "MULTINODE")), *(() if is_observed else ("USABLE",))}
+    headers = [header for header in _HEADERS if header not in hidden]
+    rows = (_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages)
+    click.echo(format_table(headers, ([row.get(header) for header in headers] for row in rows)))
     valid = [usage for usage in usages if usage.pool]
     if len(valid) > 1:
         headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
@@ -82,29 +85,28 @@ def _add_up(name: str, usages: Sequence[Usage]) -> list[object]:
     ]
 
 
-def _build_cells(usage: Usage, *, wide: bool, is_observed: bool) -> list[object]:
+def _build_cells(usage: Usage, users_shown: int | None) -> dict[str, object]:
     environment, pool, room = usage.environment, usage.pool, usage.room
     ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
     if pool is None or room is None:
         which = f"invalid: {usage.invalid.name}" if usage.invalid else "none"
-        return [environment.name, ready, which, *[""] * (6 + 3 * wide + is_observed)]
-    memory = gib(pool.memory_per_gpu) if pool.memory_per_gpu else ""
+        return {"ENVIRONMENT": environment.name, "READY": ready, "POOL": which}
     reasons = format_unusable(pool.facts.unusable) if pool.facts else ""
-    usable = f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else ""
-    extra = [memory, pool.bandwidth or pool.interconnect, str(pool.multi_node).lower()] if wide else []
-    return [
-        environment.name,
-        ready,
-        pool.name,
-        pool.accelerator_type,
-        *extra,
-        f"{room.nodes_in_use}/{room.nodes}",
-        *([usable] if is_observed else []),
-        f"{usage.used}/{usage.gpus}",
-        usage.free,
-        format_largest(usage),
-        format_users(usage.users, None if wide else _USERS_SHOWN),
-    ]
+    return {
+        "ENVIRONMENT": environment.name,
+        "READY": ready,
+        "POOL": pool.name,
+        "ACCELERATOR": pool.accelerator_type,
+        "MEMORY": gib(pool.memory_per_gpu) if pool.memory_per_gpu else "",
+        "NETWORK": pool.bandwidth or pool.interconnect,
+        "MULTINODE": str(pool.multi_node).lower(),
+        "NODES": f"{room.nodes_in_use}/{room.nodes}",
+        "USABLE": f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else "",
+        "GPUS": f"{usage.used}/{usage.gpus}",
+        "FREE": usage.free,
+        "LARGEST": format_largest(usage),
+        "USED BY": format_users(usage.users, users_shown),
+    }
 
 
 def _build_data(usage: Usage) -> Manifest:

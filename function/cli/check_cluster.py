@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
 
 import click
 
@@ -25,7 +24,6 @@ from function.serving.service import API_VERSION
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WRITES = ("get", "list", "watch", "create", "patch")
 _ALL = (*_WRITES, "delete")
-
 
 # What must be allowed on resources in all namespaces.
 RIGHTS = {
@@ -45,9 +43,8 @@ _DISPENSABLE = {
     ),
     "nodes": "may be left out where spec.hardware.observe of the environment is Never",
 }
-_Version: TypeAlias = tuple[int, int]
 # The minimum versions of docs/install.md.
-KUBERNETES, KSERVE, LWS = (1, 31), (0, 20), (0, 8)
+KUBERNETES, KSERVE, LWS = "v1.31", "v0.20", "v0.8"
 _LWS_API, _GATEWAY_API = "leaderworkerset.x-k8s.io/v1", "gateway.networking.k8s.io/v1"
 # Controllers as their projects install them.
 _LWS_CONTROLLER = "/apis/apps/v1/namespaces/lws-system/deployments/lws-controller-manager"
@@ -99,12 +96,7 @@ class Line:
         return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
 
 
-@click.command(
-    epilog=examples(
-        "modelplane check-cluster --kubeconfig dallas.kubeconfig",
-        "modelplane check-cluster --context gpu-admin --no-gateway -o json",
-    )
-)
+@click.command(epilog=examples("check-cluster"))
 @click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig of the GPU cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
@@ -156,31 +148,27 @@ def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str
     return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else check.ok(api)
 
 
-def _check_controller(cluster: Cluster, served: Line, path: str, minimum: _Version, todo: str) -> Line:
+def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
     """Check the release of a project that is served, by the tag of its controller's image where that is known."""
     containers = listing(cluster.fetch(path), "spec.template.spec.containers")
     images = (text(container, "image") for container in containers if text(container, "name") == "manager")
     # A digest alone tells nothing.
     _, _, tag = next(images, "").partition("@")[0].rpartition("/")[2].partition(":")
-    if served.state is State.OK and _parse_version(tag) is not None:
+    if served.state is State.OK and _VERSION.match(tag):
         return _check_release(served.check, f"{tag} with {served.found}", minimum, todo)
-    return replace(served, wanted=f"{served.wanted}, of {_format_version(minimum)} or later")
+    return replace(served, wanted=f"{served.wanted}, of {minimum} or later")
 
 
-def _check_release(name: str, found: str, minimum: _Version, todo: str) -> Line:
-    check, version = Line(check=name, wanted=f"{_format_version(minimum)} or later"), _parse_version(found)
-    if version is None:
+def _check_release(name: str, found: str, minimum: str, todo: str) -> Line:
+    check = Line(check=name, wanted=f"{minimum} or later")
+    if not _VERSION.match(found):
         return check.warn(found, "Find out which release this is")
-    return check.missing(found, todo) if version < minimum else check.ok(found)
+    return check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else check.ok(found)
 
 
-def _parse_version(release: str) -> _Version | None:
+def _parse_version(release: str) -> tuple[int, ...]:
     match = _VERSION.match(release)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def _format_version(version: _Version) -> str:
-    return f"v{version[0]}.{version[1]}"
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _check_presets(cluster: Cluster) -> Line:
@@ -256,14 +244,11 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
 
 def _check_right(cluster: Cluster, right: str) -> Line:
     resource, _, group = right.partition(".")
+    review: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     denied = []
     for verb in RIGHTS[right]:
-        review: Manifest = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
-        }
-        if not flag(cluster.fetch(REVIEWS, review), "status.allowed"):
+        spec: Manifest = {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}}
+        if not flag(cluster.fetch(REVIEWS, {**review, "spec": spec}), "status.allowed"):
             denied.append(verb)
     check = Line(check=f"rights on {resource}", wanted=", ".join(RIGHTS[right]))
     if not denied:

@@ -20,22 +20,18 @@ import click
 import yaml
 
 from function.cli.options import CliError, Code, Target, import_extra
-from function.cli.store import CLUSTER_SCOPED, OBJECT_GROUP, Ref, normalize_json
+from function.cli.store import OBJECT_GROUP, Ref, normalize_json
+from function.composers import COMPOSERS
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.names import VERSION
 
 T = TypeVar("T")
 
-PLURALS = {
-    "ClusterModel": (VERSION, "clustermodels"),
-    "Model": (VERSION, "models"),
-    "InferenceEnvironment": (VERSION, "inferenceenvironments"),
-    "ModelDeployment": (VERSION, "modeldeployments"),
-    "ModelPlacement": (VERSION, "modelplacements"),
-    "ModelCache": (VERSION, "modelcaches"),
-    "Object": (f"{OBJECT_GROUP}/v1alpha1", "objects"),
-    "Composition": ("apiextensions.crossplane.io/v1", "compositions"),
-    "EnvironmentConfig": ("apiextensions.crossplane.io/v1beta1", "environmentconfigs"),
+API_VERSIONS = {
+    **dict.fromkeys(COMPOSERS, VERSION),
+    "Object": f"{OBJECT_GROUP}/v1alpha1",
+    "Composition": "apiextensions.crossplane.io/v1",
+    "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }
 _FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
@@ -77,7 +73,7 @@ class Cluster:
         for kind in kinds:
             answer = self._run(self._call("GET", Ref(kind, namespace, "")), f"list {kind}s")
             # Items of a list come without their kind.
-            head: Manifest = {"apiVersion": PLURALS[kind][0], "kind": kind}
+            head: Manifest = {"apiVersion": API_VERSIONS[kind], "kind": kind}
             objects += ({**head, **item} for item in listing(answer, "items"))
         return objects
 
@@ -149,11 +145,11 @@ class Cluster:
 
     async def _call(self, method: str, ref: Ref, body: str = "") -> Manifest:
         """Call the API for an object, for all of its kind where it has no name."""
-        version, plural = PLURALS[ref.kind]
+        plural = f"{ref.kind.lower()}s"
         call = self._api.call_api(
             method,
-            version=version,
-            namespace=None if ref.kind in CLUSTER_SCOPED else ref.namespace or None,
+            version=API_VERSIONS[ref.kind],
+            namespace=Ref.within(ref.namespace, ref.kind, "").namespace or None,
             url=f"{plural}/{ref.name}" if ref.name else plural,
             content=body or None,
             headers={"Content-Type": _APPLY} if body else None,

@@ -64,9 +64,7 @@ def cli() -> None:
     """
 
 
-@cli.command(
-    epilog=examples("modelplane init model > model.yaml", "modelplane init environment eu-west > eu-west.yaml")
-)
+@cli.command(epilog=examples("init"))
 @click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
 @click.argument("name", required=False)
 def init(kind: str, name: str | None) -> None:

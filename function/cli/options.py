@@ -162,6 +162,44 @@ def form(*forms: Form) -> _Decorator:
     return lambda function: output(no_colour(function))
 
 
-def examples(*lines: str) -> str:
-    """Return the end of a command's help, which keeps its lines."""
+_EXAMPLES = """\
+modelplane plan -f examples/kimi-k2-two-nodes
+modelplane plan -f deployment.yaml --live -o wide
+modelplane plan -f deployment.yaml --live --diff
+modelplane plan -A --set us-east/h100.maxNodeCount=8
+modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg
+modelplane render -f examples/kimi-k2-two-nodes --all-clusters
+modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService
+modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/
+modelplane render -f examples/kimi-k2-two-nodes --level remote -o json
+modelplane why kimi-k2 -n assistants
+modelplane why kimi-k2 -f examples/kimi-k2-two-nodes
+modelplane tree kimi-k2 -n assistants
+modelplane tree kimi-k2 -n assistants --watch
+modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg
+modelplane capacity -f fleet/ -o wide
+modelplane capacity -o svg > capacity.svg
+modelplane validate examples/
+modelplane validate deployment.yaml --live
+cat model.yaml | modelplane validate - -o json
+modelplane size --params 671B --precision fp8
+modelplane size --hub Qwen/Qwen3-235B-A22B --context-length 32768 --concurrency 8
+modelplane size -f examples/kimi-k26-vram
+modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub
+modelplane check-cluster --kubeconfig dallas.kubeconfig
+modelplane check-cluster --context gpu-admin --no-gateway -o json
+modelplane cache list -A
+modelplane cache list -n assistants --watch
+modelplane cache preload kimi-k2-instruct -e h200-east -n assistants --wait
+modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml
+modelplane cache clear kimi-k2-instruct -n assistants
+modelplane cache clear kimi-weights -n assistants --purge
+modelplane init model > model.yaml
+modelplane init environment eu-west > eu-west.yaml
+"""
+
+
+def examples(command: str) -> str:
+    """Return the end of a command's help: its examples, each on a line of its own."""
+    lines = (line for line in _EXAMPLES.splitlines() if f"modelplane {command} " in line)
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

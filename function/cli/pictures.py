@@ -176,47 +176,54 @@ def draw_plans(plans: Iterable[Plan]) -> str:
     return _write_document(canvas)
 
 
-def _draw_overview(canvas: Canvas, plan: Plan, names: Sequence[str]) -> None:
-    """Draw a tile for each environment, nearest first: whether it serves, would serve, or refuses and why."""
-    best = {name: next(row for row in plan.rows if row.environment == name) for name in names}
-    served = sum(row.serves for row in best.values())
-    fits = sum(not row.refusals and not row.serves for row in best.values())
+def _draw_environments(canvas: Canvas, plan: Plan, considered: Considered) -> None:
+    # Nearest first, as in the table.
+    rows: dict[str, list[Row]] = {}
+    for row in plan.rows:
+        rows.setdefault(row.environment, []).append(row)
+    environments = {environment.name: environment for environment in considered.scope.environments}
+    drawn = [environments[name] for name in islice(rows, _ENVIRONMENTS_DRAWN)]
+    pools = (pool for environment in drawn for pool in environment.pools)
+    canvas.legend((OURS, _OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *_explain_unusable(pools))
+    if len(rows) > len(drawn):
+        _draw_overview(canvas, [group[0] for group in rows.values()])
+    for environment in drawn:
+        _draw_environment(canvas, considered, environment, rows[environment.name])
+    if len(rows) > len(drawn):
+        canvas.text(_MARGIN, f"and {format_count(len(rows) - len(drawn), 'environment')} more", DIM)
+
+
+def _draw_overview(canvas: Canvas, nearest: Sequence[Row]) -> None:
+    """Draw a tile for each environment by its nearest row: whether it serves, would serve, or refuses and why."""
+    fills = [OURS if row.serves else NO if row.refusals else TAKEN for row in nearest]
     canvas.y += 8
-    canvas.text(_MARGIN, f"{format_count(len(names), 'environment')}, nearest first", INK, _BOLD)
-    refusing = len(names) - served - fits
-    canvas.legend((OURS, f"{served} chosen"), (TAKEN, f"{fits} would do"), (NO, f"{refusing} refuse"))
+    canvas.text(_MARGIN, f"{format_count(len(nearest), 'environment')}, nearest first", INK, _BOLD)
+    words = ((OURS, "chosen"), (TAKEN, "would do"), (NO, "refuse"))
+    canvas.legend(*((fill, f"{fills.count(fill)} {word}") for fill, word in words))
     canvas.y += 8
-    for index, (name, row) in enumerate(best.items()):
+    for index, (row, fill) in enumerate(zip(nearest, fills, strict=True)):
         x, y = _MARGIN + index % _TILES * (_TILE + 1), canvas.y + index // _TILES * (_TILE + 1)
-        fill = OURS if row.serves else NO if row.refusals else TAKEN
-        why = escape(f"{name}: {_describe_row(row)}")
+        why = escape(f"{row.environment}: {_describe_row(row)}")
         canvas.lines.append(
             f'<g><title>{why}</title><rect x="{x}" y="{y}" width="{_TILE}" height="{_TILE}" rx="3" fill="{fill}"/></g>'
         )
-    canvas.y += -(-len(names) // _TILES) * (_TILE + 1) + 8
-
-
-def _draw_environments(canvas: Canvas, plan: Plan, considered: Considered) -> None:
-    # Nearest first, as in the table.
-    names = list(dict.fromkeys(row.environment for row in plan.rows))
-    environments = {environment.name: environment for environment in considered.scope.environments}
-    drawn = (pool for name in names[:_ENVIRONMENTS_DRAWN] for pool in environments[name].pools)
-    canvas.legend((OURS, _OURS_NAME), (TAKEN, "others"), (FREE, "free GPU"), *_explain_unusable(drawn))
-    if len(names) > _ENVIRONMENTS_DRAWN:
-        _draw_overview(canvas, plan, names)
-    for name in names[:_ENVIRONMENTS_DRAWN]:
-        rows = [row for row in plan.rows if row.environment == name]
-        _draw_environment(canvas, considered, environments[name], rows)
-    if len(names) > _ENVIRONMENTS_DRAWN:
-        canvas.text(_MARGIN, f"and {format_count(len(names) - _ENVIRONMENTS_DRAWN, 'environment')} more", DIM)
+    canvas.y += -(-len(nearest) // _TILES) * (_TILE + 1) + 8
 
 
 def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
+    """Draw the pools with the grants of others and the shares of the decision."""
+    ledger = Ledger(considered.scope.others, considered.scope.own)
+    others = [p for p in considered.scope.others if p.environment == environment.name]
+    assigned = (a for a in considered.decision.assignments if a.environment == environment.name)
+    shares = [considered.request.to_placement(assignment).requested for assignment in assigned]
     with canvas.framed(environment) as left:
         for row in (row for row in rows if not row.pool):
             canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
         for pool in environment.pools:
-            canvas.nodes(left, _draw_candidate(considered, environment, pool))
+            drawn = DrawnPool(pool, ledger.allocate_without_own(environment, pool).grants, others)
+            for share in (share for share in shares if share and share.pool == pool.name):
+                drawn.take(share, _OURS_NAME)
+            canvas.nodes(left, drawn)
             for row in (row for row in rows if row.pool == pool.name and not row.faults):
                 canvas.text(left, _describe_row(row), _choose_colour(row), _SMALL)
         for row in (row for row in rows if row.faults):
@@ -232,18 +239,6 @@ def _describe_row(row: Row) -> str:
 
 def _choose_colour(row: Row) -> str:
     return OURS if row.serves else NO if row.refusals else DIM
-
-
-def _draw_candidate(considered: Considered, environment: Environment, pool: Pool) -> DrawnPool:
-    """Return a pool with the grants of others and the shares of the decision."""
-    ledger = Ledger(considered.scope.others, considered.scope.own)
-    others = [p for p in considered.scope.others if p.environment == environment.name]
-    drawn = DrawnPool(pool, ledger.allocate_without_own(environment, pool).grants, others)
-    for assignment in considered.decision.assignments:
-        share = considered.request.to_placement(assignment).requested
-        if share and (assignment.environment, share.pool) == (environment.name, pool.name):
-            drawn.take(share, _OURS_NAME)
-    return drawn
 
 
 _USAGES_DRAWN = 40

@@ -12,24 +12,20 @@ from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invali
 from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, GOOD, WAIT, format_columns, format_data, paint, print_hint, wrap_lines
 from function.composers.model_placement import compute_service_identity
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.reasons import Outlook, Refused
 
+_COLUMNS = {
+    "ENVIRONMENT": "environment", "PROFILE": "profile", "POOL": "pool", "REPLICA": "replica", "WANTED": "wanted",
+    "FOUND": "found", "VERDICT": "verdict",
+}  # fmt: skip
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
-@click.command(
-    epilog=examples(
-        "modelplane plan -f examples/kimi-k2-two-nodes",
-        "modelplane plan -f deployment.yaml --live -o wide",
-        "modelplane plan -f deployment.yaml --live --diff",
-        "modelplane plan -A --set us-east/h100.maxNodeCount=8",
-        "modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg",
-    )
-)
+@click.command(epilog=examples("plan"))
 @click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1)
 @sources
 @click.option(
@@ -49,12 +45,9 @@ def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...
     inventory = load_inventory(sources, sets=sets)
     warn_of_invalid(inventory.store, KINDS)
     refs = inventory.list_deployments(deployments)
-    if inventory.before:
-        all_plans = _plan_all(inventory)
-        changes = _compare_plans(_plan_all(inventory.before), all_plans)
-        plans = [plan_ for ref in refs for plan_ in all_plans if plan_.ref == ref]
-    else:
-        changes, plans = None, plan_deployments(inventory, refs)
+    decided = _plan_all(inventory) if inventory.before else plan_deployments(inventory, refs)
+    changes = _compare_plans(_plan_all(inventory.before), decided) if inventory.before else None
+    plans = [plan_ for ref in refs for plan_ in decided if plan_.ref == ref]
     diffs: dict[Ref, list[str]] = {}
     if diff:
         compares_live = sources.live and sources.files
@@ -63,13 +56,6 @@ def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...
             restarts = [service for before in live if before.ref == p.ref for service in _list_restarts(before, p)]
             lines = (f"~ LLMInferenceService {service} restarts: pod template changes" for service in restarts)
             diffs[p.ref] = [*_list_changes(p), *lines]
-    _write_plans(plans, diffs, changes, form)
-    if form.for_people and changes is None:  # no other command takes --set
-        print_hint(_choose_next(plans, sources))
-    return Code.OK if all(p.is_placed for p in plans) else Code.REFUSED
-
-
-def _write_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], changes: "list[Change] | None", form: Form) -> None:
     match form:
         case Form.SVG:
             from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is drawn
@@ -77,24 +63,18 @@ def _write_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], changes: "li
             click.echo(draw_plans(plans))
         case Form.JSON | Form.YAML:
             data: list[JSON] = [_build_data(p, diffs.get(p.ref)) for p in plans]
-            compared: list[JSON] = [
-                {
-                    "namespace": change.ref.namespace,
-                    "name": change.ref.name,
-                    "before": _build_decision(change.before),
-                    "after": _build_decision(change.after),
-                    "restarts": [*change.restarts],
-                }
-                for change in changes or ()
-            ]
+            compared: list[JSON] = [change.build_data() for change in changes or ()]
             click.echo(format_data(form, data if changes is None else {"plans": data, "changes": compared}))
         case Form.NAME:
             for manifest in (manifest for p in plans for manifest in p.placements):
                 click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
         case _:
             _print_plans(plans, diffs, wide=form is Form.WIDE)
-            if changes is not None:
+            if changes is None:  # no other command takes --set
+                print_hint(_choose_next(plans, sources))
+            else:
                 click.echo(f"\n{_format_comparison(changes)}")
+    return Code.OK if all(p.is_placed for p in plans) else Code.REFUSED
 
 
 def _plan_all(inventory: Inventory) -> list[Plan]:
@@ -154,60 +134,50 @@ def _read_digests(plan_: Plan) -> dict[tuple[str, str], str]:
 class Change:
     """A deployment for which another decision is made, or whose services restart."""
 
-    ref: Ref
-    before: Plan | None  # None: there is no deployment of that name
-    after: Plan | None
-    restarts: tuple[str, ...]  # services, as `NAME on ENVIRONMENT`
+    before: Plan
+    after: Plan
+    restarts: list[str]  # services, as `NAME on ENVIRONMENT`
 
     @property
     def is_rescheduled(self) -> bool:
         """Whether the decision differs."""
-        decisions = (
-            plan and (plan.decision.reason, [manifest["spec"] for manifest in plan.placements])
-            for plan in (self.before, self.after)
-        )
-        return next(decisions) != next(decisions)
+        old, new = ((p.decision.reason, [m["spec"] for m in p.placements]) for p in (self.before, self.after))
+        return old != new
 
-    @property
-    def sign(self) -> str:
-        """`+` for what is placed only now, `-` for what is no longer placed, `~` for the others."""
-        was_placed, is_placed = (plan is not None and plan.is_placed for plan in (self.before, self.after))
-        return "~" if was_placed == is_placed else "+" if is_placed else "-"
+    def build_data(self) -> Manifest:
+        """Return the change as JSON."""
+        before, after = (
+            {"reason": str(p.decision.reason), "message": p.decision.message} for p in (self.before, self.after)
+        )
+        name: Manifest = {"namespace": self.after.ref.namespace, "name": self.after.ref.name}
+        return {**name, "before": {**before}, "after": {**after}, "restarts": [*self.restarts]}
+
+    def format(self) -> str:
+        """Return the change in lines: `+` for what is placed only now, `-` for what is no longer placed."""
+        was_placed, is_placed = self.before.is_placed, self.after.is_placed
+        sign = "~" if was_placed == is_placed else "+" if is_placed else "-"
+        lines = [paint(f"{sign} {self.after.ref}", _COLOURS[sign])]
+        if self.is_rescheduled:
+            decisions = (p.decision for p in (self.before, self.after))
+            old, new = (f"{decision.reason}: {decision.message.partition(chr(10))[0]}" for decision in decisions)
+            lines += [f"    {old}", f" -> {new}"]
+        return "\n".join([*lines, *(f"    restarts {service}: pod template changes" for service in self.restarts)])
 
 
 def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]:
-    """Return the deployments whose decision, placements or services differ, by namespace and name."""
-    old, new = ({plan_.ref: plan_ for plan_ in plans} for plans in (before, after))
-    changes = []
-    for ref in sorted(old.keys() | new.keys()):
-        restarts = _list_restarts(old[ref], new[ref]) if ref in old and ref in new else []
-        changes.append(Change(ref, old.get(ref), new.get(ref), tuple(restarts)))
+    """Return what differs between two decisions on the same deployments."""
+    changes = (Change(old, new, _list_restarts(old, new)) for old, new in zip(before, after, strict=True))
     return [change for change in changes if change.is_rescheduled or change.restarts]
 
 
 def _format_comparison(changes: list[Change]) -> str:
     if not changes:
         return "nothing changes"
-    blocks = []
-    for change in changes:
-        lines = [paint(f"{change.sign} {change.ref}", _COLOURS[change.sign])]
-        if change.is_rescheduled:
-            lines += [f"    {_format_decision(change.before)}", f" -> {_format_decision(change.after)}"]
-        lines += [f"    restarts {service}: pod template changes" for service in change.restarts]
-        blocks.append("\n".join(lines))
     rescheduled = sum(change.is_rescheduled for change in changes)
     restarted = sum(len(change.restarts) for change in changes)
     sums = [f"{format_count(rescheduled, 'deployment')} would be scheduled differently"] if rescheduled else []
     sums += [f"{format_count(restarted, 'service')} to restart"] if restarted else []
-    return "\n".join((*blocks, "", ", ".join(sums)))
-
-
-def _format_decision(plan_: Plan | None) -> str:
-    return f"{plan_.decision.reason}: {plan_.decision.message.partition(chr(10))[0]}" if plan_ else "does not exist"
-
-
-def _build_decision(plan_: Plan | None) -> JSON:
-    return None if plan_ is None else {"reason": str(plan_.decision.reason), "message": plan_.decision.message}
+    return "\n".join((*(change.format() for change in changes), "", ", ".join(sums)))
 
 
 def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: bool) -> None:
@@ -216,7 +186,9 @@ def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: b
         colour = GOOD if plan_.is_placed else WAIT if _is_waiting(decision.reason) else BAD
         parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrap_lines(decision.message, 4)}"]
         if plan_.rows:
-            parts.insert(0, _build_table(plan_.rows, wide=wide))
+            columns = _COLUMNS | ({"WHY": "message"} if wide else {})
+            rows = ({**_build_cells(row), "verdict": _paint_verdict(row)} for row in plan_.rows)
+            parts.insert(0, format_columns(columns, rows))
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks]
         if plan_.ref in changes:
             lines = [paint(line, _COLOURS[line[0]]) for line in changes[plan_.ref]]
@@ -248,15 +220,22 @@ def _is_waiting(reason: str) -> bool:
     return reason in tuple(Refused) and Refused(reason).outlook is Outlook.NOT_NOW
 
 
-def _build_table(rows: Iterable[Row], *, wide: bool) -> str:
-    headers = ["ENVIRONMENT", "PROFILE", "POOL", "REPLICA", "WANTED", "FOUND", "VERDICT", *(["WHY"] if wide else [])]
-    cells = []
-    for r in rows:
-        colour = GOOD if r.serves else WAIT if _is_waiting(r.verdict) else BAD
-        verdict = r.verdict if r.verdict == Verdict.FITS else paint(r.verdict, colour)
-        columns = [r.environment, r.profile, r.pool, r.replica, r.required, r.available, verdict, r.message]
-        cells.append(columns[: len(headers)])
-    return format_table(headers, cells)
+def _build_cells(row: Row) -> Manifest:
+    return {
+        "environment": row.environment,
+        "profile": row.profile,
+        "pool": row.pool,
+        "replica": row.replica,
+        "verdict": row.verdict,
+        "wanted": row.required,
+        "found": row.available,
+        "message": row.message,
+    }
+
+
+def _paint_verdict(row: Row) -> str:
+    colour = GOOD if row.serves else WAIT if _is_waiting(row.verdict) else BAD
+    return row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, colour)
 
 
 def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:
@@ -277,19 +256,7 @@ def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:
             }
             for manifest in plan_.placements
         ],
-        "candidates": [
-            {
-                "environment": row.environment,
-                "profile": row.profile,
-                "pool": row.pool,
-                "replica": row.replica,
-                "verdict": row.verdict,
-                "wanted": row.required,
-                "found": row.available,
-                "message": row.message,
-            }
-            for row in plan_.rows
-        ],
+        "candidates": [_build_cells(row) for row in plan_.rows],
         "remarks": [*plan_.remarks],
     }
     return data if changes is None else {**data, "changes": [*changes]}

@@ -45,14 +45,7 @@ class Place:
         return f"{self.cluster}: {self.ref}"
 
 
-@click.command(
-    epilog=examples(
-        "modelplane render -f examples/kimi-k2-two-nodes --all-clusters",
-        "modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService",
-        "modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/",
-        "modelplane render -f examples/kimi-k2-two-nodes --level remote -o json",
-    )
-)
+@click.command(epilog=examples("render"))
 @sources
 @click.option("--level", type=click.Choice(["control-plane", "remote"]), help="Only one level.")
 @click.option("--cluster", metavar="ENVIRONMENT", help="Only what is on the cluster of this environment.")
@@ -109,10 +102,8 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Ma
             manifest = desired_from_observed(observed).manifest
             yield Place("", Ref.of(manifest)), manifest
             if text(manifest, "kind") == "Object" and get(manifest, "spec.managementPolicies") != ["Observe"]:
-                remote, config = (
-                    mapping(manifest, "spec.forProvider.manifest"),
-                    text(manifest, "spec.providerConfigRef.name"),
-                )
+                remote = mapping(manifest, "spec.forProvider.manifest")
+                config = text(manifest, "spec.providerConfigRef.name")
                 yield Place(clusters.get(config, config), Ref.of(remote)), remote
 
 

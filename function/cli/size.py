@@ -95,14 +95,7 @@ class Size:
     requests: int = 0
 
 
-@click.command(
-    epilog=examples(
-        "modelplane size --params 671B --precision fp8",
-        "modelplane size --hub Qwen/Qwen3-235B-A22B --context-length 32768 --concurrency 8",
-        "modelplane size -f examples/kimi-k26-vram",
-        "modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub",
-    )
-)
+@click.command(epilog=examples("size"))
 @sources
 @click.option("--params", metavar="NUMBER", help="Parameters of the model, such as 671B.")
 @click.option("--precision", type=click.Choice(list(BITS), case_sensitive=False), help="Their number format.")

@@ -39,6 +39,11 @@ class Ref:
         """Return the reference of a manifest."""
         return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
 
+    @classmethod
+    def within(cls, namespace: str, kind: str, name: str) -> "Ref":
+        """Return the reference to an object that another of this namespace names."""
+        return cls(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
@@ -201,8 +206,7 @@ def _find_owner(manifest: Manifest) -> Ref | None:
     namespace = text(manifest, "metadata.namespace")
     for reference in listing(manifest, "metadata.ownerReferences"):
         if get(reference, "controller") is True:
-            kind = text(reference, "kind")
-            return Ref(kind, "" if kind in CLUSTER_SCOPED else namespace, text(reference, "name"))
+            return Ref.within(namespace, text(reference, "kind"), text(reference, "name"))
     return None
 
 

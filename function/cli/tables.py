@@ -5,7 +5,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -13,8 +13,10 @@ import yaml
 
 from function.cli.options import Form, import_extra
 from function.kube.manifests import JSON
+from function.reasons import Status
 
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
+STATUS_COLOURS: Mapping[str, str] = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 _WATCH_SECONDS = 2
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -26,6 +28,11 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
         cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True
     )
     return str(table)
+
+
+def format_columns(columns: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return an aligned table of some values of each row; `columns` has their keys by header."""
+    return format_table([*columns], ([row[key] for key in columns.values()] for row in rows))
 
 
 def format_data(form: Form, value: JSON) -> str:

@@ -14,7 +14,16 @@ from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, find_decision, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, GOOD, WAIT, format_age, format_data, format_table, paint, print_hint, print_watched
+from function.cli.tables import (
+    STATUS_COLOURS,
+    WAIT,
+    format_age,
+    format_data,
+    format_table,
+    paint,
+    print_hint,
+    print_watched,
+)
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.reasons import Status
@@ -22,7 +31,6 @@ from function.remote.health import assess
 from function.remote.observed_object import State, read_object
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "Object")
-_COLOURS: Mapping[str, str] = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 _DOT_COLOURS: Mapping[str, str] = {Status.TRUE: "darkgreen", Status.FALSE: "firebrick", Status.UNKNOWN: "goldenrod"}
 
 
@@ -39,13 +47,7 @@ class Node:
     is_condition: bool = False
 
 
-@click.command(
-    epilog=examples(
-        "modelplane tree kimi-k2 -n assistants",
-        "modelplane tree kimi-k2 -n assistants --watch",
-        "modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg",
-    )
-)
+@click.command(epilog=examples("tree"))
 @click.argument("deployment", required=False)
 @sources
 @WATCH
@@ -164,7 +166,7 @@ def _format_tree(root: Node, form: Form) -> str:
     rows = (
         (
             branch + node.name,
-            paint(node.ready, _COLOURS.get(node.ready, WAIT)),
+            paint(node.ready, STATUS_COLOURS.get(node.ready, WAIT)),
             format_age(node.since),
             node.state,
             node.message,

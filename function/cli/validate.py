@@ -8,7 +8,7 @@ checked.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -23,12 +23,12 @@ from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
 from function.cli.inputs import KINDS, PARSERS, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
-from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_known, is_ours, read_environments, set_namespace
+from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
 from function.composers import COMPOSERS
 from function.domain.cache import ModelCacheChoice
 from function.domain.environment import Environment, StorageMode
-from function.domain.model import Model, ModelRef, Problem
+from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -58,13 +58,7 @@ class Fault:
     is_warning: bool = False  # it is allowed, and most likely not meant
 
 
-@click.command(
-    epilog=examples(
-        "modelplane validate examples/",
-        "modelplane validate deployment.yaml --live",
-        "cat model.yaml | modelplane validate - -o json",
-    )
-)
+@click.command(epilog=examples("validate"))
 @click.argument("paths", metavar="FILE...", nargs=-1, type=click.Path())
 @FILES
 @click.option(
@@ -92,11 +86,8 @@ def validate(  # click's options
         data: list[JSON] = [
             {
                 "file": fault.file,
-                "kind": fault.ref.kind,
-                "namespace": fault.ref.namespace,
-                "name": fault.ref.name,
-                "path": fault.problem.path,
-                "message": fault.problem.message,
+                **asdict(fault.ref),
+                **asdict(fault.problem),
                 "level": "warning" if fault.is_warning else "error",
             }
             for fault in faults
@@ -164,33 +155,28 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Return every reference of an object that leads nowhere, or to an object that does not fit it."""
-    kind, model = text(manifest, "kind"), text(manifest, "spec.modelRef.name")
-    if kind not in ("ModelDeployment", "ModelCache", "ModelPlacement") or not is_ours(manifest):
+    check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
+    if check is None or not is_ours(manifest):
         return
-    if model:
-        ref = ModelRef(kind=text(manifest, "spec.modelRef.kind") or "ClusterModel", name=model)
-        yield from _check_name(store, _build_model_ref(ref, manifest), "spec.modelRef.name")
-    match kind:
-        case "ModelDeployment":
-            yield from _check_deployment(store, manifest)
-        case "ModelCache":
-            yield from _check_cache(store, manifest)
-        case _:
-            yield from _check_placement(store, manifest)
+    ref = _read_model_ref(manifest)
+    if ref.name:
+        yield from _check_name(store, ref, "spec.modelRef.name")
+    model = store.get(ref)
+    yield from check(store, manifest, parse_model(model).value if model else None)
 
 
-def _build_model_ref(ref: ModelRef, manifest: Manifest) -> Ref:
-    return Ref(ref.kind, "" if ref.kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace"), ref.name)
+def _read_model_ref(manifest: Manifest) -> Ref:
+    kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
+    return Ref.within(text(manifest, "metadata.namespace"), kind, name)
 
 
-def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
+def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
     deployment = parse_deployment(manifest).value
     if deployment is None:
         return
     if isinstance(deployment.cache, ModelCacheChoice):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _check_name(store, ref, "spec.modelCache.name")
-    model = _find_model(store, deployment.model, manifest)
     if model is None:
         return
     settings = _read_settings(store, manifest)
@@ -203,39 +189,42 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
         yield fault.problem
 
 
-def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    cache = parse_model_cache(manifest).value
-    names = get(manifest, "spec.environments")
+def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+    cache, names = parse_model_cache(manifest).value, get(manifest, "spec.environments")
     for index, name in enumerate(names if isinstance(names, list) else []):
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
-    model = _find_model(store, cache.model, manifest) if cache else None
     if cache is None or model is None:
         return
     settings = _read_settings(store, manifest)
-    for environment in read_environments(store, settings):
-        if cache.selects(environment):
-            namespace = settings.remote_namespace(cache.namespace)
-            faults = find_faults(build_cache_request(model, cache, environment, settings, namespace))
-            yield from (fault.problem for fault in faults)
+    namespace = settings.remote_namespace(cache.namespace)
+    for environment in filter(cache.selects, read_environments(store, settings)):
+        faults = find_faults(build_cache_request(model, cache, environment, settings, namespace))
+        yield from (fault.problem for fault in faults)
 
 
-def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    name = text(manifest, "spec.inferenceEnvironmentRef.name")
-    yield from _check_name(store, Ref("InferenceEnvironment", "", name), "spec.inferenceEnvironmentRef.name")
-    settings = _read_settings(store, manifest)
-    environment = next((e for e in read_environments(store, settings) if e.name == name), None)
-    placement = parse_placement(manifest).value
-    if environment is None or placement is None:
+def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+    name, placement = text(manifest, "spec.inferenceEnvironmentRef.name"), parse_placement(manifest).value
+    ref = Ref("InferenceEnvironment", "", name)
+    yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
+    if ref not in store or placement is None:
         return
+    settings = _read_settings(store, manifest)
+    environment = parse_environment(store[ref], settings).value
     pool = environment.pool(placement.pool)
     if placement.pool and pool is None:
         message = f"InferenceEnvironment {name} has no pool {placement.pool}"
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
-    model = _find_model(store, placement.model, manifest)
     if model is not None and pool is not None and placement.shape is not None:
         weights = _place_weights(store, placement, model, settings)
         faults = weights(environment, pool, placement.shape, placement.replicas)
         yield from (fault.problem for fault in faults)
+
+
+_REFERENCE_CHECKS = {
+    "ModelDeployment": _check_deployment,
+    "ModelCache": _check_cache,
+    "ModelPlacement": _check_placement,
+}
 
 
 def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
@@ -251,11 +240,6 @@ def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
     return f"{message}; did you mean {close}?" if close else message
 
 
-def _find_model(store: Store, ref: ModelRef, manifest: Manifest) -> Model | None:
-    model = store.get(_build_model_ref(ref, manifest))
-    return parse_model(model).value if model else None
-
-
 def _read_settings(store: Store, manifest: Manifest) -> Settings:
     """Return the platform's settings for an object, as far as they are known."""
     try:
@@ -266,9 +250,8 @@ def _read_settings(store: Store, manifest: Manifest) -> Settings:
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> DeploymentWeights:
-    cache = (
-        store.get(Ref("ModelCache", of.namespace, of.cache.name)) if isinstance(of.cache, ModelCacheChoice) else None
-    )
+    name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
+    cache = store.get(Ref("ModelCache", of.namespace, name))
     return DeploymentWeights(
         model=model,
         choice=of.cache,
@@ -313,19 +296,15 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
 
 
 def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment = parse_deployment(manifest).value
-    model = _find_model(store, deployment.model, manifest) if deployment else None
+    deployment, known = parse_deployment(manifest).value, store.get(_read_model_ref(manifest))
+    model = parse_model(known).value if known else None
     if deployment is None or model is None:
         return
-    weights = _place_weights(store, deployment, model, BUILT_IN)
+    weights, nowhere = _place_weights(store, deployment, model, BUILT_IN), Environment(name="")
     for profile in model.profiles:
-        if (
-            profile.shape
-            and weights.build_request(Environment(name=""), NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR
-        ):
-            yield Problem(
-                "spec.modelCache", f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
-            )
+        if profile.shape and weights.build_request(nowhere, NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR:
+            message = f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
+            yield Problem("spec.modelCache", message)
 
 
 def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:

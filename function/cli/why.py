@@ -15,7 +15,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invali
 from function.cli.options import Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, DIM, GOOD, STATUS_COLOURS, format_data, paint, print_hint, wrap_lines
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
@@ -24,7 +24,6 @@ from function.status.model_deployment import find_unresolved
 
 _NAMES = 4  # environments that a group names
 _OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.NOT_NOW: "waiting"}
-_COLOURS = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +48,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-@click.command(
-    epilog=examples("modelplane why kimi-k2 -n assistants", "modelplane why kimi-k2 -f examples/kimi-k2-two-nodes")
-)
+@click.command(epilog=examples("why"))
 @click.argument("deployment", required=False)
 @sources
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
@@ -155,7 +152,7 @@ def _print_report(report: Report, *, show_all: bool) -> None:
     """Print the conditions, then a block for each reason; many environments are grouped by reason unless `show_all`."""
     click.echo(str(report.ref))
     for condition in report.conditions:
-        status = paint(text(condition, "status"), _COLOURS[Status(text(condition, "status"))])
+        status = paint(text(condition, "status"), STATUS_COLOURS[text(condition, "status")])
         first = text(condition, "message").partition("\n")[0]
         click.echo(wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all

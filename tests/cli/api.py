@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from function.cli.live import PLURALS
+from function.cli.live import API_VERSIONS
 from function.cli.store import CLUSTER_SCOPED
 from function.kube.manifests import JSON, Manifest, mapping, text
 
-_KINDS = {plural: kind for kind, (_, plural) in PLURALS.items()}
+_KINDS = {f"{kind.lower()}s": kind for kind in API_VERSIONS}
 TOKEN = "let-me-in"
 
 
@@ -40,13 +40,13 @@ class ApiServer:
         """Store objects; those of other kinds have no part here."""
         for manifest in manifests:
             kind = text(manifest, "kind")
-            if kind in PLURALS:
+            if kind in API_VERSIONS:
                 namespace = "" if kind in CLUSTER_SCOPED else text(manifest, "metadata.namespace")
-                self.objects[PLURALS[kind][1], namespace, text(manifest, "metadata.name")] = manifest
+                self.objects[f"{kind.lower()}s", namespace, text(manifest, "metadata.name")] = manifest
 
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         """Return an object."""
-        return self.objects.get((PLURALS[kind][1], namespace, name))
+        return self.objects.get((f"{kind.lower()}s", namespace, name))
 
     def kubeconfig(self, folder: Path, namespace: str = "default") -> str:
         """Write a kubeconfig for this server and return its name."""
