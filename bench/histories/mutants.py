@@ -85,11 +85,11 @@ MUTANTS = (
         (
             Change(
                 "function.weights.consumers",
-                "has_consumers",
-                "any(not c.uri or (c.uri != current_uri and parse_claim(c.uri) in claims) for c in consumers)",
+                "_may_read",
+                "not consumer.uri or (consumer.uri != current_uri and parse_claim(consumer.uri) in claims)",
                 "False",
             ),
-            Change("function.weights.consumers", "may_have_consumers", "bool(users) or ", ""),
+            Change("function.weights.consumers", "may_delete_weights", "if users:", "if False:"),
         ),
     ),
     Mutant(

@@ -33,7 +33,7 @@ from function.status import model_cache as report
 from function.status import references
 from function.status.conditions import faulty
 from function.weights.claim import Size
-from function.weights.consumers import find_consumers, has_consumers, list_claims, list_owned_claims, may_have_consumers
+from function.weights.consumers import find_consumers, list_claims, list_owned_claims, may_delete_weights
 from function.weights.reconcile import SCRIPTS, reconcile_weights
 from function.weights.request import build_cache_request
 
@@ -122,14 +122,14 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     prefix = f"{name}{_SEPARATOR}"
     observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
     consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]
+    users = [user for user in inputs.users if user.environment == name]
     claims = list_claims(observed.values())
     if environment is None or environment.broken:
         row = report.build_missing_row(name, cache.entry(name))
         return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
     if name not in _list_selected(inputs):
-        users = [user for user in inputs.users if user.environment == name]
-        is_used = may_have_consumers(claims, consumers, users)
-        return _Part(composed=carry_over(prefixed) if is_used else {}, observed=prefixed)
+        may_delete = may_delete_weights(claims, consumers, users, current=None)
+        return _Part(composed={} if may_delete else carry_over(prefixed), observed=prefixed)
 
     writer = ObjectWriter(
         owner=cache.name,
@@ -144,12 +144,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     entry = cache.entry(name)
     weights = reconcile_weights(request, writer, name, entry.hydration if entry else Hydration())
     composed = {NAMESPACE: compose_namespace(namespace, writer), **weights.composed}
-    all_consumers_moved = (
-        weights.plan is not None
-        and weights.gate_open
-        and not has_consumers(claims, consumers, current_uri=weights.plan.uri)
-    )
-    if not all_consumers_moved:
+    if not may_delete_weights(claims, consumers, users, weights):
         composed |= weights.stale
     return _Part(
         composed={prefix + key: item for key, item in composed.items()},

@@ -18,6 +18,7 @@ from function.remote.carry_over import reapply_observed
 from function.remote.health import is_up
 from function.remote.object_writer import deletes
 from function.remote.observed_object import ObservedObject, read_object
+from function.weights.reconcile import Weights
 
 USAGE_KEY = "cache-usage"
 USAGE_API_VERSION = "protection.crossplane.io/v1beta1"
@@ -77,17 +78,38 @@ def _find_uri(placement: Placement) -> str:
     return placement.serving_uri or ("" if placement.was_ready else placement.planned_uri)
 
 
-def has_consumers(claims: Collection[str], consumers: Iterable[Consumer], current_uri: str) -> bool:
-    """Tells whether a consumer may read from one of these claims, other than from the URI that all shall read."""
-    return any(not c.uri or (c.uri != current_uri and parse_claim(c.uri) in claims) for c in consumers)
+def may_delete_weights(
+    claims: Collection[str], consumers: Iterable[Consumer], users: Collection[Placement], current: Weights | None
+) -> bool:
+    """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
+    What happens to a claim when the last deployment goes? The claim of a ModelCache stays: it outlives its deployments.
+    It is dropped when the cache does not select the environment any more, or downloads to another claim there, and then
+    only without a consumer. The claim of a deployment goes with its placement. Whether a claim that is dropped is
+    deleted on its cluster is up to its case (`planner.CASES`): only a claim that one composite has to itself is.
 
-def may_have_consumers(claims: Collection[str], consumers: Iterable[Consumer], users: Collection[Placement]) -> bool:
-    """Tells whether a consumer may read from one of these claims, none of which is needed any more.
+    Args:
+        claims: the claims that the cache has on one environment.
+        consumers: the placements that may read from them.
+        users: the placements on this environment that name the cache.
+        current: the weights that replace the others; None: the environment is not selected any more.
 
-    `users` name the cache, and may be about to read from it: a service reports its URI once it is ready on it.
     """
-    return bool(users) or has_consumers(claims, consumers, "")
+    if current is None:
+        if users:
+            # They may be about to read from it: a service reports its URI once it is ready on it.
+            return False
+        current_uri = ""
+    elif current.plan is None or not current.gate_open:
+        return False
+    else:
+        current_uri = current.plan.uri
+    return not any(_may_read(consumer, claims, current_uri) for consumer in consumers)
+
+
+def _may_read(consumer: Consumer, claims: Collection[str], current_uri: str) -> bool:
+    """Tells whether a consumer may read from one of the claims anything but the current weights."""
+    return not consumer.uri or (consumer.uri != current_uri and parse_claim(consumer.uri) in claims)
 
 
 def parse_claim(uri: str) -> str:

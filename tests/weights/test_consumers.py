@@ -15,11 +15,15 @@ from function.weights.consumers import (
     find_applied_uri,
     find_consumers,
     find_serving_uri,
-    has_consumers,
     list_claims,
     list_owned_claims,
+    may_delete_weights,
     parse_claim,
 )
+from function.weights.planner import StoragePlan
+from function.weights.reconcile import Weights
+from function.weights.request import Case as StorageCase
+from function.weights.state import Finding, StorageState
 from tests.support import builders
 from tests.support.plane import call, change, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
@@ -293,19 +297,41 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
     assert parse_claim(uri) == claim
 
 
+def _weights(uri: str, *, gate_open: bool = True) -> Weights:
+    return Weights(
+        composed={},
+        stale={},
+        state=StorageState(finding=Finding.HYDRATED),
+        plan=StoragePlan(type=StorageCase.MANAGED, uri=uri) if uri else None,
+        gate_open=gate_open,
+    )
+
+
+NEW = _weights("pvc://c/new")
+
+
 @pytest.mark.parametrize(
-    ("uri", "wanted", "want"),
+    ("uri", "current", "want", "reason"),
     [
-        ("", "pvc://c/new", True),
-        ("pvc://c/old", "pvc://c/new", True),
-        ("pvc://c/new", "pvc://c/new", False),
-        ("pvc://elsewhere/old", "pvc://c/new", False),
-        ("hf://org/model:main", "", False),
-        ("pvc://c/new", "", True),
+        ("", NEW, False, "it is not known what it reads"),
+        ("pvc://c/old", NEW, False, "it reads the old weights"),
+        ("pvc://c/new", NEW, True, "it reads the new ones"),
+        ("pvc://elsewhere/old", NEW, True, "it reads none of them"),
+        ("pvc://c/new", _weights("pvc://c/new", gate_open=False), False, "the new ones are not complete"),
+        ("pvc://elsewhere/old", _weights(""), False, "nothing is planned that replaces them"),
+        ("hf://org/model:main", None, True, "it downloads for itself"),
+        ("pvc://c/new", None, False, "it reads from the claim, which nothing replaces"),
     ],
 )
-def test_has_consumers(uri: str, wanted: str, want: bool) -> None:
-    assert has_consumers({"c"}, [Consumer(name="p", environment="e", uri=uri)], wanted) is want
+def test_may_delete_weights(uri: str, current: Weights | None, *, want: bool, reason: str) -> None:
+    consumer = Consumer(name="p", environment="e", uri=uri)
+    assert may_delete_weights({"c"}, [consumer], [], current) is want, reason
+
+
+@pytest.mark.parametrize(("current", "want"), [(None, False), (NEW, True)])
+def test_keeps_weights_of_deselected_environment_for_users(current: Weights | None, *, want: bool) -> None:
+    consumer = Consumer(name="p", environment="e", uri="pvc://elsewhere/old")
+    assert may_delete_weights({"c"}, [consumer], [ON_IT], current) is want
 
 
 def _service(uri: str, ready: str) -> Manifest:
