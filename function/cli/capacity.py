@@ -56,7 +56,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
 
 
 def _print_tables(usages: Sequence[Usage], *, wide: bool) -> None:
-    """Print the pools, then the totals of each accelerator on all clusters, and those of all accelerators."""
+    """Prints the pools, then the totals of each accelerator on all clusters, and those of all accelerators."""
     if not usages:
         click.echo("There is no InferenceEnvironment")
         return

@@ -7,6 +7,7 @@ function-environment-configs before it read. `reconcile` answers what a composer
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from function.api.inference_environment import parse_environment
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
@@ -24,7 +25,7 @@ _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
-    """Return the first call that Crossplane would make for a composite."""
+    """Returns the first call that Crossplane would make for a composite."""
     environment: Manifest = {}
     input_: Manifest = {}
     for step in listing(find_composition(store, xr), "spec.pipeline"):
@@ -33,21 +34,19 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
             input_ = step_input
             break
         if reads_environment_configs(step):
-            data = mapping(step_input, "spec.defaultData")
-            for source in _read_sources(store, xr, environment, mapping(step_input, "spec")):
-                data = _merge(data, source)
+            data = reduce(_merge, _read_data(store, xr, environment, mapping(step_input, "spec")))
             environment = _merge(environment, data)
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
     return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=input_, context=context)
 
 
 def reads_environment_configs(step: Manifest) -> bool:
-    """Tell whether a step of a pipeline reads EnvironmentConfigs."""
+    """Tells whether a step of a pipeline reads EnvironmentConfigs."""
     return text(step, "input.apiVersion").startswith(_CONFIGS_GROUP)
 
 
 def find_composition(store: Store, xr: Manifest) -> Manifest | None:
-    """Return the Composition that a composite names, else its XRD's default, else the first for its kind."""
+    """Returns the Composition that a composite names, else its XRD's default, else the first for its kind."""
     type_ref = {"apiVersion": xr.get("apiVersion"), "kind": xr.get("kind")}
     matching = {
         text(c, "metadata.name"): c for c in store.all("Composition") if get(c, "spec.compositeTypeRef") == type_ref
@@ -56,8 +55,9 @@ def find_composition(store: Store, xr: Manifest) -> Manifest | None:
     return next((matching[name] for name in names if name in matching), None)
 
 
-def _read_sources(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
-    """Return the data of every source in order, below its `toFieldPath`."""
+def _read_data(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
+    """Returns the default data, then those of every source in order, below its `toFieldPath`."""
+    yield mapping(spec, "defaultData")
     for source in listing(spec, "environmentConfigs"):
         if text(source, "type") == "Selector":
             configs = _select_configs(store, xr, environment, mapping(source, "selector"))
@@ -109,7 +109,7 @@ def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> 
 
 
 def _split_path(path: str) -> list[str]:
-    """Return the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
+    """Returns the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
     return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
 
 
@@ -146,7 +146,7 @@ _LAST = "9999-12-31T23:59:59Z"
 
 
 def reconcile(store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = compose) -> tuple[Call, Outcome]:
-    """Return the last of the calls that Crossplane would make for a composite, and its outcome."""
+    """Returns the last of the calls that Crossplane would make for a composite, and its outcome."""
     call = build_first_call(store, xr)
     outcome = answer(call)
     for _ in range(_CALLS):
@@ -158,7 +158,7 @@ def reconcile(store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = co
 
 
 def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -> None:
-    """Write the placements of a deployment to the store, and publish the ledgers of environments that change."""
+    """Writes the placements of a deployment to the store, and publishes the ledgers of environments that change."""
     before, placements = store.owned(ref), dict[str, Manifest]()
     for key, item in composed.items():
         identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
@@ -170,7 +170,7 @@ def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -
 
 
 def publish_ledger(store: Store, ref: Ref) -> None:
-    """Compute the published ledger of an environment again: its spec or its placements have changed.
+    """Computes the published ledger of an environment again: its spec or its placements have changed.
 
     An environment that has published nothing is left alone, and so is one from a file, which has no uid.
     """
@@ -186,7 +186,7 @@ def publish_ledger(store: Store, ref: Ref) -> None:
 
 
 def compose_up(store: Store, ref: Ref) -> Outcome:
-    """Compose a composite with everything that it composes reported as up, and keep both in the store.
+    """Composes a composite with everything that it composes reported as up, and keeps both in the store.
 
     The status of an environment is kept as it was read: whether its cluster answers is not known.
     """
@@ -202,7 +202,7 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
 
 
 def _replace_owned(store: Store, owner: Ref, composed: Mapping[str, Manifest]) -> None:
-    """Make these the objects that a composite owns. Those that exist keep their identity and their status."""
+    """Makes these the objects that a composite owns. Those that exist keep their identity and their status."""
     manifests = [set_owner(store[owner], key, manifest) for key, manifest in composed.items()]
     for deleted in set(map(Ref.of, store.owned(owner).values())) - set(map(Ref.of, manifests)):
         store.drop(deleted)
@@ -211,7 +211,7 @@ def _replace_owned(store: Store, owner: Ref, composed: Mapping[str, Manifest]) -
 
 
 def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
-    """Return the status that Crossplane writes from an outcome, with its own conditions Synced and Ready."""
+    """Returns the status that Crossplane writes from an outcome, with its own conditions Synced and Ready."""
     unready = [name for name, item in sorted(outcome.composed.items()) if not item.ready]
     ready = not unready and outcome.ready is not False
     own = {str(c.type) for c in outcome.conditions} | {"Ready", "Synced"}
@@ -229,7 +229,7 @@ def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
 
 
 def list_conditions(outcome: Outcome) -> list[Manifest]:
-    """Return the conditions of an outcome as they are written to the status."""
+    """Returns the conditions of an outcome as they are written to the status."""
     return [
         {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
         for c in outcome.conditions
@@ -237,7 +237,7 @@ def list_conditions(outcome: Outcome) -> list[Manifest]:
 
 
 def _report_up(resource: Manifest) -> Manifest:
-    """Return a composed resource with the status that it has once it is up; a composite has its own status."""
+    """Returns a composed resource with the status that it has once it is up; a composite has its own status."""
     if is_ours(resource):
         return resource
     conditions = _build_conditions("Synced", "Ready")

@@ -62,7 +62,7 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # yaml's signature
-        """Return a map. YAML forbids duplicate keys, and PyYAML would silently take the last one."""
+        """Returns a map. YAML forbids duplicate keys, and PyYAML would silently take the last one."""
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -77,7 +77,7 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
 
 
 def read_files(paths: Iterable[str]) -> list[tuple[str, Manifest]]:
-    """Read the manifests of files, folders and standard input (`-`), each with the name of its file, in their order.
+    """Reads the manifests of files, folders and standard input (`-`), each with the name of its file, in their order.
 
     Raises:
         CliError: A file cannot be read, is not YAML, or holds something else than manifests.
@@ -118,7 +118,7 @@ def _parse_manifests(file: str, content: str) -> Iterator[tuple[str, Manifest]]:
 
 
 def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
-    """Return every document that is not empty, with the line on which it starts."""
+    """Returns every document that is not empty, with the line on which it starts."""
     loader, line = _Loader(content), 1
     try:
         while loader.check_node():
@@ -148,7 +148,7 @@ class Inventory:
     edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
 
     def list_deployments(self, names: Sequence[str] = ()) -> list[Ref]:
-        """Return the deployments that are named, else those in files, else all that are in scope."""
+        """Returns the deployments that are named, else those in files, else all that are in scope."""
         in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
         if names:
             return [self._find_named(name, in_scope) for name in names]
@@ -158,7 +158,7 @@ class Inventory:
         return [ref for ref in in_scope if ref in self.from_files] or in_scope
 
     def find_deployment(self, name: str | None) -> Ref:
-        """Return the deployment of a name, or the only one."""
+        """Returns the deployment of a name, or the only one."""
         refs = self.list_deployments([name] if name else ())
         if len(refs) > 1:
             raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
@@ -175,7 +175,7 @@ class Inventory:
         return matching[0]
 
     def in_scope(self, ref: Ref) -> bool:
-        """Tell whether an object is in the namespace that is in scope, or in none."""
+        """Tells whether an object is in the namespace that is in scope, or in none."""
         return (
             not ref.namespace or self.namespace in ("", ref.namespace) or (ref in self.from_files and not self.chosen)
         )
@@ -184,7 +184,7 @@ class Inventory:
 def load_inventory(
     sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False, sets: Sequence[str] = ()
 ) -> Inventory:
-    """Read the sources, and set values of pools; with `one_namespace` only the namespace in scope, and no settings."""
+    """Reads the sources and sets values of pools; with `one_namespace` only the namespace in scope, and no settings."""
     target, store = sources.target, Store()
     # Without a control plane there is no context that has a namespace.
     namespace = target.namespace or ""
@@ -214,7 +214,7 @@ def load_inventory(
 
 
 def _load_settings(cluster: Cluster) -> list[Manifest]:
-    """Return what sets the function's input; warn where the caller may not read it."""
+    """Returns what sets the function's input; warns where the caller may not read it."""
     try:
         compositions = cluster.objects(["Composition"])
         steps = (step for composition in compositions for step in listing(composition, "spec.pipeline"))
@@ -229,7 +229,7 @@ _SET = re.compile(r"([^/=]+)/([^./=]+)\.([A-Za-z0-9.]+)=(.*)")
 
 
 def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
-    """Set values of pools, each as ENVIRONMENT/POOL.FIELD=VALUE with a YAML value; return the environments."""
+    """Sets values of pools, each as ENVIRONMENT/POOL.FIELD=VALUE with a YAML value; returns the environments."""
     edited = set[Ref]()
     for value in values:
         match = _SET.fullmatch(value)
@@ -263,14 +263,14 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
 
 
 def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEntry, ...]:
-    """Return the invalid pools of an environment, in its order."""
+    """Returns the invalid pools of an environment, in its order."""
     if not environment.broken_pools:
         return ()
     return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).invalid_pools
 
 
 def warn_of_invalid(store: Store, kinds: Iterable[str]) -> None:
-    """Warn of objects of some kinds that have faults, and of pools that are left out, on standard error."""
+    """Warns of objects of some kinds that have faults, and of pools that are left out, on standard error."""
     for manifest in (manifest for kind in kinds for manifest in store.all(kind)):
         ref = Ref.of(manifest)
         parsed = PARSERS[ref.kind](manifest)

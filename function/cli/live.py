@@ -51,7 +51,7 @@ class Cluster:
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """End the connection and remove its files."""
+        """Ends the connection and removes its files."""
         session = self._api._session  # noqa: SLF001  # kr8s has no other way to close it
         with self._opened:
             if session is not None:
@@ -67,7 +67,7 @@ class Cluster:
         return str(context.get("namespace") or "default")
 
     def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
-        """Return every object of some kinds, of all namespaces unless one is named."""
+        """Returns every object of some kinds, of all namespaces unless one is named."""
         objects: list[Manifest] = []
         # One after the other: kr8s renews its session at a 403, and requests under way then never end.
         for kind in kinds:
@@ -78,11 +78,11 @@ class Cluster:
         return objects
 
     def get(self, ref: Ref) -> Manifest | None:
-        """Return an object; None where it does not exist."""
+        """Returns an object; None where it does not exist."""
         return self._call_existing("GET", ref, "read")
 
     def delete(self, ref: Ref) -> None:
-        """Delete an object, if it exists."""
+        """Deletes an object, if it exists."""
         self._call_existing("DELETE", ref, "delete")
 
     def _call_existing(self, method: str, ref: Ref, verb: str) -> Manifest | None:
@@ -94,12 +94,12 @@ class Cluster:
             raise
 
     def apply(self, manifest: Manifest) -> None:
-        """Create or change an object by server-side apply; fields of another field manager are refused."""
+        """Creates or changes an object by server-side apply; fields of another field manager are refused."""
         ref = Ref.of(manifest)
         self._run(self._call("PATCH", ref, json.dumps(manifest)), f"write {ref}")
 
     def fetch(self, path: str, body: Manifest | None = None) -> Manifest | None:
-        """Return the answer to a GET, or to a POST of `body`; empty where nothing exists, None where it is forbidden.
+        """Returns the answer to a GET, or to a POST of `body`; empty where nothing exists, None where it is forbidden.
 
         Raises:
             CliError: The caller is not authenticated, or there is no answer.
@@ -144,13 +144,12 @@ class Cluster:
             raise
 
     async def _call(self, method: str, ref: Ref, body: str = "") -> Manifest:
-        """Call the API for an object, for all of its kind where it has no name."""
-        plural = f"{ref.kind.lower()}s"
+        """Calls the API for an object, for all of its kind where it has no name."""
         call = self._api.call_api(
             method,
             version=API_VERSIONS[ref.kind],
             namespace=Ref.within(ref.namespace, ref.kind, "").namespace or None,
-            url=f"{plural}/{ref.name}" if ref.name else plural,
+            url=f"{ref.kind.lower()}s/{ref.name}".rstrip("/"),
             content=body or None,
             headers={"Content-Type": _APPLY} if body else None,
             params={"fieldManager": _FIELD_MANAGER} if body else None,
@@ -183,7 +182,7 @@ class Cluster:
 
 @functools.lru_cache(maxsize=1)  # --watch reads again over the same connection
 def connect(target: Target) -> Cluster:
-    """Return the control plane; the connection ends with the command."""
+    """Returns the control plane; the connection ends with the command."""
     cluster = Cluster(target)
     command = click.get_current_context().find_root()
     command.call_on_close(cluster.close)
@@ -192,7 +191,7 @@ def connect(target: Target) -> Cluster:
 
 
 def _find_kubeconfig_fault(target: Target) -> str:
-    """Return why the kubeconfigs lack the context, or the current one; empty where they have it."""
+    """Returns why the kubeconfigs lack the context, or the current one; empty where they have it."""
     # The system's separator joins several files, as for kubectl.
     files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     contents: list[JSON] = []

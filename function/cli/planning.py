@@ -59,7 +59,7 @@ class Row:
 
     @property
     def serves(self) -> bool:
-        """Whether the deployment runs there."""
+        """Tells whether the deployment runs there."""
         return self.verdict in (Verdict.PLACED, Verdict.STAYS)
 
     @property
@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def is_placed(self) -> bool:
-        """Whether it has all placements that it requests."""
+        """Tells whether it has all placements that it requests."""
         return self.decision.status is Status.TRUE
 
     @property
@@ -111,14 +111,14 @@ class Plan:
 
 
 def find_decision(outcome: Outcome) -> Condition:
-    """Return Scheduled, or ModelResolved where that stands in its way."""
+    """Returns Scheduled, or ModelResolved where that stands in its way."""
     by_type = {condition.type: condition for condition in outcome.conditions}
     resolved, scheduled = by_type[ConditionType.MODEL_RESOLVED], by_type[ConditionType.SCHEDULED]
     return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
 
 
 def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
-    """Decide all deployments and return the plans of some; the store then holds the placements of all.
+    """Decides all deployments and returns the plans of some; the store then holds the placements of all.
 
     A ModelCache from a file that has no status counts as it would report once its downloads are complete.
     """
@@ -159,7 +159,7 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
-    """Decide all deployments, then compose all composites from files once with all of it up.
+    """Decides all deployments, then composes all composites from files once with all of it up.
 
     Returns the outcomes of the composites from files, and of the placements that they compose.
     """
@@ -173,7 +173,7 @@ def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
 
 
 def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
-    """Compose the placements of a deployment that was decided, and the deployment once more with all of them up."""
+    """Composes the placements of a deployment that was decided, and the deployment once more with all of them up."""
     outcomes = {placement: compose_up(store, placement) for placement in map(Ref.of, store.owned(ref).values())}
     return outcomes | {ref: reconcile(store, store[ref])[1]}
 
@@ -181,7 +181,7 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 def _list_candidates(
     considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
 ) -> list[Row]:
-    """Return all candidates on an environment; `existing` names the placements from before the decision."""
+    """Returns all candidates on an environment; `existing` names the placements from before the decision."""
     assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
     attempts = filter_candidates(considered.request, environment, ledger)
     rows = [_build_row(considered.request, *attempt, ledger, environment.name) for attempt in attempts]
@@ -242,14 +242,14 @@ def _format_replica(shape: Shape | None) -> str:
 
 
 def _format_spare(rank: Rank) -> str:
-    """Return how much GPU memory a replica would not need."""
+    """Returns how much GPU memory a replica would not need."""
     if rank.spare is None:
         return "memoryPerGpu not declared"
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
 
 
 def _list_remarks(considered: Considered) -> Iterator[str]:
-    """Return what is slow, too small or doubtful about the pools and the storage of a decision."""
+    """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
     environments, model = {e.name: e for e in considered.scope.environments}, considered.request.model
     for assignment in considered.decision.assignments:
         environment = environments.get(assignment.environment)
@@ -269,7 +269,7 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
-    """Explain for each new placement why the smallest pool that suffices was chosen."""
+    """Explains for each new placement why the smallest pool that suffices was chosen."""
     ranked = [(row, row.rank) for row in rows if row.rank]
     for row, best in ranked:
         if row.verdict != Verdict.PLACED:

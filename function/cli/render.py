@@ -94,7 +94,7 @@ def render(  # noqa: PLR0913  # click's options
 
 
 def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
-    """Return what composites compose, and what of that exists on remote clusters."""
+    """Returns what composites compose, and what of that exists on remote clusters."""
     clusters = {environment.provider_config: environment.name for environment in read_environments(store)}
     for ref in refs:
         for observed in store.owned(ref).values():
@@ -114,7 +114,7 @@ def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> Non
 
 
 def _write_files(manifests: Mapping[Place, Manifest], folder: Path) -> None:
-    """Write a file for each manifest; existing files of that name are replaced, others are kept."""
+    """Writes a file for each manifest; existing files of that name are replaced, others are kept."""
     for place, manifest in manifests.items():
         parts = (place.ref.kind.lower(), place.ref.namespace, place.ref.name)
         file = folder / _clean_name(place.cluster) / f"{_clean_name('-'.join(filter(None, parts)))}.yaml"
@@ -128,7 +128,7 @@ def _write_files(manifests: Mapping[Place, Manifest], folder: Path) -> None:
 
 
 def _clean_name(name: str) -> str:
-    """Return a file name that leads into no other folder, whatever a manifest calls itself."""
+    """Returns a file name that leads into no other folder, whatever a manifest calls itself."""
     return _NOT_IN_FILE_NAMES.sub("-", name).lstrip(".")
 
 

@@ -36,7 +36,7 @@ class Ref:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Ref":
-        """Return the reference of a manifest."""
+        """Returns the reference of a manifest."""
         return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
 
     @classmethod
@@ -79,11 +79,11 @@ class Store(MutableMapping[Ref, Manifest]):
         return sum(map(len, self._kinds.values()))
 
     def put(self, manifest: Manifest) -> None:
-        """Add or replace an object."""
+        """Adds or replaces an object."""
         self[Ref.of(manifest)] = manifest
 
     def lay_over(self, manifest: Manifest) -> None:
-        """Apply a manifest as kubectl would: an object keeps its identity, and its status unless one is given."""
+        """Applies a manifest as kubectl would: an object keeps its identity, and its status unless one is given."""
         existing = self.get(Ref.of(manifest))
         if existing is not None:
             before = mapping(existing, "metadata")
@@ -94,30 +94,30 @@ class Store(MutableMapping[Ref, Manifest]):
         self.put(manifest)
 
     def drop(self, ref: Ref) -> None:
-        """Delete an object and, as the garbage collector does, all that it composed."""
+        """Deletes an object and, as the garbage collector does, all that it composed."""
         self.pop(ref, None)
         for child in list(self._owned.pop(ref, {}).values()):
             self.drop(child)
 
     def all(self, kind: str) -> list[Manifest]:
-        """Return the objects of a kind, by namespace and name."""
+        """Returns the objects of a kind, by namespace and name."""
         return [self[ref] for ref in self.refs(kind)]
 
     def refs(self, *kinds: str) -> list[Ref]:
-        """Return the references of all objects of some kinds, in order."""
+        """Returns the references of all objects of some kinds, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds[kind])
 
     def by_creation(self, kind: str) -> list[Ref]:
-        """Return the references of a kind, oldest first; those that were never created come last, as given."""
+        """Returns the references of a kind, oldest first; those that were never created come last, as given."""
         created = {ref: text(self[ref], "metadata.creationTimestamp") for ref in self._kinds[kind]}
         return sorted(created, key=lambda ref: (not created[ref], created[ref]))
 
     def owned(self, owner: Ref) -> dict[str, Manifest]:
-        """Return what an object composed, by composition-resource-name."""
+        """Returns what an object composed, by composition-resource-name."""
         return {key: self[ref] for key, ref in sorted(self._owned[owner].items()) if ref in self}
 
     def find(self, requirement: Requirement) -> Answered:
-        """Return what Crossplane would answer."""
+        """Returns what Crossplane would answer."""
         kind = self._kinds[requirement.kind]
         if requirement.name is None:
             return tuple(
@@ -131,24 +131,24 @@ class Store(MutableMapping[Ref, Manifest]):
 
 
 def refuse_unknown(message: str, name: str, known: Sequence[str], advice: str = "") -> CliError:
-    """Return the error for a name that does not exist; without advice it lists those that do."""
+    """Returns the error for a name that does not exist; without advice it lists those that do."""
     close = find_nearest(name, known)
     advice = f"Did you mean {close}?" if close else advice or f"There are {', '.join(known) or 'none'}"
     return CliError(f"{message}. {advice}", Code.NOT_FOUND)
 
 
 def is_known(manifest: Manifest) -> bool:
-    """Tell whether an object has a part in decisions."""
+    """Tells whether an object has a part in decisions."""
     return text(manifest, "apiVersion").partition("/")[0] in _GROUPS
 
 
 def is_ours(manifest: Manifest) -> bool:
-    """Tell whether an object is a composite of this function."""
+    """Tells whether an object is a composite of this function."""
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
 
 
 def normalize_json(value: JSON) -> JSON:
-    """Return a value with whole floats as integers and text for keys, as JSON has them."""
+    """Returns a value with whole floats as integers and text for keys, as JSON has them."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -159,18 +159,18 @@ def normalize_json(value: JSON) -> JSON:
 
 
 def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
-    """Return every environment, invalid ones included, with the settings where it declares nothing."""
+    """Returns every environment, invalid ones included, with the settings where it declares nothing."""
     return [parse_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
 
 
 def read_placements(store: Store) -> list[Placement]:
-    """Return every placement that can be read."""
+    """Returns every placement that can be read."""
     parsed = (parse_placement(manifest).value for manifest in store.all("ModelPlacement"))
     return [placement for placement in parsed if placement]
 
 
 def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
-    """Return a composed resource as Crossplane writes it to the control plane."""
+    """Returns a composed resource as Crossplane writes it to the control plane."""
     reference: Manifest = {k: owner[k] for k in ("apiVersion", "kind")} | {"name": text(owner, "metadata.name")}
     metadata = mapping(manifest, "metadata")
     namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
@@ -186,7 +186,7 @@ def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
 
 
 def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
-    """Make the deployments that placements from files name their owners.
+    """Makes the deployments that placements from files name their owners.
 
     A deployment with a uid is one of a control plane, where Crossplane has written the owners.
     """
@@ -211,7 +211,7 @@ def _find_owner(manifest: Manifest) -> Ref | None:
 
 
 def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
-    """Return a manifest with a namespace where its kind has one and it names none."""
+    """Returns a manifest with a namespace where its kind has one and it names none."""
     if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or text(manifest, "metadata.namespace"):
         return manifest
     return {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}

@@ -68,7 +68,7 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
 
 
 def _plan_tree(inventory: Inventory, name: str | None) -> Node:
-    """Return what would exist: objects that exist have their state, all others are planned."""
+    """Returns what would exist: objects that exist have their state, all others are planned."""
     store, ref = inventory.store, inventory.find_deployment(name)
     existing = Store(store.values())
     plan_deployments(inventory, ())
@@ -84,7 +84,7 @@ def _plan_tree(inventory: Inventory, name: str | None) -> Node:
 
 
 def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
-    """Build the tree of a deployment; with `planned` objects without a status are marked as such."""
+    """Builds the tree of a deployment; with `planned` objects without a status are marked as such."""
     placements = []
     for placement in store.owned(ref).values():
         node = _build_composite(placement, planned=planned)
@@ -177,7 +177,7 @@ def _format_tree(root: Node, form: Form) -> str:
 
 
 def _list_branches(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
-    """Return all nodes below one, each with its branch; conditions that are True only if `wide`."""
+    """Returns all nodes below one, each with its branch; conditions that are True only if `wide`."""
     below = [n for n in node.children if wide or not n.is_condition or n.ready != Status.TRUE]
     for index, child in enumerate(below):
         last = index == len(below) - 1

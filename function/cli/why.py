@@ -75,7 +75,7 @@ def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form)
 
 
 def _read_report(store: Store, ref: Ref) -> Report:
-    """Read what the controller wrote into the status of a deployment and its placements."""
+    """Reads what the controller wrote into the status of a deployment and its placements."""
     conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
     keys = ("type", "status", "reason", "message")
     unplaced = sorted(listing(store[ref], "status.unplaced"), key=_rank_unplaced)
@@ -110,7 +110,7 @@ def _rank_unplaced(row: Manifest) -> tuple[int, str]:
 
 
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
-    """Decide a deployment and return every refusal with what to do about it."""
+    """Decides a deployment and returns every refusal with what to do about it."""
     (plan,) = plan_deployments(inventory, [ref])
     decision = plan.considered.decision if plan.considered else None
     fault = decision.fault if decision else None
@@ -135,7 +135,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
-    """Return the placements of a deployment with the conditions that are not True; planned ones have none yet."""
+    """Returns the placements of a deployment with the conditions that are not True; planned ones have none yet."""
     for placement in store.owned(ref).values():
         conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED["ModelPlacement"])
         faults = [c for c in conditions if text(c, "status") != Status.TRUE]
@@ -149,7 +149,7 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
 
 
 def _print_report(report: Report, *, show_all: bool) -> None:
-    """Print the conditions, then a block for each reason; many environments are grouped by reason unless `show_all`."""
+    """Prints the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
     click.echo(str(report.ref))
     for condition in report.conditions:
         status = paint(text(condition, "status"), STATUS_COLOURS[text(condition, "status")])
@@ -172,7 +172,7 @@ def _print_report(report: Report, *, show_all: bool) -> None:
 
 
 def _print_groups(refusals: Iterable[Reason], first: int) -> None:
-    """Print for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
+    """Prints for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
         members = list(group)
         nearest = members[0]
