@@ -44,6 +44,7 @@ from function.kube.manifests import (
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 from function.remote.health import READINESS, Level, assess
+from function.remote.object_writer import deletes
 from function.remote.observed_object import read_object
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
@@ -158,7 +159,7 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
 
 
 def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
-    """Return the ModelCache that the options describe, checked by the function's own parser."""
+    """Returns the ModelCache that the options describe, checked by the function's own parser."""
     if chosen["environments"]:
         where: Manifest = {"environments": [*chosen["environments"]]}
     elif chosen["selector"] is None:
@@ -199,7 +200,7 @@ def _require(store: Store, ref: Ref, otherwise: str) -> None:
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
-    """Wait until every environment has the weights; the download continues after an interrupt."""
+    """Waits until every environment has the weights; the download continues after an interrupt."""
     deadline, shown = time.monotonic() + timeout, ""
     while True:
         manifest = cluster.get(ref)
@@ -222,7 +223,7 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
 
 
 def _find_users(store: Store, ref: Ref) -> set[str]:
-    """Return what names a ModelCache; deployments that are not placed yet count."""
+    """Returns what names a ModelCache; deployments that are not placed yet count."""
     reported = (Ref("ModelDeployment", ref.namespace, name) for name in list_texts(store[ref], "status.usedBy"))
     users = (user for user in store.refs("ModelDeployment", "ModelPlacement") if user.namespace == ref.namespace)
     named = (store[user] for user in users if text(store[user], "spec.modelCache.name") == ref.name)
@@ -230,7 +231,7 @@ def _find_users(store: Store, ref: Ref) -> set[str]:
 
 
 def _find_readers(store: Store, ref: Ref) -> set[str]:
-    """Return what else has its weights in a directory that a ModelCache filled."""
+    """Returns what else has its weights in a directory that a ModelCache filled."""
     directories = _list_directories(store[ref])
     others = (other for other in store.refs("ModelPlacement", "ModelCache") if other != ref)
     return {
@@ -241,7 +242,7 @@ def _find_readers(store: Store, ref: Ref) -> set[str]:
 
 
 def _list_directories(manifest: Manifest) -> set[tuple[str, ...]]:
-    """Return the environment, claim and path of each directory of a ModelCache, or of a placement's weights."""
+    """Returns the environment, claim and path of each directory of a ModelCache, or of a placement's weights."""
     if text(manifest, "kind") == "ModelPlacement":
         paths = ("spec.inferenceEnvironmentRef.name", "status.storage.claimName", "status.storage.path")
         return {tuple(text(manifest, path) for path in paths)}
@@ -256,7 +257,7 @@ def _name_user(manifest: Manifest) -> str:
 
 
 def _list_rows(store: Store, namespace: str) -> Iterator[Manifest]:
-    """Return a row for each environment of the caches of a namespace, of all where it is empty."""
+    """Returns a row for each environment of the caches of a namespace, of all where it is empty."""
     for ref in [ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace)]:
         manifest = store[ref]
         for row in listing(manifest, "status.environments") or [{}]:
@@ -297,11 +298,10 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
 # A directory that does not exist is removed already.
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
 _DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
-_ALL_POLICIES: JSON = ["*"]
 
 
 def _remove(cluster: Cluster, ref: Ref, what: str, removal: Manifest, timeout: int) -> None:
-    """Remove a directory once the ModelCache `ref` is deleted, so that nothing is downloaded meanwhile."""
+    """Removes a directory once the ModelCache `ref` is deleted, so that nothing is downloaded meanwhile."""
     deadline = time.monotonic() + timeout
     job = Ref.of(removal)
     while cluster.get(ref) is not None:
@@ -326,7 +326,7 @@ def _pause(deadline: float, message: str) -> None:
 
 
 def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
-    """Return by its description the removal of each directory on a claim that is not deleted with the ModelCache."""
+    """Returns by its description the removal of each directory on a claim that is not deleted with the ModelCache."""
     for row in listing(store[ref], "status.environments"):
         if text(row, "phase") == Phase.DOWNLOADING:
             where = text(row, "name")
@@ -339,8 +339,7 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
         if text(remote, "kind") == "Job":
             claim, directory, removal = _plan_removal(manifest)
             removals[environment, claim, directory] = removal
-        is_deleted = get(manifest, "spec.managementPolicies") in (None, _ALL_POLICIES)
-        if text(remote, "kind") == "PersistentVolumeClaim" and is_deleted:
+        if text(remote, "kind") == "PersistentVolumeClaim" and deletes(manifest):
             deleted.add((environment, text(remote, "metadata.name")))
     return {
         f"{directory.removeprefix('/mnt/models/')} of claim {claim} on {environment}": removal
@@ -350,7 +349,7 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
 
 
 def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
-    """Return the claim and the directory of a download's Object, and an Object that removes the directory."""
+    """Returns the claim and the directory of a download's Object, and an Object that removes the directory."""
     job = copy_manifest(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]

@@ -120,7 +120,7 @@ def check_cluster(
 
 
 def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence[str]) -> Iterator[Line]:
-    """Run all checks, in the order in which one would correct what is missing."""
+    """Runs all checks, in the order in which one would correct what is missing."""
     version = text(cluster.fetch("/version"), "gitVersion")
     yield _check_release("Kubernetes", version, KUBERNETES, "Upgrade the cluster")
     todo = "Install LeaderWorkerSet, then restart KServe's controller, which looks for it only when it starts"
@@ -149,7 +149,7 @@ def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str
 
 
 def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
-    """Check the release of a project that is served, by the tag of its controller's image where that is known."""
+    """Checks the release of a project that is served, by the tag of its controller's image where that is known."""
     containers = listing(cluster.fetch(path), "spec.template.spec.containers")
     images = (text(container, "image") for container in containers if text(container, "name") == "manager")
     # A digest alone tells nothing.

@@ -67,7 +67,7 @@ class Usage:
 
 
 def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:
-    """Return the valid pools by their type of accelerator, in alphabetical order."""
+    """Returns the valid pools by their type of accelerator, in alphabetical order."""
     groups: dict[str, list[Usage]] = defaultdict(list)
     for usage in usages:
         if usage.pool:
@@ -76,7 +76,7 @@ def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]
 
 
 def list_usages(store: Store, environments: Iterable[Environment], placements: Sequence[Placement]) -> list[Usage]:
-    """Return every pool with what is charged in it, as its environment publishes it."""
+    """Returns every pool with what is charged in it, as its environment publishes it."""
     usages = list[Usage]()
     for environment in environments:
         ledger = admit_placements(environment, placements)
@@ -93,13 +93,13 @@ def list_usages(store: Store, environments: Iterable[Environment], placements: S
 
 
 def format_largest(usage: Usage) -> str:
-    """Return the largest replica that still fits."""
+    """Returns the largest replica that still fits."""
     nodes, gpus = usage.largest
     return format_replica(nodes, gpus) if nodes and gpus else "none"
 
 
 def format_users(users: tuple[Placement, ...], limit: int | None = None) -> str:
-    """Return who has how many GPUs, `limit` of them at most."""
+    """Returns who has how many GPUs, `limit` of them at most."""
     names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
     more = f" +{len(names) - limit} more" if limit and len(names) > limit else ""
     return ", ".join(names[:limit]) + more
@@ -124,7 +124,7 @@ GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/g
 
 
 def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
-    """Return pools for the nodes that have GPUs, by name."""
+    """Returns pools for the nodes that have GPUs, by name."""
     all_nodes = sorted(nodes, key=lambda node: node.name)
     # By what nodes of one pool have in common: its name, the resource, the GPUs of a node, their product, the taints.
     groups: dict[tuple[str, str, int, str, tuple[str, ...]], list[Node]] = defaultdict(list)
@@ -132,10 +132,8 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
             pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
-            taints = tuple(map(str, _list_taints(node, resource)))
-            groups[
-                pool, resource, node_facts.gpu_count(node, resource) or 0, node_facts.gpu_product(node), taints
-            ].append(node)
+            gpus, product = node_facts.gpu_count(node, resource) or 0, node_facts.gpu_product(node)
+            groups[pool, resource, gpus, product, tuple(map(str, _list_taints(node, resource)))].append(node)
     names = Counter[str]()
     pools: list[JSON] = []
     for (pool, resource, gpus, product, _), group in sorted(groups.items()):
@@ -165,7 +163,7 @@ def _list_taints(node: Node, resource: str) -> list[Taint]:
 
 
 def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
-    """Return labels that all nodes of a group have, and no other node has all of."""
+    """Returns labels that all nodes of a group have, and no other node has all of."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
     further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
     order = [key for key in _POOL_LABELS if key in common] + further
@@ -175,14 +173,14 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
 
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
-    """Return the nodes of an environment; none where it does not observe any."""
+    """Returns the nodes of an environment; none where it does not observe any."""
     name = node_observation.name_collection(environment.name)
     members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_observation.MEMBERSHIP) == name)
     return [member.node for member in map(node_observation.parse_member, members) if member.node is not None]
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
-    """Return where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
+    """Returns where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
     if text(manifest, "kind") != "InferenceEnvironment":
         return []
     environment = parse_environment(manifest, BUILT_IN).value
@@ -196,7 +194,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
 
 
 def format_suggestions(store: Store, environments: Iterable[Environment]) -> str:
-    """Return the pools that the nodes of each environment would be declared as, ready to paste."""
+    """Returns the pools that the nodes of each environment would be declared as, ready to paste."""
     blocks = []
     for environment in environments:
         nodes = _list_observed_nodes(store, environment)

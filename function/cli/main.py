@@ -33,11 +33,11 @@ class _LazyGroup(click.Group):
     """Lists its commands by name and one line each, without loading them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Return the commands in the order in which one meets them."""
+        """Returns the commands in the order in which one meets them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
+        """Loads a command."""
         if cmd_name not in COMMANDS or cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
@@ -46,7 +46,7 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """Write the list of commands without loading any."""
+        """Writes the list of commands without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -83,13 +83,13 @@ def init(kind: str, name: str | None) -> None:
 
 
 def main() -> None:
-    """Run a command; every failure is printed in one line."""
+    """Runs a command; every failure is printed in one line."""
     signal.signal(signal.SIGINT, interrupt)
     sys.exit(_run())
 
 
 def interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  # as a signal calls it
-    """End the command at once: with Python's own handler asyncio only cancels, which a library may swallow."""
+    """Ends the command at once: with Python's own handler asyncio only cancels, which a library may swallow."""
     raise KeyboardInterrupt
 
 

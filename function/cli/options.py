@@ -31,7 +31,7 @@ class CliError(click.ClickException):
 
 
 def import_extra(module: str) -> Any:
-    """Import a library of the extra `cli`, which commands load when they need it."""
+    """Imports a library of the extra `cli`, which commands load when they need it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -117,7 +117,7 @@ _SOURCES = {
 
 
 def _group_options(name: str, build: _Function, options: Mapping[str, _Decorator]) -> _Decorator:
-    """Return a decorator that adds options and passes them on as one value."""
+    """Returns a decorator that adds options and passes them on as one value."""
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -143,7 +143,7 @@ sources = _group_options("sources", _build_sources, _SOURCES)
 
 
 def form(*forms: Form) -> _Decorator:
-    """Return the options for how to write the result, the first form being the default."""
+    """Returns the options for how to write the result, the first form being the default."""
 
     def set_colour(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
         if value:
@@ -200,6 +200,6 @@ modelplane init environment eu-west > eu-west.yaml
 
 
 def examples(command: str) -> str:
-    """Return the end of a command's help: its examples, each on a line of its own."""
+    """Returns the end of a command's help: its examples, each on a line of its own."""
     lines = (line for line in _EXAMPLES.splitlines() if f"modelplane {command} " in line)
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

@@ -56,7 +56,7 @@ class DrawnPool:
             self.take(grant.share, f"{grant.namespace}/{owner}")
 
     def take(self, share: Share, owner: str) -> None:
-        """Take a share as the scheduler's ledger does, and draw the nodes by how their free GPUs changed."""
+        """Takes a share as the scheduler's ledger does, and draws the nodes by how their free GPUs changed."""
         before = Counter(self.room.free)
         take_share(self.room, share)
         after = Counter(self.room.free)
@@ -74,13 +74,13 @@ class Canvas:
     y: int = _MARGIN
 
     def text(self, x: int, message: str, colour: str = INK, style: str = "") -> None:
-        """Write lines as wide as the picture and go down."""
+        """Writes lines as wide as the picture and moves down."""
         for line in wrap(message, _CHARACTERS, max_lines=_LINES, placeholder=" …"):
             self.y += 18
             self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
 
     def legend(self, *entries: tuple[str, str]) -> None:
-        """Explain colours side by side and go down."""
+        """Explains colours side by side and moves down."""
         self.y += 12
         x = _MARGIN
         for fill, label in entries:
@@ -93,7 +93,7 @@ class Canvas:
 
     @contextmanager
     def framed(self, environment: Environment) -> Iterator[int]:
-        """Draw an environment's name and a frame around what the block draws; yields its distance from the left."""
+        """Draws an environment's name and a frame around what the block draws; yields its distance from the left."""
         self.y += 10
         top, before = self.y, len(self.lines)
         self.text(_MARGIN + 12, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
@@ -106,7 +106,7 @@ class Canvas:
         self.lines.insert(before, frame)
 
     def nodes(self, x: int, drawn: DrawnPool) -> None:
-        """Describe a pool, draw its nodes with their GPUs side by side and go down."""
+        """Describes a pool, draws its nodes with their GPUs side by side and moves down."""
         pool = drawn.pool
         parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
         unusable = note_unusable_nodes(pool)
@@ -139,7 +139,7 @@ class Canvas:
 
 
 def _explain_unusable(pools: Iterable[Pool]) -> tuple[tuple[str, str], ...]:
-    """Return the legend's entry for nodes that cannot be used, if any pool has such."""
+    """Returns the legend's entry for nodes that cannot be used, if any pool has such."""
     return ((_LOST, _LOST_NAME),) if any(pool.usable_nodes < pool.max_nodes for pool in pools) else ()
 
 
@@ -166,7 +166,7 @@ _TILE, _TILES = 22, 36
 
 
 def draw_plans(plans: Iterable[Plan]) -> str:
-    """Draw each deployment's environments with what it takes of their pools."""
+    """Draws each deployment's environments with what it takes of their pools."""
     canvas = Canvas()
     for plan in plans:
         canvas.text(_MARGIN, f"{plan.ref}: {plan.decision.reason}", OURS if plan.is_placed else NO, _BOLD)
@@ -194,7 +194,7 @@ def _draw_environments(canvas: Canvas, plan: Plan, considered: Considered) -> No
 
 
 def _draw_overview(canvas: Canvas, nearest: Sequence[Row]) -> None:
-    """Draw a tile for each environment by its nearest row: whether it serves, would serve, or refuses and why."""
+    """Draws a tile for each environment by its nearest row: whether it serves, would serve, or refuses and why."""
     fills = [OURS if row.serves else NO if row.refusals else TAKEN for row in nearest]
     canvas.y += 8
     canvas.text(_MARGIN, f"{format_count(len(nearest), 'environment')}, nearest first", INK, _BOLD)
@@ -211,7 +211,7 @@ def _draw_overview(canvas: Canvas, nearest: Sequence[Row]) -> None:
 
 
 def _draw_environment(canvas: Canvas, considered: Considered, environment: Environment, rows: list[Row]) -> None:
-    """Draw the pools with the grants of others and the shares of the decision."""
+    """Draws the pools with the grants of others and the shares of the decision."""
     ledger = Ledger(considered.scope.others, considered.scope.own)
     others = [p for p in considered.scope.others if p.environment == environment.name]
     assigned = (a for a in considered.decision.assignments if a.environment == environment.name)
@@ -245,7 +245,7 @@ _USAGES_DRAWN = 40
 
 
 def draw_capacity(usages: Sequence[Usage]) -> str:
-    """Draw the pools of each environment with their users."""
+    """Draws the pools of each environment with their users."""
     canvas = Canvas()
     groups = [(environment, list(group)) for environment, group in groupby(usages, lambda usage: usage.environment)]
     canvas.text(_MARGIN, f"{format_count(len(groups), 'environment')} with {_count_gpus(usages)}", INK, _BOLD)

@@ -82,7 +82,7 @@ def _plan_all(inventory: Inventory) -> list[Plan]:
 
 
 def _list_changes(plan_: Plan) -> Iterator[str]:
-    """Return a line for each placement that is created, deleted or gets another spec."""
+    """Returns a line for each placement that is created, deleted or gets another spec."""
     before, after = plan_.before, {key: item.manifest for key, item in plan_.outcome.composed.items()}
     for key in sorted(before.keys() | after.keys()):
         if key not in before:
@@ -112,21 +112,20 @@ def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
 
 
 def _list_restarts(before: Plan, after: Plan) -> list[str]:
-    """Return the services that are in both plans and have another spec digest, as `NAME on ENVIRONMENT`."""
-    old, new = _read_digests(before), _read_digests(after)
-    return [
-        f"{name} on {where}" for name, where in sorted(old.keys() & new.keys()) if old[name, where] != new[name, where]
-    ]
+    """Returns the services that are in both plans and have another spec digest, as `NAME on ENVIRONMENT`."""
+    old, new = _compute_digests(before), _compute_digests(after)
+    return [service for service, digest in sorted(new.items()) if old.get(service, digest) != digest]
 
 
-def _read_digests(plan_: Plan) -> dict[tuple[str, str], str]:
-    """Return the spec digest of each service, by its name and environment."""
-    digests: dict[tuple[str, str], str] = {}
+def _compute_digests(plan_: Plan) -> dict[str, str]:
+    """Returns the spec digest of each service, by `NAME on ENVIRONMENT`."""
+    digests: dict[str, str] = {}
     for manifest in plan_.placements:
         call, _ = reconcile(plan_.store, manifest)
         service = compute_service_identity(call, parse_settings(call.input, call.context).value)
         if service:
-            digests[service[0], text(manifest, "spec.inferenceEnvironmentRef.name")] = service[1]
+            name, digest = service
+            digests[f"{name} on {text(manifest, 'spec.inferenceEnvironmentRef.name')}"] = digest
     return digests
 
 
@@ -145,7 +144,7 @@ class Change:
         return old != new
 
     def build_data(self) -> Manifest:
-        """Return the change as JSON."""
+        """Returns the change as JSON."""
         before, after = (
             {"reason": str(p.decision.reason), "message": p.decision.message} for p in (self.before, self.after)
         )
@@ -153,7 +152,7 @@ class Change:
         return {**name, "before": {**before}, "after": {**after}, "restarts": [*self.restarts]}
 
     def format(self) -> str:
-        """Return the change in lines: `+` for what is placed only now, `-` for what is no longer placed."""
+        """Returns the change in lines: `+` for what is placed only now, `-` for what is no longer placed."""
         was_placed, is_placed = self.before.is_placed, self.after.is_placed
         sign = "~" if was_placed == is_placed else "+" if is_placed else "-"
         lines = [paint(f"{sign} {self.after.ref}", _COLOURS[sign])]
@@ -165,7 +164,7 @@ class Change:
 
 
 def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Change]:
-    """Return what differs between two decisions on the same deployments."""
+    """Returns what differs between two decisions on the same deployments."""
     changes = (Change(old, new, _list_restarts(old, new)) for old, new in zip(before, after, strict=True))
     return [change for change in changes if change.is_rescheduled or change.restarts]
 
@@ -180,7 +179,7 @@ def _format_comparison(changes: list[Change]) -> str:
     return "\n".join((*(change.format() for change in changes), "", ", ".join(sums)))
 
 
-def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: bool) -> None:
+def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: bool) -> None:
     for number, plan_ in enumerate(plans):
         decision = plan_.decision
         colour = GOOD if plan_.is_placed else WAIT if _is_waiting(decision.reason) else BAD
@@ -190,8 +189,8 @@ def _print_plans(plans: list[Plan], changes: Mapping[Ref, list[str]], *, wide: b
             rows = ({**_build_cells(row), "verdict": _paint_verdict(row)} for row in plan_.rows)
             parts.insert(0, format_columns(columns, rows))
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks]
-        if plan_.ref in changes:
-            lines = [paint(line, _COLOURS[line[0]]) for line in changes[plan_.ref]]
+        if plan_.ref in diffs:
+            lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
             parts.append("\n".join(lines) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
     if len(plans) > 1:
@@ -238,7 +237,7 @@ def _paint_verdict(row: Row) -> str:
     return row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, colour)
 
 
-def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:
+def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
     data: Manifest = {
         "namespace": plan_.ref.namespace,
         "name": plan_.ref.name,
@@ -259,4 +258,4 @@ def _build_data(plan_: Plan, changes: list[str] | None) -> JSON:
         "candidates": [_build_cells(row) for row in plan_.rows],
         "remarks": [*plan_.remarks],
     }
-    return data if changes is None else {**data, "changes": [*changes]}
+    return data if diff is None else {**data, "changes": [*diff]}

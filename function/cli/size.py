@@ -76,7 +76,7 @@ class Attention:
     window: int = 0  # tokens
 
     def bytes(self, tokens: int, tensor: int, stages: int) -> int:
-        """Return the bytes of one sequence on one GPU."""
+        """Returns the bytes of one sequence on one GPU."""
         layer_tokens = (self.layers - self.sliding) * tokens + self.sliding * min(tokens, self.window)
         return max(1, self.heads // tensor) * self.vector * 2 * -(-layer_tokens // stages)
 
@@ -182,7 +182,7 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
 
 
 def _size_files(source: Source, name: str, headroom: int) -> Size:
-    """Size a model by its files at the hub that its own patterns admit, without downloading them."""
+    """Sizes a model by its files at the hub that its own patterns admit, without downloading them."""
     if not isinstance(source, HuggingFaceSource):
         raise CliError(f"model {name} is not from the hub. Leave out --hub")
     repo, revision = quote(source.repo), quote(source.revision, safe="")
@@ -214,7 +214,7 @@ def _size_model(model: Model) -> Size:
 
 
 def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int, requests: int) -> Size:
-    """Return what a model needs with the KV cache of its requests in place of the headroom."""
+    """Returns what a model needs with the KV cache of its requests in place of the headroom."""
     if config is None and not hub:
         raise CliError("--context-length needs the model's config: --config FILE, or --hub OWNER/NAME")
     if sized.weights is None:
@@ -237,7 +237,7 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
 
 
 def read_attention(content: JSON, name: str) -> Attention:
-    """Read a model's attention from the content of its config.json."""
+    """Reads a model's attention from the content of its config.json."""
     config: Manifest = mapping(content, "text_config") or mapping({"config": content}, "config")
     layers, latent, window = (integer(config, key) for key in ("num_hidden_layers", "kv_lora_rank", "sliding_window"))
     layer_types = get(config, "layer_types")
@@ -258,7 +258,7 @@ def read_attention(content: JSON, name: str) -> Attention:
 
 
 def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[tuple[tuple[object, ...], Manifest]]:
-    """Return a replica for each profile on each pool: as a row of the table, and as data."""
+    """Returns a replica for each profile on each pool: as a row of the table, and as data."""
     declared = [profile for model in models if model.name == sized.name for profile in model.profiles]
     pools = [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS
     for profile, (environment, pool) in product(declared or [_ANY_PROFILE], pools):
@@ -310,7 +310,7 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
 
 
 def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
-    """Return the bytes of every file that the initializer would fetch, by path."""
+    """Returns the bytes of every file that the initializer would fetch, by path."""
     # As for the hub's client, a folder stands for all files in it.
     allow, ignore = ([f"{p}*" if p.endswith("/") else p for p in ps] for ps in (source.allow or ["*"], source.ignore))
     files = {
@@ -325,7 +325,7 @@ def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
 
 
 def _fetch(path: str, repo: str) -> JSON:
-    """Return what the hub has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
+    """Returns what the hub has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
     httpx = import_extra("httpx")
     host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"), os.environ.get("HF_TOKEN")
     headers = {"User-Agent": "modelplane"} | ({"Authorization": f"Bearer {token}"} if token else {})

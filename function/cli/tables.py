@@ -22,7 +22,7 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an aligned table; empty cells show as `-`."""
+    """Returns an aligned table; empty cells show as `-`."""
     cells = [[str(cell) if cell not in ("", None) else "-" for cell in row] for row in rows]
     table = import_extra("tabulate").tabulate(
         cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True
@@ -31,12 +31,12 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 
 
 def format_columns(columns: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> str:
-    """Return an aligned table of some values of each row; `columns` has their keys by header."""
+    """Returns an aligned table of some values of each row; `columns` has their keys by header."""
     return format_table([*columns], ([row[key] for key in columns.values()] for row in rows))
 
 
 def format_data(form: Form, value: JSON) -> str:
-    """Return a value as JSON or YAML."""
+    """Returns a value as JSON or YAML."""
     # YAML is written through JSON, which turns our enumerations into text.
     content = json.dumps(value, indent=2, ensure_ascii=False)
     if form is Form.JSON:
@@ -45,12 +45,12 @@ def format_data(form: Form, value: JSON) -> str:
 
 
 def paint(text: str, colour: str) -> str:
-    """Return coloured text; click removes the colours where the output is no terminal."""
+    """Returns coloured text; click removes the colours where the output is no terminal."""
     return click.style(text, fg=colour) if text else text
 
 
 def wrap_lines(text: str, indent: int) -> str:
-    """Wrap each line of a text to the width of the terminal; without a terminal it is left alone."""
+    """Wraps each line of a text to the width of the terminal; without a terminal it is left alone."""
     columns = shutil.get_terminal_size((0, 0)).columns
     if columns <= 2 * indent:
         return text
@@ -59,13 +59,13 @@ def wrap_lines(text: str, indent: int) -> str:
 
 
 def print_hint(command: str) -> None:
-    """Print on standard error which command to run next."""
+    """Prints on standard error which command to run next."""
     program = click.get_current_context().find_root().info_name
     click.echo(f"\nNext: {program} {command}", err=True)
 
 
 def format_age(timestamp: str) -> str:
-    """Return how long ago a time was, as kubectl writes it; empty where it is none."""
+    """Returns how long ago a time was, as kubectl writes it; empty where it is none."""
     try:
         since = datetime.fromisoformat(timestamp)
     except ValueError:
@@ -78,7 +78,7 @@ def format_age(timestamp: str) -> str:
 
 
 def print_watched(render: Callable[[], str], *, watch: bool) -> None:
-    """Print a result; with `watch` every two seconds until interrupted.
+    """Prints a result; with `watch` every two seconds until interrupted.
 
     A terminal is redrawn, a pipe gets only results that have changed.
     """

@@ -106,7 +106,7 @@ def validate(  # click's options
 
 
 def check_manifests(manifests: Iterable[tuple[str, Manifest]], store: Store, namespace: str) -> list[Fault]:
-    """Return every fault, file by file; the objects are laid over those of the store."""
+    """Returns every fault, file by file; the objects are laid over those of the store."""
     items = [(file, set_namespace(manifest, namespace)) for file, manifest in manifests]
     files: dict[Ref, str] = {}
     faults: list[Fault] = []
@@ -127,7 +127,7 @@ def check_manifests(manifests: Iterable[tuple[str, Manifest]], store: Store, nam
 
 
 def _find_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Return what is wrong with an object by itself."""
+    """Returns what is wrong with an object by itself."""
     kind, name = text(manifest, "kind"), text(manifest, "metadata.name")
     if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
         allowed = f"must be lower-case letters, digits, - and ., {_LONGEST_NAME} at most"
@@ -154,7 +154,7 @@ def _find_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Return every reference of an object that leads nowhere, or to an object that does not fit it."""
+    """Returns every reference of an object that leads nowhere, or to an object that does not fit it."""
     check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
     if check is None or not is_ours(manifest):
         return
@@ -228,7 +228,7 @@ _REFERENCE_CHECKS = {
 
 
 def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
-    """Return a problem where an object does not exist although others of its kind are known."""
+    """Returns a problem where an object does not exist although others of its kind are known."""
     others = store.refs(ref.kind)
     if others and ref not in others:
         known = [other.name for other in others if other.namespace == ref.namespace]
@@ -241,7 +241,7 @@ def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
 
 
 def _read_settings(store: Store, manifest: Manifest) -> Settings:
-    """Return the platform's settings for an object, as far as they are known."""
+    """Returns the platform's settings for an object, as far as they are known."""
     try:
         call = build_first_call(store, manifest)
     except CliError:
@@ -267,7 +267,7 @@ _SMALLEST_SIZE = 2**20  # no GPU and no claim has less
 
 
 def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Return what is allowed and looks like a slip, or costs more than it seems."""
+    """Returns what is allowed and looks like a slip, or costs more than it seems."""
     if not is_ours(manifest):
         return
     yield from _find_missing_units(manifest.get("spec"), "spec")
