@@ -6,7 +6,6 @@ reported in one line with what to do.
 
 import asyncio
 import functools
-import json
 import os
 import tempfile
 import warnings
@@ -96,7 +95,7 @@ class Cluster:
     def apply(self, manifest: Manifest) -> None:
         """Creates or changes an object by server-side apply; fields of another field manager are refused."""
         ref = Ref.of(manifest)
-        self._run(self._call("PATCH", ref, json.dumps(manifest)), f"write {ref}")
+        self._run(self._call("PATCH", ref, manifest), f"write {ref}")
 
     def fetch(self, path: str, body: Manifest | None = None) -> Manifest | None:
         """Returns the answer to a GET, or to a POST of `body`; empty where nothing exists, None where it is forbidden.
@@ -143,14 +142,14 @@ class Cluster:
                 raise CliError(f"cannot connect: {fault}. {_OTHERWISE}", Code.UNREACHABLE) from error
             raise
 
-    async def _call(self, method: str, ref: Ref, body: str = "") -> Manifest:
+    async def _call(self, method: str, ref: Ref, body: Manifest | None = None) -> Manifest:
         """Calls the API for an object, for all of its kind where it has no name."""
         call = self._api.call_api(
             method,
             version=API_VERSIONS[ref.kind],
             namespace=Ref.within(ref.namespace, ref.kind, "").namespace or None,
             url=f"{ref.kind.lower()}s/{ref.name}".rstrip("/"),
-            content=body or None,
+            json=body,
             headers={"Content-Type": _APPLY} if body else None,
             params={"fieldManager": _FIELD_MANAGER} if body else None,
         )

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.inputs import KINDS, Inventory, find_invalid_pools
+from function.cli.inputs import Inventory, find_invalid_pools
 from function.cli.store import Ref, Store
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
@@ -164,11 +164,12 @@ def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
     Returns the outcomes of the composites from files, and of the placements that they compose.
     """
     plan_deployments(inventory, ())
-    outcomes: dict[Ref, Outcome] = {}
-    for ref in [ref for ref in inventory.store.refs(*KINDS) if ref in inventory.from_files and inventory.in_scope(ref)]:
-        outcomes |= compose_deployment(inventory.store, ref) if ref.kind == "ModelDeployment" else {}
-        if ref not in outcomes:
-            outcomes[ref] = compose_up(inventory.store, ref)
+    store, outcomes = inventory.store, dict[Ref, Outcome]()
+    for ref in sorted(filter(inventory.in_scope, inventory.from_files & store.keys())):
+        if ref.kind == "ModelDeployment":
+            outcomes |= compose_deployment(store, ref)
+        elif ref not in outcomes:
+            outcomes[ref] = compose_up(store, ref)
     return outcomes
 
 

@@ -17,7 +17,7 @@ from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, copy_manifest, flag, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
@@ -41,7 +41,7 @@ class Ref:
 
     @classmethod
     def within(cls, namespace: str, kind: str, name: str) -> "Ref":
-        """Return the reference to an object that another of this namespace names."""
+        """Returns the reference to an object that another of this namespace names."""
         return cls(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
 
     def __str__(self) -> str:
@@ -203,11 +203,9 @@ def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
 
 
 def _find_owner(manifest: Manifest) -> Ref | None:
+    owner = next((o for o in listing(manifest, "metadata.ownerReferences") if flag(o, "controller")), None)
     namespace = text(manifest, "metadata.namespace")
-    for reference in listing(manifest, "metadata.ownerReferences"):
-        if get(reference, "controller") is True:
-            return Ref.within(namespace, text(reference, "kind"), text(reference, "name"))
-    return None
+    return Ref.within(namespace, text(owner, "kind"), text(owner, "name")) if owner else None
 
 
 def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
