@@ -45,7 +45,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     match form:
         case Form.TABLE | Form.WIDE:
             _print_tables(usages, wide=form is Form.WIDE)
-            print_hint(f"plan{sources.again or ' -f FILE --live'}")
+            print_hint(f"plan{sources.file_options or ' -f FILE --live'}")
         case Form.SVG:
             click.echo(draw_capacity(usages))
         case Form.NAME:

@@ -188,10 +188,10 @@ def load_inventory(
     target, store = sources.target, Store()
     # Without a control plane there is no context that has a namespace.
     namespace = target.namespace or ""
-    if sources.connects:
+    if sources.live or not sources.files:
         cluster = connect(target)
         namespace = cluster.namespace
-        narrow = namespace if one_namespace and not target.everywhere else ""
+        narrow = namespace if one_namespace and not target.all_namespaces else ""
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
     known = (manifest for _, manifest in read_files(sources.files) if is_known(manifest))
@@ -205,7 +205,7 @@ def load_inventory(
             ready: JSON = [{"type": "Ready", "status": "True", "reason": "Assumed"}]
             store.put({**store[ref], "status": {"conditions": ready}})
     adopt_placements(store, from_files)
-    scope = "" if target.everywhere else namespace
+    scope = "" if target.all_namespaces else namespace
     inventory = Inventory(store, scope, from_files, chosen=bool(target.namespace), edited=environments)
     if sets:
         inventory.before = replace(inventory, store=Store(store.values()))

@@ -32,6 +32,7 @@ API_VERSIONS = {
     "Composition": "apiextensions.crossplane.io/v1",
     "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }
+_ANSWER_SECONDS = 30
 _FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 
@@ -131,7 +132,7 @@ class Cluster:
                 # About versions of Kubernetes that the library was not tested with.
                 warnings.simplefilter("ignore")
                 api = await kr8s.api(kubeconfig=target.kubeconfig, context=target.context)
-            api.timeout = target.seconds
+            api.timeout = _ANSWER_SECONDS
             return api
 
         try:
@@ -161,7 +162,7 @@ class Cluster:
         httpx, kr8s = import_extra("httpx"), import_extra("kr8s")
 
         async def bounded() -> T:
-            async with asyncio.timeout(self._target.seconds):
+            async with asyncio.timeout(_ANSWER_SECONDS):
                 return await work
 
         try:
@@ -171,7 +172,7 @@ class Cluster:
             status = 0 if error.response is None else error.response.status_code
             raise _refuse(what, status, str(error)) from error
         except (TimeoutError, kr8s.APITimeoutError, httpx.HTTPError, OSError) as error:
-            why = f" ({error})" if str(error) else f" within {self._target.seconds} seconds"
+            why = f" ({error})" if str(error) else f" within {_ANSWER_SECONDS} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
         except (ValueError, KeyError, IndexError, TypeError) as error:

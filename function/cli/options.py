@@ -46,8 +46,7 @@ class Target:
     context: str | None = None
     kubeconfig: str | None = None
     namespace: str | None = None  # None: the context's own
-    everywhere: bool = False
-    seconds: int = 30  # time for an answer
+    all_namespaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +59,8 @@ class Sources:
     target: Target = Target()
 
     @property
-    def connects(self) -> bool:
-        """Whether the control plane is read: always where no file is given."""
-        return self.live or not self.files
-
-    @property
-    def again(self) -> str:
-        """The options that name the same files once more."""
+    def file_options(self) -> str:
+        """The options that name the same files in another command."""
         return "".join(f" -f {file}" for file in self.files)
 
 
@@ -102,7 +96,7 @@ FILES = click.option(
 WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 _TARGET = {
     "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
-    "everywhere": click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."),
+    "all_namespaces": click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
     "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
 }

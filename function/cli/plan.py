@@ -208,7 +208,7 @@ def _print_summary(plans: list[Plan]) -> None:
 
 
 def _choose_next(plans: list[Plan], sources: Sources) -> str:
-    options = sources.again + (" --live" if sources.live else "")
+    options = sources.file_options + (" --live" if sources.live else "")
     refused = next((p for p in plans if not p.is_placed), None)
     if refused:
         return f"why {refused.ref.name} -n {refused.ref.namespace}{options}"

@@ -154,7 +154,7 @@ def size(  # noqa: PLR0913  # click's options
     if any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
         scope = f" -n {namespace}" if namespace else " -A"
         live = " --live" if sources.files else ""
-        print_hint(f"plan{sources.again}{live + scope if sources.live else ''}")
+        print_hint(f"plan{sources.file_options}{live + scope if sources.live else ''}")
     else:
         print_hint(f"init {'deployment' if models else 'model'}")
 

@@ -64,7 +64,7 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
     print_watched(render, watch=watch)
     if form.for_people:
         namespace = f" -n {sources.target.namespace}" if sources.target.namespace else ""
-        print_hint(f"why{f' {deployment}' if deployment else ''}{namespace}{sources.again}")
+        print_hint(f"why{f' {deployment}' if deployment else ''}{namespace}{sources.file_options}")
 
 
 def _plan_tree(inventory: Inventory, name: str | None) -> Node:

@@ -186,7 +186,7 @@ def _print_groups(refusals: Iterable[Reason], first: int) -> None:
 
 def _choose_next(report: Report, sources: Sources) -> str:
     if report.others or report.refusals:
-        return f"capacity{sources.again}"
+        return f"capacity{sources.file_options}"
     if sources.files:
-        return f"render{sources.again} --all-clusters"
+        return f"render{sources.file_options} --all-clusters"
     return f"tree {report.ref.name} -n {report.ref.namespace}"
