@@ -23,6 +23,7 @@ from function.status.conditions import OWNED
 from function.status.model_deployment import find_unresolved
 
 _NAMES = 4  # environments that a group names
+_RANKS = {str(reason): reason.rank for reason in Refused}  # nearest last; a later release may have other reasons
 _OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.NOT_NOW: "waiting"}
 
 
@@ -78,7 +79,8 @@ def _read_report(store: Store, ref: Ref) -> Report:
     """Reads what the controller wrote into the status of a deployment and its placements."""
     conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
     keys = ("type", "status", "reason", "message")
-    unplaced = sorted(listing(store[ref], "status.unplaced"), key=_rank_unplaced)
+    rows = listing(store[ref], "status.unplaced")
+    unplaced = sorted(rows, key=lambda row: (-_RANKS.get(text(row, "reason"), -1), text(row, "environment")))
     environments = {text(row, "environment") for row in unplaced}
     scheduled = next((text(c, "message") for c in conditions if text(c, "type") == "Scheduled"), "")
     notes = [line for line in scheduled.splitlines()[1:] if line.partition(":")[0] not in environments]
@@ -88,8 +90,7 @@ def _read_report(store: Store, ref: Ref) -> Report:
         Reason(
             subject=text(row, "environment"),
             reason=text(row, "reason"),
-            # Of a later release's reason nothing is known.
-            outlook=_OUTLOOKS[Refused(text(row, "reason")).outlook] if text(row, "reason") in tuple(Refused) else "",
+            outlook=_OUTLOOKS[Refused(text(row, "reason")).outlook] if text(row, "reason") in _RANKS else "",
             faults=(text(row, "message"),),
         )
         for row in unplaced
@@ -101,12 +102,6 @@ def _read_report(store: Store, ref: Ref) -> Report:
         others=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
     )
-
-
-def _rank_unplaced(row: Manifest) -> tuple[int, str]:
-    """Sorts rows of `status.unplaced` nearest first; reasons of a later release come last."""
-    reason = text(row, "reason")
-    return -Refused(reason).rank if reason in tuple(Refused) else 1, text(row, "environment")
 
 
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
@@ -158,12 +153,9 @@ def _print_report(report: Report, *, show_all: bool) -> None:
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
-        title = f"{number}. {reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
-        click.echo(f"\n{wrap_lines(title, 3)}")
-        for fault in reason.faults:
-            click.echo(wrap_lines(f"   - {fault}", 5))
-        for remedy_ in reason.remedies:
-            click.echo(wrap_lines(f"   {paint('do', GOOD)}: {remedy_}", 5))
+        title = f"{reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
+        remedies = (f"{paint('do', GOOD)}: {remedy}" for remedy in reason.remedies)
+        _print_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
     for note in report.notes:
         click.echo(wrap_lines(f"  {note}", 4))
     if is_grouped:
@@ -175,13 +167,16 @@ def _print_groups(refusals: Iterable[Reason], first: int) -> None:
     """Prints for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
         members = list(group)
-        nearest = members[0]
-        title = f"{number}. {format_count(len(members), 'environment')}: {paint(reason, BAD)} ({nearest.outlook})"
-        names = [member.subject.partition(",")[0] for member in members]
-        click.echo(f"\n{wrap_lines(title, 3)}")
-        click.echo(wrap_lines(f"   {join_with_more(names, _NAMES)}", 5))
-        for fault in nearest.faults:
-            click.echo(wrap_lines(f"   - {nearest.subject}: {fault}", 5))
+        nearest, names = members[0], [member.subject.partition(",")[0] for member in members]
+        title = f"{format_count(len(members), 'environment')}: {paint(reason, BAD)} ({nearest.outlook})"
+        faults = (f"- {nearest.subject}: {fault}" for fault in nearest.faults)
+        _print_block(number, title, [join_with_more(names, _NAMES), *faults])
+
+
+def _print_block(number: int, title: str, lines: Iterable[str]) -> None:
+    click.echo(f"\n{wrap_lines(f'{number}. {title}', 3)}")
+    for line in lines:
+        click.echo(wrap_lines(f"   {line}", 5))
 
 
 def _choose_next(report: Report, sources: Sources) -> str:
