@@ -113,7 +113,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
     ref, kind = Ref.of(manifest), chosen["kind"]
     existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
     # Without one of them, waiting for the weights would never end.
-    _require(existing, Ref.within(ref.namespace, kind, chosen["model"]), "Create it first")
+    _require(existing, Ref.resolve(kind, ref.namespace, chosen["model"]), "Create it first")
     for name in chosen["environments"]:
         _require(existing, Ref("InferenceEnvironment", "", name), "Create it first")
     if not dry_run:

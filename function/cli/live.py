@@ -148,7 +148,7 @@ class Cluster:
         call = self._api.call_api(
             method,
             version=API_VERSIONS[ref.kind],
-            namespace=Ref.within(ref.namespace, ref.kind, "").namespace or None,
+            namespace=Ref.resolve(ref.kind, ref.namespace, "").namespace or None,
             url=f"{ref.kind.lower()}s/{ref.name}".rstrip("/"),
             json=body,
             headers={"Content-Type": _APPLY} if body else None,

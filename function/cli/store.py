@@ -40,8 +40,8 @@ class Ref:
         return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
 
     @classmethod
-    def within(cls, namespace: str, kind: str, name: str) -> "Ref":
-        """Returns the reference to an object that another of this namespace names."""
+    def resolve(cls, kind: str, namespace: str, name: str) -> "Ref":
+        """Returns the reference to what an object of a namespace names; kinds without namespaces have none."""
         return cls(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ def adopt_placements(store: Store, refs: Iterable[Ref]) -> None:
 def _find_owner(manifest: Manifest) -> Ref | None:
     owner = next((o for o in listing(manifest, "metadata.ownerReferences") if flag(o, "controller")), None)
     namespace = text(manifest, "metadata.namespace")
-    return Ref.within(namespace, text(owner, "kind"), text(owner, "name")) if owner else None
+    return Ref.resolve(text(owner, "kind"), namespace, text(owner, "name")) if owner else None
 
 
 def set_namespace(manifest: Manifest, namespace: str) -> Manifest:

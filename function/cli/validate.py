@@ -161,13 +161,17 @@ def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Pr
     ref = _read_model_ref(manifest)
     if ref.name:
         yield from _check_name(store, ref, "spec.modelRef.name")
-    model = store.get(ref)
-    yield from check(store, manifest, parse_model(model).value if model else None)
+    yield from check(store, manifest, _find_model(store, manifest))
 
 
 def _read_model_ref(manifest: Manifest) -> Ref:
     kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
-    return Ref.within(text(manifest, "metadata.namespace"), kind, name)
+    return Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
+
+
+def _find_model(store: Store, manifest: Manifest) -> Model | None:
+    model = store.get(_read_model_ref(manifest))
+    return parse_model(model).value if model else None
 
 
 def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
@@ -296,8 +300,7 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
 
 
 def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment, known = parse_deployment(manifest).value, store.get(_read_model_ref(manifest))
-    model = parse_model(known).value if known else None
+    deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
     if deployment is None or model is None:
         return
     weights, nowhere = _place_weights(store, deployment, model, BUILT_IN), Environment(name="")
