@@ -1,8 +1,7 @@
 """InferenceEnvironment: connect to the cluster, observe its storage class and nodes, publish the ledger of GPUs.
 
-Composes a ClusterProviderConfig from the kubeconfig's Secret, an observe-only Object of the StorageClass, and KServe's
-missing pipeline preset, which is never deleted because running services refer to it. The preset shows whether the
-kubeconfig works and KServe is installed; its CRD would too, but nests deeper than a request can hold. The ledger is
+KServe's missing pipeline preset is composed and never deleted, because running services refer to it. It shows whether
+the kubeconfig works and KServe is installed; its CRD would too, but nests deeper than a request can hold. The ledger is
 published whatever else is wrong with the environment. Nodes are observed by node_collection.py.
 """
 
@@ -104,7 +103,7 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     for row in listing(mapping(call.xr, "status"), "admitted"):
         if text(row, "uid") not in known:
             name, namespace = text(row, "name"), text(row, "namespace")
-            required[requirements.key_placement(name, namespace)] = requirements.placement(name, namespace)
+            required[requirements.key_placement(name, namespace)] = requirements.one("ModelPlacement", name, namespace)
     return required
 
 

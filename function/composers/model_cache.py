@@ -1,12 +1,8 @@
 """ModelCache: keeps the same weights on several environments, whatever is deployed.
 
-Each environment gets what a placement would get for its weights, from the same planner. An environment that is not
-selected any more, and weights of an earlier revision, are deleted when they have no consumer: one that the status
-records and that is not listed any more is required by name. What an environment has is carried over while the
-environment does not exist or cannot be parsed.
-
-Crossplane reads a response up to a size. An environment to which something would be added beyond that size stays as
-observed until others are complete and need less.
+Each environment gets what a placement would get for its weights, from the same planner. What an environment has is
+carried over while the environment does not exist or cannot be parsed. Crossplane reads a response up to a size: an
+environment to which more would be added stays as observed until others are complete and need less.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -193,7 +189,7 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
         return required
     labelled = {placement.name for placement in PLACEMENTS.parse(listed) if placement}
     for name in (consumer.name for consumer in cache.consumers if consumer.name not in labelled):
-        required[requirements.key_placement(name)] = requirements.placement(name, cache.namespace)
+        required[requirements.key_placement(name)] = requirements.one("ModelPlacement", name, cache.namespace)
     return required
 
 

@@ -1,9 +1,8 @@
 """ModelPlacement: carries out one scheduling decision on one cluster.
 
 Nothing is composed before the environment has admitted the placement. Namespace, token, claim and Job follow from the
-plan for the weights. The LLMInferenceService is first composed when its weights are ready and always after that: on the
-weights that it serves, until other weights are verified. A service of another group size is a new object, and the old
-one stays until the new one may be composed. While a reference does not resolve, everything stays as observed.
+plan for the weights, the LLMInferenceService from `decide_service`. What exists stays as observed while a reference
+does not resolve.
 """
 
 from collections.abc import Mapping, Sequence
@@ -183,9 +182,9 @@ def _required_resources(call: Call, placement: Placement | None, settings: Setti
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
-    required[requirements.ENVIRONMENT] = requirements.environment(placement.environment)
+    required[requirements.ENVIRONMENT] = requirements.one("InferenceEnvironment", placement.environment)
     if isinstance(placement.cache, ModelCacheChoice):
-        required[requirements.CACHE] = requirements.cache(placement.cache.name, placement.namespace)
+        required[requirements.CACHE] = requirements.one("ModelCache", placement.cache.name, placement.namespace)
     if may_exceed(placement, settings.limits):
         required[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
     return required

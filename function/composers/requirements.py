@@ -31,19 +31,17 @@ _LISTED = {(OBJECT_VERSION, "Object"), (USAGE_API_VERSION, USAGE_KIND)}
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
     """Requires a model; a Model is in the namespace of the composite."""
-    return Requirement(
-        api_version=VERSION, kind=ref.kind, name=ref.name, namespace=namespace if ref.kind == "Model" else None
-    )
+    return one(ref.kind, ref.name, namespace if ref.kind == "Model" else None)
 
 
-def environment(name: str) -> Requirement:
-    """Requires one environment."""
-    return Requirement(api_version=VERSION, kind="InferenceEnvironment", name=name)
+def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
+    """Requires one object of our API."""
+    return Requirement(api_version=VERSION, kind=kind, name=name, namespace=namespace)
 
 
 def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
     """Requires each of several environments."""
-    return {f"{_ENVIRONMENT}{name}": environment(name) for name in names}
+    return {f"{_ENVIRONMENT}{name}": one("InferenceEnvironment", name) for name in names}
 
 
 def environments(labels: Mapping[str, str] | None = None) -> Requirement:
@@ -68,11 +66,6 @@ def key_placements_on(environment: str) -> str:
 def key_placement(name: str, namespace: str = "") -> str:
     """Returns the requirement's name for one of several placements; by default in the same namespace."""
     return f"{_PLACEMENT}{namespace}/{name}" if namespace else f"{_PLACEMENT}{name}"
-
-
-def placement(name: str, namespace: str) -> Requirement:
-    """Requires one placement."""
-    return Requirement(api_version=VERSION, kind="ModelPlacement", name=name, namespace=namespace)
 
 
 def objects_of(owner: str, namespace: str) -> Requirement:
@@ -103,11 +96,6 @@ def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bo
     """Returns the required Objects and Usages of a composite that are answered, and whether all are."""
     answers = [call.answer(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
-
-
-def cache(name: str, namespace: str) -> Requirement:
-    """Requires one ModelCache."""
-    return Requirement(api_version=VERSION, kind="ModelCache", name=name, namespace=namespace)
 
 
 def nodes(collection: str, namespace: str) -> Requirement:

@@ -2,9 +2,8 @@
 
 A deployment that has what it requests requires its own placements and, by name, the environments that they use.
 Otherwise it requires every environment that its selectors admit, and then every environment, so that each refusal has
-its reason. Environments publish their free capacity. Placements of others are required only on environments that the
-deployment uses itself, since it must know what is free there without its own. An environment from a file has no uid and
-publishes nothing: then all placements are required.
+its reason. Placements of others are required on environments that it uses itself, since it must know what is free there
+without its own, and everywhere if an environment comes from a file, which publishes nothing.
 
 Requirements follow from what was required and answered before, and so are the same in every call of a reconcile.
 """
@@ -65,11 +64,11 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
         for name in sorted(reported - observed - {placement.name for _, placement in known if placement} - {""}):
             key = requirements.key_placement(name)
-            required[key] = requirements.placement(name, deployment.namespace)
+            required[key] = requirements.one("ModelPlacement", name, deployment.namespace)
             known += _parse_items(call.answers.get(key, ()))
     orphans = find_orphan_placements(call.xr, call.observed, known)
     if isinstance(deployment.cache, ModelCacheChoice):
-        required[requirements.CACHE] = requirements.cache(deployment.cache.name, deployment.namespace)
+        required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
     own = (*parse_placements(call.observed), *parse_placements(orphans))
     used = requirements.environments_by_name(sorted({placement.environment for placement in own}))
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))

@@ -1,19 +1,15 @@
 """One pod of a service: what KServe merges into its preset's pod, or takes as it is in pipeline mode.
 
-The container is `main`, as KServe mounts models into no other; KServe never computes the number of GPUs, so that the
-limit stands here. The presets demand an image that does not start as root, which only their own does: every other image
-is released from that one demand and keeps the rest (no capabilities, no escalation). In pipeline mode there is no
-preset: the engines' processes get shared memory, and the right to lock memory, which RDMA between nodes needs.
+The container is `main`, as KServe mounts models into no other. The presets demand an image that does not start as root,
+which only their own does: every other image is released from that one demand and keeps the rest (no capabilities, no
+escalation). In pipeline mode there is no preset: the engine gets shared memory, and the right to lock memory, which
+RDMA needs. Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
 
-Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
+A variable of the engine counts over one of the pool, except those that a network preset sets (`find_preset_conflicts`).
 
-**What a pool gives.** A variable of the engine counts over one of the pool, except those that a network preset sets
-(`find_preset_conflicts`). KServe merges lists of capabilities as a whole, so that those of its presets are repeated.
-
-**Where pods run.** The pods of a service have one label, those of one group the index that LeaderWorkerSet puts on
-them. Pods of one group: `matchLabelKeys` on that index. Replicas on several nodes are other groups: `mismatchLabelKeys`
-on it. Replicas on one node are other pods of the same revision, so that the old pods do not block an update, which
-starts the new ones first.
+Pods of one group are told apart by the index that LeaderWorkerSet puts on them (`matchLabelKeys`), replicas on several
+nodes likewise (`mismatchLabelKeys`). Replicas on one node are pods of the same revision, so that the old pods do not
+block an update, which starts the new ones first.
 """
 
 from function.domain.environment import tolerations

@@ -1,14 +1,11 @@
 """When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier one.
 
-A running service changes only when the user or the platform changes an input that its pods see. The service carries the
-digest of these inputs (serving/digest.py), and while the digest is unchanged the service is reapplied as written,
-whatever this release would derive or default. Only `replicas` always follow the placement, as far as it is admitted for
-them in the shape and pool that the service has. The service is first composed when its weights allow it, and always
-after that. While other weights are downloaded, or cannot be planned, all other edits wait with them.
+A running service changes only with its spec digest (decision 11); `replicas` always follow the placement, as far as it
+is admitted for them in the shape and pool that the service has. While other weights are downloaded, or cannot be
+planned, all other edits wait with them.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
-service of another group size is deleted once the new one may be composed, and not before; it stays if the new one
-cannot be built at all.
+service of another group size is deleted once the new one may be composed, and not before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,24 +1,16 @@
 """How the engine's container runs: when it counts as started and ready, how it ends, and which variables it gets.
 
-**Start.** Loading takes as long as the weights are big: ten minutes for the engine itself, eight seconds for each Gi
-of weights (128 MiB/s, a slow network file system) or, where the speed of the storage is known, four times what
-reading them takes at it, and half an hour for the other pods of a group to be scheduled and join. One hour where the
-size is unknown. Only an engine that hangs without exiting costs that time. Four times, because a checkpoint that is
-read page by page came from network file systems at a quarter of the speed of one that was read ahead, or slower
-(docs/storage.md).
+**Start.** Ten minutes for the engine, eight seconds for each Gi of weights (128 MiB/s, a slow network file system) or,
+where the speed of the storage is known, four times what reading them takes (read page by page they came at a quarter of
+it, docs/storage.md), and half an hour for the other pods of a group to join. One hour where the size is unknown.
 
-**Probes.** KServe's presets have probes, of which only the startup budget is changed. An own command is asked in
-plain HTTP, unless the environment says that KServe's TLS is on (docs/facts.md, KServe).
-
-**End.** An engine that is stopped refuses new requests, and KServe's gateway needs some seconds to learn of it, so
-that the container pauses first. A leader then finishes its requests, where its version can, within the grace period.
-A stopped worker ends at once, which breaks whatever the leader still computes, so that workers pause until the leader
-is done. Pods that a preset starts have the preset's pause and grace period.
+**End.** KServe's gateway needs some seconds to learn that an engine ends, so the container pauses first. A leader then
+finishes its requests, where its version can, within the grace period. A stopped worker breaks whatever its leader still
+computes, so workers pause until the leader is done. Pods that a preset starts have the preset's pause and grace period.
 
 **Variables.** Those of the author count, others are added where they are missing. Several API servers wait for their
 engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is set. An engine that reads its weights
-from a claim asks no hub for news of them, unless something names another repository, and what it compiles at its
-first start goes to a volume that any user may write to.
+from a claim asks Hugging Face for nothing, unless something names another repository.
 """
 
 import hashlib

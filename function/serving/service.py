@@ -1,9 +1,7 @@
 """One LLMInferenceService, as KServe v0.20 and later read it: the recorded decision of a placement.
 
-`template` and, over several nodes, `worker` are pods; the size of a group follows from `parallelism` and equals the
-nodes of the shape. KServe refuses to change that size, so that a service of another size is another object
-(`identify_service`). Pipeline mode names our own preset in `baseRefs`, without which a service that was created before
-the preset would stay stuck.
+KServe refuses to change the size of a group, so that a service of another size is another object (`identify_service`).
+Pipeline mode names our own preset in `baseRefs`, without which a service that was created before it would stay stuck.
 
 What contradicts the recorded shape is refused here a second time, because a placement may be older than its profile or
 written by hand, and because the GPU memory of a pool may have decided the shape.
