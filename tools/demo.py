@@ -62,7 +62,7 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     plans = plan(manifests, store)
     for decided in plans:
         tell(store, decided)
-    found = dict(sorted(list_composed(store, store.refs(*BASE, *REQUESTED)), key=lambda item: item[0]))
+    found = list_composed(store, store.refs(*BASE, *REQUESTED))
     if full:
         for place, manifest in found.items():
             print(f"---\n# {place}\n{format_data(Form.YAML, _ordered(manifest))}")

@@ -5,7 +5,7 @@ up, and what exists only while weights are downloaded, such as the copy of a tok
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def render(  # noqa: PLR0913  # click's options
         for condition in outcome.conditions
         if condition.status is Status.FALSE and (ref.kind, condition.type) not in _HARMLESS
     ]
-    manifests = dict(sorted(list_composed(inventory.store, outcomes), key=lambda item: item[0]))
+    manifests = list_composed(inventory.store, outcomes)
     if not refusals:  # what is refused may lack any of them
         _require_known([cluster] if cluster else [], [place.environment for place in manifests], "cluster")
         _require_known(kinds, [place.ref.kind for place in manifests], "manifest of kind")
@@ -93,18 +93,20 @@ def render(  # noqa: PLR0913  # click's options
     return Code.REFUSED if refusals else Code.OK
 
 
-def list_composed(store: Store, refs: Iterable[Ref]) -> Iterator[tuple[Place, Manifest]]:
-    """Returns what composites compose, and what of that exists on remote clusters."""
+def list_composed(store: Store, refs: Iterable[Ref]) -> dict[Place, Manifest]:
+    """Returns what composites compose, and what of that exists on remote clusters, in the order of their places."""
+    placed: dict[Place, Manifest] = {}
     clusters = {environment.provider_config: environment.name for environment in read_environments(store)}
     for ref in refs:
         for observed in store.owned(ref).values():
             # Without status, without what Crossplane adds, and never with the data of a Secret.
             manifest = desired_from_observed(observed).manifest
-            yield Place("", Ref.of(manifest)), manifest
+            placed[Place("", Ref.of(manifest))] = manifest
             if text(manifest, "kind") == "Object" and get(manifest, "spec.managementPolicies") != ["Observe"]:
                 remote = mapping(manifest, "spec.forProvider.manifest")
                 config = text(manifest, "spec.providerConfigRef.name")
-                yield Place(clusters.get(config, config), Ref.of(remote)), remote
+                placed[Place(clusters.get(config, config), Ref.of(remote))] = remote
+    return {place: placed[place] for place in sorted(placed)}
 
 
 def _require_known(names: Iterable[str], known: Sequence[str], what: str) -> None:

@@ -128,10 +128,8 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         state, message = health.level.value, health.message
     else:
         status = Status.UNKNOWN if remote.state_unknown or remote.state is State.UNSEEN else Status.FALSE
-        state, message = (
-            remote.state.name.replace("_", " "),
-            remote.message or remote.state.value.message or "not reconciled yet",
-        )
+        state = remote.state.name.replace("_", " ")
+        message = remote.message or remote.state.value.message or "not reconciled yet"
     conditions = (
         Node(
             name=text(c, "type"),

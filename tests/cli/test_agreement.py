@@ -35,10 +35,10 @@ def test_plan_decides_as_the_controller(story: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_render_writes_what_the_controller_composes(story: str) -> None:
     controller = plane(story).store
-    wanted = dict(list_composed(controller, controller.refs(*REQUESTED)))
+    wanted = list_composed(controller, controller.refs(*REQUESTED))
     world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
     compose_files(world)
-    found = dict(list_composed(world.store, world.store.refs(*REQUESTED)))
+    found = list_composed(world.store, world.store.refs(*REQUESTED))
     assert found.keys() == wanted.keys()
     assert {str(place): found[place] for place in found if found[place] != wanted[place]} == {}
 
