@@ -152,7 +152,7 @@ MUTANTS = (
             Change(
                 "function.scheduling.ledger",
                 "_grant_in_turn",
-                "if _fits(room if room and not own else holdings.room(without=key), fitting):",
+                "if left.count_fitting(fitting) >= fitting.replicas:",
                 "if fitting:",
             ),
         ),

@@ -14,14 +14,8 @@ from function.domain.environment import Environment, find_pools
 from function.domain.placement import Placement
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
-from function.scheduling.ledger import (
-    PoolLedger,
-    allocate_pool,
-    fits_empty_pool,
-    grant_sort_key,
-    is_charged,
-    remaining_grant,
-)
+from function.scheduling.capacity import count_in_empty_pool
+from function.scheduling.ledger import PoolLedger, allocate_pool, grant_sort_key, is_charged, remaining_grant
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
 # rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
@@ -169,7 +163,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         free=free,
         exclusive_node=exclusive,
         has_room_for_pod=free is None or any(gpus >= pod_gpus for gpus, _ in free.nodes),
-        exceeds_pool=pool is not None and not fits_empty_pool(pool, request),
+        exceeds_pool=pool is not None and count_in_empty_pool(pool, request) < request.replicas,
         missing_labels=missing,
         status_limit=limit if waits_for_status else None,
     )

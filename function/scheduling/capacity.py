@@ -103,10 +103,9 @@ class PoolCapacity:
         """Returns how many GPUs stay free on the fullest node that a fitting share would use."""
         if not share.replicas:
             return 0
-        gpus = self.charged(share.nodes, share.gpus_per_node)
-        after = PoolCapacity(self.nodes, self.gpus_per_node)
+        after = replace(self, free={})
         after.free = {**self.free}
-        after.take(share.nodes, gpus, share.replicas, exclusive=share.exclusive_replica_nodes)
+        after.take(share.nodes, share.gpus_per_node, share.replicas, exclusive=share.exclusive_replica_nodes)
         # The lowest level that gained nodes is the fullest node this share would use.
         return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
 
@@ -116,12 +115,9 @@ class PoolCapacity:
         self.free[level - by] = self.free.get(level - by, 0) + count
 
 
-@lru_cache(maxsize=256)  # hundreds of environments have pools of one kind
-def count_in_empty_pool(
-    nodes: int, gpus_per_node: int, share: Share, exclusive_nodes: tuple[bool, bool] = (False, False)
-) -> int:
-    """Returns how many replicas of a share would fit an empty pool."""
-    return PoolCapacity(nodes, gpus_per_node, exclusive_nodes=exclusive_nodes).count_fitting(share)
+def count_in_empty_pool(pool: Pool, share: Share) -> int:
+    """Returns how many replicas of a share would fit an empty pool of which every node is usable."""
+    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, exclusive_nodes=exclusive_nodes(pool)).count_fitting(share)
 
 
 def empty_pool(pool: Pool) -> PoolCapacity:

@@ -1,14 +1,8 @@
 """Filters: whether an environment can run a deployment, and if not, how near its nearest pool came.
 
-Every profile is tried on every pool, in declared order. The first candidate that passes all filters is chosen, or the
-smallest, where a deployment prefers it: the least GPU memory of a replica beyond what is required, then the fewest GPUs
-left on the fullest node that would be used, then by name.
-
-A pool runs all filters and reports every refusal, so that a user sees all faults at once. The nearest pool is the one
-whose first failing filter lies furthest down, and the nearest environment the one with the nearest pool. The order is
-that of `Refused`: selectors, `CHECKS`, a pool or a quota that is too small, capacity, readiness, the namespace's quota.
-The quota comes last because it holds everywhere: an environment that the quota alone refuses has capacity and is Ready.
-
+Every profile is tried on every pool, in declared order, and each reports every refusal, so that a user sees all faults
+at once. The nearest pool is the one whose first failing filter lies furthest down, in the order of `Refused`. The quota
+comes last because it holds everywhere: an environment that the quota alone refuses has capacity and is Ready.
 A requirement that the pool does not declare is not satisfied, and the refusal has no actual value.
 """
 
@@ -359,7 +353,7 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
     if fitting >= share.replicas:
         return None
     reason = Refused.INSUFFICIENT_CAPACITY
-    at_most = count_in_empty_pool(room.nodes, room.gpus_per_node, share, room.exclusive_nodes)
+    at_most = count_in_empty_pool(pool, share)
     if at_most < share.replicas:
         reason, fitting = Refused.POOL_TOO_SMALL, at_most
     return replace(

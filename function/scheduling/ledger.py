@@ -1,11 +1,9 @@
 """The ledger: which placements have which GPUs of a pool, which are admitted to more, and which are rejected.
 
-Every environment keeps the ledger of its own pools and publishes it. A deployment computes it where it needs to know
-what is free without its own placements, and where an environment comes from a file and publishes nothing. Both charge
-in one order, from what both can observe:
+Environments publish it (decision 15). A deployment computes it where it needs to know what is free without its own
+placements, and where an environment comes from a file. Both charge in one order, from what both can observe:
 
-1. Grants, as far as they are still requested or allocated. A grant is released when the placement is deleted, scaled
-   down or moved, and its service has released the GPUs.
+1. Grants, as far as they are still requested or allocated.
 2. What runs without a grant: the environment lost its status, or the pool was renamed or relabelled. A
    service is charged to the pools that select the nodes on which it runs.
 3. Every other request, if there is room: placements that were ever Ready first, then those with composed resources
@@ -25,7 +23,7 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT, label_value
-from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, exclusive_nodes, take_share
+from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
 from function.scheduling.refusals import PoolUse
 
 
@@ -120,7 +118,8 @@ def _grant_in_turn(
         if size not in refused and not is_full:
             if not own and room is None:
                 room = holdings.room()
-            if _fits(room if room and not own else holdings.room(without=key), fitting):
+            left = room if room and not own else holdings.room(without=key)
+            if left.count_fitting(fitting) >= fitting.replicas:
                 # What it still has in another shape is charged too, until its service has released it.
                 in_other_shapes = (grant for grant in own if not grant.share.is_like(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
@@ -196,15 +195,6 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
         and request.pool in find_pools(allocated, pools)
     )
     return replace(grant.share, pool=request.pool).is_like(request) and not has_moved
-
-
-def _fits(room: PoolCapacity, share: Share) -> bool:
-    return room.count_fitting(share) >= share.replicas
-
-
-def fits_empty_pool(pool: Pool, share: Share) -> bool:
-    """Tells whether a pool would hold a share if it were empty and every node usable."""
-    return _fits(PoolCapacity(pool.max_nodes, pool.gpus_per_node, exclusive_nodes=exclusive_nodes(pool)), share)
 
 
 class Ledger:

@@ -1,9 +1,7 @@
 """Refusals: why a deployment is not placed on an environment, with everything that is said about each.
 
-A refusal is data: the reason, what was compared, what is required and what was found. Everything that users read about
-a decision is worded from these records: conditions, `status.unplaced`, and the tables of the command line, so that a
-decision and its explanation cannot disagree. `Refused` has one row for each reason, `Field` one for each thing that is
-compared.
+Conditions, `status.unplaced` and the tables of the command line are worded from these records, so that a decision and
+its explanation cannot disagree. `Refused` has one row for each reason, `Field` one for each thing that is compared.
 """
 
 from collections.abc import Callable, Iterable

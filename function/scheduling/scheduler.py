@@ -1,10 +1,5 @@
 """The decision for one deployment: retain, scale down, reschedule in place, choose environments, carry over or drop.
 
-Kept placements come first (retention.py). Where there are too many, those that are not Ready are dropped first, of them
-those that never were, then the last by name. Where there are too few, a placement that must be rescheduled is updated
-in place if its own environment still has a pool for it. Then environments are chosen by name, the first feasible one or
-the smallest, as the deployment prefers.
-
 A placement that could neither be kept nor updated in place is carried over until enough others are Ready, so that no
 move, and no list that is briefly empty, removes a running service. It is charged as long as it exists, and does not
 count as placed. The order of the inputs changes nothing.
@@ -131,7 +126,6 @@ def find_unsatisfiable_storage(
 
 
 def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], limit: int) -> tuple[Assignment, ...]:
-    """Reschedules placements on their own environments, where those still have a pool for them."""
     rescheduled: list[Assignment] = []
     for placement in placements:
         environment = snapshot.environments.get(placement.environment)
@@ -199,7 +193,6 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
 def _split_carried_and_dropped(
     retained: Retained, kept: tuple[Placement, ...], assignments: tuple[Assignment, ...], desired: int
 ) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
-    """Returns the placements that are carried over, and those that are dropped since enough others are Ready."""
     reused = [a.placement for a in assignments if a.placement is not None]
     moving = [p for p in retained.to_reschedule if p not in reused]
     ready = sum(p.ready and not p.deleting for p in kept)

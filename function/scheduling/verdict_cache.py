@@ -2,9 +2,8 @@
 
 A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as before.
 A verdict counts as long as everything that it was made from is the same: the request (not the deployment that makes
-it), the environment, and the placements that are counted on it, if any are: deployments with a placement in the
-environment compute capacity themselves, without their own grants; all others use the published ledger. Parsed objects
-are cached too, so that identity is enough to see that nothing changed.
+it), the environment, and the placements that are counted on it, if any are (`Ledger.counted_placements`). Parsed
+objects are cached too, so that identity is enough to see that nothing changed.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,7 @@
 """Status of a ModelDeployment: where it is placed and why not elsewhere, and whether its placements are ready.
 
-The condition Scheduled and `status.unplaced` come from the same refusals. The message counts environments by reason,
-has one line for each of the nearest environments, names placements that are kept until they are replaced, and says what
-to do where one change alone suffices. The reason is that of the nearest environment. Nearest first, then by name, so
-that the order of environments and placements changes nothing. The message keeps within 1 KiB: five lines share what is
-left.
+The condition Scheduled and `status.unplaced` come from the same refusals, nearest first, then by name, so that the
+order of environments and placements changes nothing.
 """
 
 from collections import Counter

@@ -41,7 +41,8 @@ def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Cond
 
 def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a model that is invalid."""
-    return _unresolved(ModelResolved.MODEL_INVALID, f"Correct {ref.kind} {ref.name}: {_join(problems)}", type_)
+    message = f"Correct {ref.kind} {ref.name}: {'; '.join(map(str, problems))}"
+    return _unresolved(ModelResolved.MODEL_INVALID, message, type_)
 
 
 def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
@@ -83,7 +84,7 @@ def cache_not_found(name: str, namespace: str) -> Condition:
 
 def reference_invalid(reason: ReferencesResolved, subject: str, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a placement whose environment or ModelCache cannot be read."""
-    return _unresolved(reason, f"Correct {subject}: {_join(problems)}")
+    return _unresolved(reason, f"Correct {subject}: {'; '.join(map(str, problems))}")
 
 
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
@@ -107,7 +108,3 @@ def _unresolved(
     reason: ModelResolved | ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
 ) -> Condition:
     return Condition(type_, Status.FALSE, reason, message)
-
-
-def _join(problems: Iterable[Problem]) -> str:
-    return "; ".join(map(str, problems))

@@ -101,7 +101,7 @@ def test_exclusive_node_leaves_nothing_to_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
     room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
     assert room.count_fitting(share(2, 4, 3)) == 2
-    assert count_in_empty_pool(4, 8, share(2, 4, 3), room.exclusive_nodes) == 2
+    assert count_in_empty_pool(replace(pool(nodes=4), pod=PodAdditions(host_network=True)), share(2, 4, 3)) == 2
     room.take(1, 4, 1)
     assert room.count_fitting(share(2, 4, 2)) == 1
     assert room.count_left_on_fullest(share(2, 4, 1)) == 0
@@ -126,7 +126,7 @@ def test_reports_exclusive_nodes_when_the_pool_is_too_small() -> None:
 
 
 def test_computes_the_empty_pool_without_counting_placements() -> None:
-    assert count_in_empty_pool(3, 8, share(2, 8, 2)) == 1
+    assert count_in_empty_pool(pool(nodes=3), share(2, 8, 2)) == 1
 
 
 def test_cost_does_not_grow_with_nodes_and_replicas() -> None:
