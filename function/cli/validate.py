@@ -184,7 +184,7 @@ def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> 
     if model is None:
         return
     settings = _read_settings(store, manifest)
-    weights = _place_weights(store, deployment, model, settings)
+    weights = _place_weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, storage_check=weights)
     fault = find_unsatisfiable_storage(
         request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
@@ -202,7 +202,7 @@ def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Itera
     settings = _read_settings(store, manifest)
     namespace = settings.remote_namespace(cache.namespace)
     for environment in filter(cache.selects, read_environments(store, settings)):
-        faults = find_faults(build_cache_request(model, cache, environment, settings, namespace))
+        faults = find_faults(build_cache_request(model, cache, environment, namespace))
         yield from (fault.problem for fault in faults)
 
 
@@ -219,7 +219,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
         message = f"InferenceEnvironment {name} has no pool {placement.pool}"
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
     if model is not None and pool is not None and placement.shape is not None:
-        weights = _place_weights(store, placement, model, settings)
+        weights = _place_weights(store, placement, model)
         faults = weights(environment, pool, placement.shape, placement.replicas)
         yield from (fault.problem for fault in faults)
 
@@ -253,14 +253,13 @@ def _read_settings(store: Store, manifest: Manifest) -> Settings:
     return parse_settings(call.input, call.context).value
 
 
-def _place_weights(store: Store, of: Deployment | Placement, model: Model, settings: Settings) -> DeploymentWeights:
+def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:
     name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
     cache = store.get(Ref("ModelCache", of.namespace, name))
     return DeploymentWeights(
         model=model,
         choice=of.cache,
         cache=parse_model_cache(cache).value if cache else None,
-        settings=settings,
         namespace=of.namespace,
         owner=of.name,
     )
@@ -303,7 +302,7 @@ def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Probl
     deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
     if deployment is None or model is None:
         return
-    weights, nowhere = _place_weights(store, deployment, model, BUILT_IN), Environment(name="")
+    weights, nowhere = _place_weights(store, deployment, model), Environment(name="")
     for profile in model.profiles:
         if profile.shape and weights.build_request(nowhere, NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR:
             message = f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"

@@ -136,9 +136,9 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
         scope=name,
     )
     namespace = find_remote_namespace(observed) or inputs.settings.remote_namespace(cache.namespace)
-    request = build_cache_request(inputs.model, cache, environment, inputs.settings, namespace)
+    request = build_cache_request(inputs.model, cache, environment, namespace)
     entry = cache.entry(name)
-    weights = reconcile_weights(request, writer, name, entry.hydration if entry else Hydration())
+    weights = reconcile_weights(request, writer, entry.hydration if entry else Hydration())
     composed = {NAMESPACE: compose_namespace(namespace, writer), **weights.composed}
     if not may_delete_weights(claims, consumers, users, weights):
         composed |= weights.stale

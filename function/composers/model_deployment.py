@@ -79,7 +79,6 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         model=model,
         choice=deployment.cache,
         cache=own_scope.cache,
-        settings=settings,
         namespace=deployment.namespace,
         owner=deployment.name,
     )

@@ -98,7 +98,6 @@ def _carry_out(
     weights = reconcile_weights(
         _request_storage(resolved),
         writer,
-        placement.environment,
         placement.hydration,
         resolved.entry,
         placement.serving_uri,
@@ -218,7 +217,6 @@ def _request_storage(resolved: ResolvedPlacement) -> StorageRequest:
         model=resolved.model,
         choice=placement.cache,
         cache=resolved.cache,
-        settings=resolved.settings,
         namespace=resolved.namespace,
         owner=placement.name,
     )
@@ -243,7 +241,7 @@ def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -
         return mapping(call.xr, "status.storage")
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = estimate_load(weights.plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
-    return report.build_storage_status(weights.plan, weights.access_mode, weights.hydration, loads)
+    return report.build_storage_status(weights.plan, weights, loads)
 
 
 def _hold(

@@ -7,7 +7,6 @@ from functools import partial
 from function.api.common import build_share
 from function.contract import Condition, Event
 from function.domain.allocation import Free, Share, format_replicas
-from function.domain.cache import Hydration
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.domain.placement import Placement
@@ -25,6 +24,7 @@ from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import LoadEstimate
 from function.weights.planner import StoragePlan
+from function.weights.reconcile import Weights
 from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
@@ -261,19 +261,19 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     return {"service": {**service, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // allocated}
 
 
-def build_storage_status(plan: StoragePlan, mode: str, hydration: Hydration, loads: LoadEstimate | None) -> Manifest:
+def build_storage_status(plan: StoragePlan, weights: Weights, loads: LoadEstimate | None) -> Manifest:
     """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
     return prune(
         {
             "type": plan.type,
             "claimName": plan.claim_name or None,
             "path": plan.path or None,
-            "accessMode": mode or None,
+            "accessMode": weights.access_mode or None,
             "uri": plan.uri,
             "size": gib(plan.size.amount) if plan.size else None,
             "sizeFrom": plan.size.source if plan.size else None,
             **build_load_status(loads),
-            "job": plan.job.name if plan.job else None,
-            **(build_hydration_status(hydration) if plan.job else {}),
+            "job": weights.job_name or None,
+            **(build_hydration_status(weights.hydration) if plan.job else {}),
         }
     )

@@ -12,7 +12,6 @@ from enum import Enum
 from function.domain.cache import CacheChoice, CacheType, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import Environment, Pool
 from function.domain.model import HuggingFaceSource, Model, OciSource, Problem, PvcSource, Shape, UriSource
-from function.domain.settings import Settings
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, compute_size
@@ -352,7 +351,7 @@ def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iter
         return
     if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
-    account = request.download.service_account
+    account = request.environment.storage.download.service_account
     if account:
         yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
 
@@ -373,7 +372,7 @@ def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[
     size = compute_size(request.explicit_size, request.model, request.gpu_memory)
     if request.case in CREATED_CLAIM and size is None:
         yield _fault(request, FaultKind.SIZE, "size")
-    if request.storage.size_enforced:
+    if request.environment.storage.size_enforced:
         yield from find_small_claim(request, observed)
 
 
@@ -422,7 +421,6 @@ class DeploymentWeights:
     model: Model
     choice: CacheChoice
     cache: ModelCache | None  # the one that the deployment names; None: there is none
-    settings: Settings
     # No fault depends on these two.
     namespace: str = field(compare=False)  # on the remote cluster
     owner: str = field(compare=False)
@@ -455,12 +453,9 @@ class DeploymentWeights:
         return StorageRequest(
             model=self.model,
             choice=self.choice,
-            storage=environment.storage,
-            download=environment.storage.download,
-            default_class=self.settings.storage_class,
+            environment=environment,
             namespace=self.namespace,
             owner=self.owner,
-            pull_secrets=environment.pull_secrets,
             shape_nodes=shape.nodes,
             replicas=replicas,
             pool=pool,

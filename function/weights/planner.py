@@ -62,11 +62,15 @@ CASES = {
 class JobPlan:
     """A download Job."""
 
-    name: str
     policy: ManagementPolicy
     manifest: Manifest
     scripts: Manifest  # the ConfigMap that its pods mount
     pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
+
+    @property
+    def name(self) -> str:
+        """The name of the Job."""
+        return manifests.text(self.manifest, "metadata.name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +128,15 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             )
         case source if request.case is Case.EMPTY_DIR:
             secret_name = _name_secret(request, request.owner)
-            credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=True)
+            credential = plan_credential(
+                source, request.environment.storage.download.token_secret, secret_name, is_lasting=True
+            )
             plan = StoragePlan(
                 type=Case.EMPTY_DIR,
                 uri=download_uri(source),
                 key=cache_key(source),
                 credential=credential,
-                initializer=build_initializer(request.download, source, credential),
+                initializer=build_initializer(request.environment.storage.download, source, credential),
                 bytes_per_pod=request.model.disk,
             )
         case source:
@@ -149,7 +155,7 @@ def name_claim(request: StorageRequest) -> str:
     key = cache_key(source)
     match request.case:
         case Case.SHARED:
-            return request.storage.shared_claim
+            return request.environment.storage.shared_claim
         case Case.RETAINED:
             return names.build_name(f"weights-{key}", request.namespace, key)
         case _:
@@ -183,7 +189,7 @@ def _plan_download(
         path=path,
         claim=claim,
         size=size,
-        remarks=() if request.storage.size_enforced else tuple(find_small_claim(request, observed)),
+        remarks=() if request.environment.storage.size_enforced else tuple(find_small_claim(request, observed)),
     )
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
@@ -192,10 +198,12 @@ def _plan_download(
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
     secret_name = _name_secret(request, stem, *owner)
-    credential = plan_credential(source, request.download.token_secret, secret_name, is_lasting=False)
-    pull_secrets = name_pull_secrets(request.pull_secrets, stem, request.namespace, *owner)
+    credential = plan_credential(
+        source, request.environment.storage.download.token_secret, secret_name, is_lasting=False
+    )
+    pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
-    pool, prepare = request.node_local_pool(observed), request.download.prepare
+    pool, prepare = request.node_local_pool(observed), request.environment.storage.download.prepare
     manifest = build_job(
         DownloadSpec(
             namespace=request.namespace,
@@ -203,7 +211,7 @@ def _plan_download(
             claim=plan.claim_name,
             scripts=manifests.text(scripts, "metadata.name"),
             source=source,
-            download=request.download,
+            download=request.environment.storage.download,
             credential=credential,
             retry=request.retry,
             pull_secrets=tuple(secret.name for secret in pull_secrets),
@@ -213,7 +221,6 @@ def _plan_download(
         )
     )
     job = JobPlan(
-        name=manifests.text(manifest, "metadata.name"),
         policy=row.job,
         manifest=manifest,
         scripts=scripts,
@@ -225,7 +232,7 @@ def _plan_download(
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
     """Returns what distinguishes a ModelCache's objects from a placement's of its name, and between environments."""
     is_own = request.for_cache and request.case is Case.MANAGED
-    return ("ModelCache", request.cache_environment) if is_own else ()
+    return ("ModelCache", request.environment.name) if is_own else ()
 
 
 def _name_secret(request: StorageRequest, stem: str, *owner: str) -> str:

@@ -65,6 +65,7 @@ class Weights:
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
     gate_open: bool  # a service may be composed on the plan's URI
+    job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     # Completion is already in status, so later reconciles know it even if the Job is gone.
     completion_recorded: bool = False
     hydration: Hydration = Hydration()
@@ -78,7 +79,6 @@ class _Observed:
     writer: ObjectWriter
     request: StorageRequest
     plan: StoragePlan
-    environment: str
     serving_uri: str
     entry: CacheEntry | None
     wanted: Hydration  # what status records once the plan is carried out
@@ -137,10 +137,9 @@ def decide_job(observed: _Observed) -> JobDecision:
     return JobDecision.WAIT_FOR_SUPERSEDED if observed.superseded_to_delete else JobDecision.RUN
 
 
-def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recorded
+def reconcile_weights(
     request: StorageRequest,
     writer: ObjectWriter,
-    environment: str,
     recorded: Hydration,
     entry: CacheEntry | None = None,
     serving_uri: str = "",
@@ -152,7 +151,6 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     Args:
         request: which weights, and how they reach the pods.
         writer: writes the Objects of the composite.
-        environment: name of the environment.
         recorded: the download that status records as complete.
         entry: what the named ModelCache last reported of the environment.
         serving_uri: where a service reads weights already, if one does.
@@ -173,20 +171,19 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     )
     planned = plan_weights(request, storage)
     if planned.plan is None:
-        return _refuse(writer, planned.faults, environment, recorded)
+        return _refuse(request, writer, planned.faults, recorded)
     plan = planned.plan
     claim_object = writer.read(CLAIM + plan.claim_name)
     observed = _Observed(
         writer=writer,
         request=request,
         plan=plan,
-        environment=environment,
         serving_uri=serving_uri,
         entry=entry,
         wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
         recorded=recorded,
         claim=claim_object,
-        claim_obstacle=_find_claim_obstacle(request, plan, claim_object, environment),
+        claim_obstacle=_find_claim_obstacle(request, plan, claim_object),
         write_failures=write_failures,
     )
     if plan.job:
@@ -194,7 +191,7 @@ def reconcile_weights(  # noqa: PLR0913  # what is requested, observed and recor
     claim_exists = observed.claim.seen and not is_gone(observed.claim)
     weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
     if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
-        return _refuse(writer, planned.faults, environment, recorded)
+        return _refuse(request, writer, planned.faults, recorded)
     return _carry_out(observed)
 
 
@@ -240,8 +237,8 @@ def _carry_out(observed: _Observed) -> Weights:
         composed=composed,
         stale=_carry_over_stale(observed, composed),
         state=state,
-        # The Job that stands for the planned one has the log.
-        plan=replace(plan, job=plan.job and replace(plan.job, name=observed.job_key.removeprefix(JOB))),
+        plan=plan,
+        job_name=observed.job_key.removeprefix(JOB),
         gate_open=_is_gate_open(observed),
         completion_recorded=completion_recorded(recorded, wanted, claim, job),
         hydration=hydration if plan.job else wanted,
@@ -249,7 +246,9 @@ def _carry_out(observed: _Observed) -> Weights:
     )
 
 
-def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment: str, recorded: Hydration) -> Weights:
+def _refuse(
+    request: StorageRequest, writer: ObjectWriter, faults: tuple[StorageFault, ...], recorded: Hydration
+) -> Weights:
     """Carries everything over, and reports the faults."""
     kinds = {fault.kind for fault in faults}
     if FaultKind.CACHE_NOT_SHARED in kinds:
@@ -260,22 +259,20 @@ def _refuse(writer: ObjectWriter, faults: tuple[StorageFault, ...], environment:
     return Weights(
         composed={key: reapply_observed(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)},
         stale={},
-        state=StorageState(finding=finding, environment=environment, problems=problems),
+        state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
         gate_open=False,
         hydration=recorded,
     )
 
 
-def _find_claim_obstacle(
-    request: StorageRequest, plan: StoragePlan, claim: ObservedObject, environment: str
-) -> StorageState | None:
+def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: ObservedObject) -> StorageState | None:
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
     pods = 1 if is_own_cache else request.pod_count
-    return find_claim_obstacle(plan.claim, claim, environment, pods)
+    return find_claim_obstacle(plan.claim, claim, request.environment.name, pods)
 
 
 def _get_access_mode(observed: _Observed) -> str:
@@ -381,7 +378,7 @@ def _describe(observed: _Observed) -> StorageState:
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
-        return describe_cache(observed.entry, observed.environment, observed.wanted.namespace)
+        return describe_cache(observed.entry, observed.request.environment.name, observed.wanted.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
     if observed.is_hydrated and job and not job.state_unknown:
@@ -391,7 +388,7 @@ def _describe(observed: _Observed) -> StorageState:
     if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
         return obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
-    return describe_download(job, claim, observed.environment)
+    return describe_download(job, claim, observed.request.environment.name)
 
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
-from function.domain.environment import Environment, EnvironmentStorage, Pool, StorageMode
+from function.domain.environment import Environment, Pool, StorageMode
 from function.domain.model import HuggingFaceSource, Model, ModelRef, OciSource, PvcSource, UriSource
-from function.domain.pods import PullSecret
-from function.domain.settings import Download, Settings
 from function.weights.claim import READ_WRITE_MANY, round_up
 
 
@@ -61,23 +59,19 @@ class ObservedStorage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRequest:
-    """Weights for one placement, or for one ModelCache on one environment."""
+    """Weights on one environment, for one placement or one ModelCache."""
 
     model: Model
     choice: CacheChoice
-    storage: EnvironmentStorage
-    download: Download
+    environment: Environment
     namespace: str  # on the remote cluster
     owner: str  # name of the placement or ModelCache, unique in the namespace
-    default_class: str | None = None  # the platform's storage class
     shape_nodes: int = 1
     replicas: int = 1
     gpu_memory: int | None = None  # bytes of one replica; None: unknown
     pool: Pool | None = None  # where the weights are read; None: unknown
     named_cache: NamedCacheFacts | None = None  # None: no ModelCache has the chosen name
     for_cache: bool = False  # a ModelCache requests them, and no placement
-    cache_environment: str = ""  # of a ModelCache: two environments may be of one cluster
-    pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
 
     @property
     def pod_count(self) -> int:
@@ -112,25 +106,25 @@ class StorageRequest:
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
             return Case.EMPTY_DIR
-        if self.storage.mode is StorageMode.SHARED:
+        if self.environment.storage.mode is StorageMode.SHARED:
             return Case.SHARED
         return Case.RETAINED if self.managed_options.retain else Case.MANAGED
 
     @property
     def class_name(self) -> str | None:
-        """The class of deployment, environment or platform; None: not set, "": the cluster's default class."""
-        stated = (self._own_options.class_name, self.storage.class_name, self.default_class)
-        return next((name for name in stated if name is not None), None)
+        """The class of the deployment or the environment; None: not set, "": the cluster's default class."""
+        own = self._own_options.class_name
+        return self.environment.storage.class_name if own is None else own
 
     @property
     def access_mode(self) -> str:
         """The access mode of a new claim: the deployment's, then the environment's."""
-        return self._own_options.access_mode or self.storage.access_mode
+        return self._own_options.access_mode or self.environment.storage.access_mode
 
     @property
     def explicit_size(self) -> int | None:
         """The size that a user or the platform sets for this claim, in bytes."""
-        return self.storage.shared_size if self.case is Case.SHARED else self._own_options.size
+        return self.environment.storage.shared_size if self.case is Case.SHARED else self._own_options.size
 
     def node_local_pool(self, observed: ObservedStorage) -> Pool | None:
         """Returns the pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
@@ -156,22 +150,16 @@ class StorageRequest:
         return CreatedStorage() if self.case is Case.SHARED else self.managed_options
 
 
-def build_cache_request(
-    model: Model, cache: ModelCache, environment: Environment, settings: Settings, namespace: str
-) -> StorageRequest:
+def build_cache_request(model: Model, cache: ModelCache, environment: Environment, namespace: str) -> StorageRequest:
     """Builds the request for what a ModelCache keeps on an environment, in a remote namespace."""
     return StorageRequest(
         model=model,
         choice=cache.choice,
-        storage=environment.storage,
-        download=environment.storage.download,
-        default_class=settings.storage_class,
+        environment=environment,
         namespace=namespace,
         owner=cache.name,
-        pull_secrets=environment.pull_secrets,
         shape_nodes=max((p.shape.nodes for p in model.profiles if p.shape), default=1),
         for_cache=True,
-        cache_environment=environment.name,
     )
 
 

@@ -43,7 +43,6 @@ class Case:
     pool: Pool = pool()
     choice: CacheChoice = CreatedStorage()
     cache: ModelCache | None = None
-    default_class: str | None = None
     kind: FaultKind | None = None
     environment: Environment = environment()
     replicas: int = 1
@@ -320,7 +319,7 @@ def check(case: Case) -> None:
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=asked,
-        storage_check=planner(asked, case.choice, cache=case.cache, default_class=case.default_class),
+        storage_check=planner(asked, case.choice, cache=case.cache),
     )
     verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:

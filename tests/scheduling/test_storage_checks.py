@@ -82,13 +82,6 @@ STORAGE_CASES = (
         environment=BARE,
     ),
     Case(
-        id="default-class-of-the-platform",
-        reason="the defaults count last",
-        profile=profile(shape=shape(2)),
-        default_class="theirs",
-        environment=BARE,
-    ),
-    Case(
         id="empty-class-is-a-class",
         reason='"" is the cluster default, absent is not configured',
         profile=profile(shape=shape(2)),

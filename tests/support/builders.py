@@ -1,7 +1,6 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
@@ -23,7 +22,6 @@ from function.domain.model import (
     Spread,
 )
 from function.domain.placement import Deployment, Placement, Preference
-from function.domain.settings import BUILT_IN
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
@@ -286,15 +284,12 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
     return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
-def planner(
-    model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None, default_class: str | None = None
-) -> StorageCheck:
+def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageCheck:
     """Return what the planner says about the weights of a deployment."""
     return DeploymentWeights(
         model=model,
         choice=choice,
         cache=cache,
-        settings=replace(BUILT_IN, storage_class=default_class),
         namespace=NAMESPACE,
         owner="chat",
     )

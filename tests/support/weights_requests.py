@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from function.domain.cache import CreatedStorage
-from function.domain.environment import EnvironmentStorage
+from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.model import (
     Engine,
     EngineName,
@@ -15,7 +15,7 @@ from function.domain.model import (
     Shape,
     Source,
 )
-from function.domain.settings import BUILT_IN
+from function.domain.settings import Download
 from function.weights.request import StorageRequest
 
 GIB = 2**30
@@ -41,12 +41,24 @@ def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = 
 MULTI = StorageRequest(
     model=model(),
     choice=CreatedStorage(),
-    storage=EnvironmentStorage(class_name="shared-vast"),
-    download=BUILT_IN.download,
+    environment=Environment(name="east", storage=EnvironmentStorage(class_name="shared-vast")),
     namespace="ml-team-research",
     owner="kimi-k2-coreweave-1a2b3c4d",
     shape_nodes=2,
     gpu_memory=16 * 141 * GIB,
 )
+
+
+def on_storage(storage: EnvironmentStorage) -> Environment:
+    """Builds the environment of the requests with this storage."""
+    return replace(MULTI.environment, storage=storage)
+
+
+def with_download(request: StorageRequest, download: Download) -> StorageRequest:
+    """Changes the platform's settings for downloads."""
+    storage = replace(request.environment.storage, download=download)
+    return replace(request, environment=replace(request.environment, storage=storage))
+
+
 SINGLE = replace(MULTI, shape_nodes=1, gpu_memory=80 * GIB)
 CACHE = replace(SINGLE, owner="kimi-weights-1a2b3c4d", gpu_memory=None, for_cache=True)

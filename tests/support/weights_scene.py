@@ -52,7 +52,7 @@ def reconcile_observed(
 ) -> Weights:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    return reconcile_weights(request, writer, "east", earlier, entry, serving_uri=serving_uri)
+    return reconcile_weights(request, writer, earlier, entry, serving_uri=serving_uri)
 
 
 def observe_composed(composed: Mapping[str, Composed]) -> Observed:

@@ -7,7 +7,6 @@ import pytest
 
 from function.domain.cache import CreatedStorage
 from function.domain.environment import Environment, EnvironmentStorage
-from function.domain.settings import BUILT_IN
 from function.scheduling.verdicts import StorageCheck
 from function.weights import faults
 from function.weights.faults import DeploymentWeights, StorageFault, find_faults
@@ -18,7 +17,6 @@ WEIGHTS = DeploymentWeights(
     model=replace(builders.model(), disk=None, vram=None),
     choice=CreatedStorage(),
     cache=None,
-    settings=BUILT_IN,
     namespace="team",
     owner="kimi",
 )

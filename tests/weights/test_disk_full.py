@@ -9,6 +9,7 @@ from function.domain.environment import StorageMode
 from function.kube.manifests import Manifest
 from function.status.weights import describe_storage
 from function.weights.request import StorageRequest
+from tests.support.weights_requests import on_storage
 from tests.support.weights_scene import RETAINED, observe_started, reconcile_observed, request_storage, with_job_status
 
 FULL: Manifest = {
@@ -17,7 +18,7 @@ FULL: Manifest = {
     "reason": "PodFailurePolicy",
     "message": "with exit code 43 matching",
 }
-SHARED = replace(request_storage().storage, mode=StorageMode.SHARED)
+SHARED = on_storage(replace(request_storage().environment.storage, mode=StorageMode.SHARED))
 MINE = UserClaim(claim="mine")
 
 
@@ -42,7 +43,7 @@ CASES = (
         request_storage(RETAINED),
         "raise modelCache.size, or where that is not set the model's spec.resources.disk",
     ),
-    Case("shared", request_storage(CreatedStorage(), storage=SHARED), SHARED_SIZE),
+    Case("shared", request_storage(CreatedStorage(), environment=SHARED), SHARED_SIZE),
     Case("the-user-s", request_storage(MINE), MAKE_ROOM),
     Case(
         "cache",
@@ -50,7 +51,7 @@ CASES = (
         "raise storage.size of the ModelCache, or where that is not set the model's spec.resources.disk",
         OF_CACHE,
     ),
-    Case("cache-shared", request_storage(CreatedStorage(), storage=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
+    Case("cache-shared", request_storage(CreatedStorage(), environment=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
     Case("cache-the-user-s", request_storage(MINE, for_cache=True), MAKE_ROOM, OF_CACHE),
 )
 

@@ -11,11 +11,11 @@ from function.kube.manifests import JSON, mapping
 from function.weights.planner import plan_weights
 from function.weights.request import ObservedStorage, StorageRequest
 from tests.support.builders import pool
-from tests.support.weights_requests import CACHE, SINGLE
+from tests.support.weights_requests import CACHE, SINGLE, on_storage, with_download
 
 POOL = replace(pool(), labels=(("pool", "h100"),), taints=({"key": "team", "value": "a", "effect": "NoSchedule"},))
-LOCAL = EnvironmentStorage(class_name="local", access_mode="ReadWriteOnce")
-FAST = EnvironmentStorage(class_name="nfs")
+LOCAL_STORAGE = EnvironmentStorage(class_name="local", access_mode="ReadWriteOnce")
+LOCAL, FAST = on_storage(LOCAL_STORAGE), on_storage(EnvironmentStorage(class_name="nfs"))
 ASKED = replace(SINGLE, pool=POOL, choice=CreatedStorage(type=CacheType.PVC))
 ONCE, MANY = "ReadWriteOnce", "ReadWriteMany"
 TOLERATED: list[JSON] = [
@@ -38,19 +38,20 @@ class Case:
 
 
 CASES = (
-    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, storage=FAST), ANYWHERE),
-    Case("local", "the first consumer decides where the volume is", replace(ASKED, storage=LOCAL), NEAR),
-    Case("local-once-pod", "one pod is one node", replace(ASKED, storage=replace(LOCAL, access_mode=f"{ONCE}Pod")),
+    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, environment=FAST), ANYWHERE),
+    Case("local", "the first consumer decides where the volume is", replace(ASKED, environment=LOCAL), NEAR),
+    Case("local-once-pod", "one pod is one node", replace(ASKED, environment=on_storage(
+        replace(LOCAL_STORAGE, access_mode=f"{ONCE}Pod"))),
          NEAR),
     Case("shared-claim", "one claim for all, of one node", replace(
-        ASKED, storage=replace(LOCAL, mode=StorageMode.SHARED)), NEAR),
-    Case("own", "as the claim is", replace(USERS, storage=FAST), NEAR, ONCE),
-    Case("own-shared", "it is read anywhere", replace(USERS, storage=LOCAL), ANYWHERE, MANY),
-    Case("own-unseen", "nothing is known of it yet", replace(USERS, storage=LOCAL), ANYWHERE),
-    Case("as-it-is", "a claim keeps its mode", replace(ASKED, storage=LOCAL), ANYWHERE, MANY),
-    Case("cache", "it has no consumer yet", replace(CACHE, storage=LOCAL, choice=ASKED.choice), ANYWHERE),
+        ASKED, environment=on_storage(replace(LOCAL_STORAGE, mode=StorageMode.SHARED))), NEAR),
+    Case("own", "as the claim is", replace(USERS, environment=FAST), NEAR, ONCE),
+    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
+    Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
+    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
+    Case("cache", "it has no consumer yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
     Case("said", "who names nodes for downloads knows where their volumes are",
-         replace(ASKED, storage=LOCAL, download=DOWNLOAD),
+         with_download(replace(ASKED, environment=LOCAL), DOWNLOAD),
          ({"disk": "fast"}, [{"operator": "Exists"}, *TOLERATED])),
 )  # fmt: skip
 

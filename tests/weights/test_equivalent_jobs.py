@@ -11,7 +11,8 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
-from tests.support.weights_requests import SECRET, model
+from function.weights.request import StorageRequest
+from tests.support.weights_requests import SECRET, model, with_download
 from tests.support.weights_scene import (
     ABSENT,
     ALL_OWNED,
@@ -61,6 +62,10 @@ def mirrored(download: Download) -> Download:
     return replace(download, image="mirror/init:v1")
 
 
+def change_download(request: StorageRequest, change: Callable[[Download], Download]) -> StorageRequest:
+    return with_download(request, change(request.environment.storage.download))
+
+
 def proxied(download: Download) -> Download:
     return replace(download, env=({"name": "HTTPS_PROXY", "value": "http://proxy"},))
 
@@ -90,14 +95,14 @@ def jobs(found: object) -> set[str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> None:
     request = request_storage(case.choice)
-    observed = observe_started(replace(request, download=case.before(request.download)), with_job_status(case.status))
-    changed = reconcile_observed(replace(request, download=case.now(request.download)), observed)
+    observed = observe_started(change_download(request, case.before), with_job_status(case.status))
+    changed = reconcile_observed(change_download(request, case.now), observed)
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
     assert len(jobs(changed.composed)) == 1, "two would write into one directory"
     assert changed.stale == {}, "what is of the same bytes is replaced at once"
     assert changed.plan is not None
     assert changed.plan.job is not None
-    assert {f"job-{changed.plan.job.name}"} == jobs(changed.composed), "the status names the one whose log there is"
+    assert {f"job-{changed.job_name}"} == jobs(changed.composed), "the status names the one whose log there is"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +129,7 @@ def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: 
     )
     (key,) = jobs(observed)
     observed["job-of-another-name"] = observed.pop(key)
-    found = reconcile_observed(replace(request_storage(OWN), download=proxied(request_storage().download)), observed)
+    found = reconcile_observed(change_download(request_storage(OWN), proxied), observed)
     assert ("job-of-another-name" in found.composed) is counts
     assert len(jobs(found.composed)) == 1, "two would write into one directory"
     if counts:
@@ -134,7 +139,7 @@ def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: 
 
 def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> None:
     observed = observe_started(request_storage(), with_job_status(COMPLETE), with_sync_error("claim-", ABSENT))
-    found = reconcile_observed(replace(request_storage(), download=proxied(request_storage().download)), observed)
+    found = reconcile_observed(change_download(request_storage(), proxied), observed)
     assert jobs(found.composed) == jobs(observed)
     assert not found.gate_open
 
@@ -157,7 +162,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     request = request_storage(choice)
     observed = observe_started(request, with_job_status({"active": 1}))
     (old,) = jobs(observed)
-    changed = replace(request, download=change(request.download))
+    changed = change_download(request, change)
     first = reconcile_observed(changed, observed)
     assert jobs(first.composed) == {old}, "two would write into one directory"
     assert _to_delete(old, first.composed)
@@ -172,7 +177,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
 def test_deletes_running_job_beside_completed_one() -> None:
     observed = observe_started(request_storage(), with_job_status(COMPLETE))
     (done,) = jobs(observed)
-    changed = replace(request_storage(), download=proxied(request_storage().download))
+    changed = change_download(request_storage(), proxied)
     started = observe_started(changed, with_job_status(RUNS))
     (runs,) = jobs(started)
     found = reconcile_observed(changed, {**started, **observed})
@@ -192,7 +197,7 @@ def test_deletes_running_job_beside_completed_one() -> None:
 )
 def test_starts_successor_of_job_that_does_not_run_at_once(edit: Edit, reason: str) -> None:
     observed = observe_started(request_storage(), edit)
-    changed = replace(request_storage(), download=proxied(request_storage().download))
+    changed = change_download(request_storage(), proxied)
     found = reconcile_observed(changed, observed)
     assert len(jobs(found.composed)) == 1
     assert jobs(found.composed).isdisjoint(observed), reason
@@ -200,7 +205,7 @@ def test_starts_successor_of_job_that_does_not_run_at_once(edit: Edit, reason: s
 
 def test_leaves_running_job_while_no_successor_can_start() -> None:
     observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("claim-", SILENT))
-    changed = replace(request_storage(), download=proxied(request_storage().download))
+    changed = change_download(request_storage(), proxied)
     (old,) = jobs(observed)
     found = reconcile_observed(changed, observed)
     assert jobs(found.composed) == {old}
@@ -214,7 +219,7 @@ def test_successor_of_prepared_job_is_prepared() -> None:
     (key,) = prepared.keys() - refused.keys()
     running = {k: m for k, m in prepared.items() if k not in jobs(refused)}
     with_job_status(RUNS)(running)
-    changed = replace(request, download=proxied(request.download))
+    changed = change_download(request, proxied)
     first = reconcile_observed(changed, running)
     assert jobs(first.composed) == {key}
     running[key] = {**first.composed[key].manifest, "status": running[key]["status"]}

@@ -10,10 +10,10 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
 from function.weights.faults import FaultKind, StorageFault, find_faults
 from function.weights.request import NamedCacheFacts, StorageRequest
-from tests.support.weights_requests import CACHE, MULTI, SINGLE, model
+from tests.support.weights_requests import CACHE, MULTI, SINGLE, model, on_storage
 
-UNCLASSED = EnvironmentStorage()
-ONCE = EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce")
+UNCLASSED = on_storage(EnvironmentStorage())
+ONCE = on_storage(EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce"))
 PVC = CreatedStorage(type=CacheType.PVC)
 MISSING = "multi-node model requires shared storage on the inference environment."
 UNNAMED = "a claim is required, and neither deployment, environment nor defaults name a storage class"
@@ -34,18 +34,22 @@ class Case:
 
 CASES = (
     Case("multi-node", "class, mode and size are there", MULTI),
-    Case("single-node", "needs nothing at all", replace(SINGLE, storage=UNCLASSED)),
-    Case("default-class", "the platform names it", replace(MULTI, storage=UNCLASSED, default_class="")),
+    Case("single-node", "needs nothing at all", replace(SINGLE, environment=UNCLASSED)),
+    Case(
+        "default-class",
+        "it is the cluster's",
+        replace(MULTI, environment=on_storage(EnvironmentStorage(class_name=""))),
+    ),
     Case(
         "multi-node-without-class",
         "the text is the API's",
-        replace(MULTI, storage=UNCLASSED),
+        replace(MULTI, environment=UNCLASSED),
         (f"spec.modelCache.storageClassName: {MISSING}",),
     ),
     Case(
         "single-node-claim-without-class",
         "a sentence of its own",
-        replace(SINGLE, storage=UNCLASSED, choice=PVC),
+        replace(SINGLE, environment=UNCLASSED, choice=PVC),
         (f"spec.modelCache.storageClassName: {UNNAMED}",),
     ),
     Case(
@@ -150,17 +154,17 @@ CASES = (
         replace(SINGLE, model=HTTPS, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
     ),
-    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, storage=ONCE, choice=PVC)),
+    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, environment=ONCE, choice=PVC)),
     Case(
         "exclusive-on-several-nodes",
         "only one node could mount it",
-        replace(MULTI, storage=ONCE),
+        replace(MULTI, environment=ONCE),
         (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany required",),
     ),
     Case(
         "exclusive-with-several-replicas",
         "replicas go to other nodes",
-        replace(SINGLE, storage=ONCE, choice=PVC, replicas=2),
+        replace(SINGLE, environment=ONCE, choice=PVC, replicas=2),
         (
             (
                 "spec.storage.accessMode: several replicas share a claim; "
@@ -177,12 +181,12 @@ CASES = (
     Case(
         "shared-has-its-size",
         "the environment says it",
-        replace(CACHE, storage=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
+        replace(CACHE, environment=on_storage(EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED))),
     ),
     Case(
         "several-faults",
         "all of them, in the order of the checks",
-        replace(CACHE, storage=UNCLASSED, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
+        replace(CACHE, environment=UNCLASSED, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         (
             "spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",
             NO_SIZE,

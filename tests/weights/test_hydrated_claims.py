@@ -11,7 +11,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
 from function.weights.state import Finding, StorageState
-from tests.support.weights_requests import GIB, SECRET
+from tests.support.weights_requests import GIB, MULTI, SECRET
 from tests.support.weights_scene import (
     COMPLETE,
     DESCRIBED,
@@ -63,7 +63,8 @@ def test_grows_hydrated_claim_only_for_stated_size(
 
 def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     """A token and what the Job's image is pulled with: without the Delete policy each would stay on the cluster."""
-    request = request_storage(pull_secrets=(PullSecret(name="", source=SECRET),))
+    environment = replace(MULTI.environment, pull_secrets=(PullSecret(name="", source=SECRET),))
+    request = request_storage(environment=environment)
     first = observe_started(request, with_job_status(COMPLETE))
     tokens = {key for key in first if key.startswith("token-")}
     assert len(tokens) == 2

@@ -15,12 +15,12 @@ from function.weights.claim import Size, SizeFrom
 from function.weights.planner import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import NamedCacheFacts, StorageRequest
-from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, SINGLE, model
+from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, SINGLE, model, on_storage, with_download
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KIMI_REF = ModelRef(kind="ClusterModel", name="kimi-k2-instruct")
 KEY = "e58d081b43957492"
-SHARED = EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB)
+SHARED = on_storage(EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB))
 SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
 GATED = replace(KIMI, secret=SECRET)
 
@@ -59,7 +59,7 @@ CASES = (
     Case(
         "single-node-in-a-shared-environment",
         "no claim is requested",
-        replace(SINGLE, storage=SHARED),
+        replace(SINGLE, environment=SHARED),
         Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
         Gate.NOTHING,
@@ -120,7 +120,7 @@ CASES = (
     Case(
         "shared",
         "one claim for each namespace, of the environment's size, never deleted",
-        replace(MULTI, storage=SHARED, choice=CreatedStorage(size=5 * GIB, class_name="mine")),
+        replace(MULTI, environment=SHARED, choice=CreatedStorage(size=5 * GIB, class_name="mine")),
         Row.SHARED,
         ON_CLAIM,
         Gate.JOB,
@@ -131,7 +131,7 @@ CASES = (
     Case(
         "users-claim",
         "observed only, filled by our Job",
-        replace(MULTI, storage=EnvironmentStorage(), choice=UserClaim(claim="my-model-cache")),
+        replace(MULTI, environment=on_storage(EnvironmentStorage()), choice=UserClaim(claim="my-model-cache")),
         Row.USER_CLAIM,
         ON_CLAIM,
         Gate.JOB,
@@ -223,7 +223,7 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
 
 
 def test_returns_plan_with_its_faults() -> None:
-    found = plan_weights(replace(MULTI, storage=EnvironmentStorage()))
+    found = plan_weights(replace(MULTI, environment=on_storage(EnvironmentStorage())))
     assert found.accept(claim_exists=False, weights_exist=False) is None
     assert found.accept(claim_exists=True, weights_exist=False)
     assert [fault.field for fault in found.faults] == ["spec.modelCache.storageClassName"]
@@ -241,7 +241,7 @@ def test_managed_names_belong_to_one_placement() -> None:
     "asked",
     [
         replace(MULTI, choice=CreatedStorage(retain=True)),
-        replace(MULTI, storage=SHARED),
+        replace(MULTI, environment=SHARED),
         replace(MULTI, choice=UserClaim(claim="mine")),
     ],
 )
@@ -276,14 +276,18 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
 def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
     """Or leaving one of them would delete what the other's services read."""
     cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
-    mine, other = (planned(replace(cache, cache_environment=name)) for name in ("east", "west"))
+    mine, other = (
+        planned(replace(cache, environment=replace(cache.environment, name=name))) for name in ("east", "west")
+    )
     assert mine.claim_name != other.claim_name
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
     assert mine.credential != other.credential
     retained = replace(cache, choice=CreatedStorage(retain=True))
-    assert planned(retained) == planned(replace(retained, cache_environment="east")), "retained objects are shared"
+    assert planned(retained) == planned(replace(retained, environment=replace(cache.environment, name="west"))), (
+        "retained objects are shared"
+    )
 
 
 def test_names_are_dns_1035() -> None:
@@ -308,15 +312,13 @@ class ClassCase:
     reason: str
     deployment: str | None
     environment: str | None
-    default: str | None
     want: str
 
 
 CLASSES = (
-    ClassCase("deployment", "the strongest", "a", "b", "c", "a"),
-    ClassCase("environment", "stronger than the defaults", None, "b", "c", "b"),
-    ClassCase("default", "the weakest", None, None, "c", "c"),
-    ClassCase("empty-is-said", "the cluster's default class was asked for", "", "b", "c", ""),
+    ClassCase("deployment", "the strongest", "a", "b", "a"),
+    ClassCase("environment", "where the deployment says nothing", None, "b", "b"),
+    ClassCase("empty-is-said", "the cluster's default class was asked for", "", "b", ""),
 )
 
 
@@ -325,8 +327,7 @@ def test_class(case: ClassCase) -> None:
     request = replace(
         MULTI,
         choice=CreatedStorage(class_name=case.deployment),
-        storage=EnvironmentStorage(class_name=case.environment),
-        default_class=case.default,
+        environment=on_storage(EnvironmentStorage(class_name=case.environment)),
     )
     claim = planned(request).claim
     assert claim
@@ -335,7 +336,7 @@ def test_class(case: ClassCase) -> None:
 
 def test_shared_claim_is_the_environments_alone() -> None:
     own = CreatedStorage(class_name="mine", access_mode="ReadWriteOnce", size=GIB)
-    claim = planned(replace(MULTI, storage=SHARED, choice=own)).claim
+    claim = planned(replace(MULTI, environment=SHARED, choice=own)).claim
     assert claim
     assert (claim.name, claim.class_name, claim.access_mode) == ("model-cache", "nfs", "ReadWriteMany")
 
@@ -352,7 +353,7 @@ def test_keeps_token_of_pods_and_not_of_job() -> None:
 
 
 def test_environments_token_is_not_copied() -> None:
-    request = replace(MULTI, model=model(GATED), download=replace(BUILT_IN.download, token_secret="hub"))
+    request = with_download(replace(MULTI, model=model(GATED)), replace(BUILT_IN.download, token_secret="hub"))
     found = planned(request).credential
     assert found
     assert (found.name, found.copy) == ("hub", None)
