@@ -60,8 +60,8 @@ MUTANTS = (
             Change(
                 "function.weights.faults",
                 "_check_named_cache",
-                "cache.path == model_directory(source)",
-                "cache.path",
+                "path == model_directory(source)",
+                "path",
             ),
         ),
     ),

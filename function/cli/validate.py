@@ -40,7 +40,8 @@ from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.inference_environment import note_unlabelled_pools
 from function.status.weights import format_redownload_note
-from function.weights.faults import DeploymentWeights, find_faults
+from function.weights.faults import find_faults
+from function.weights.planner import DeploymentWeights
 from function.weights.request import Case, build_cache_request
 
 # A DNS subdomain, as the API server requires of every name.
@@ -185,7 +186,7 @@ def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> 
         return
     settings = _read_settings(store, manifest)
     weights = _place_weights(store, deployment, model)
-    request = SchedulingRequest(deployment=deployment, model=model, storage_check=weights)
+    request = SchedulingRequest(deployment=deployment, model=model, weights=weights)
     fault = find_unsatisfiable_storage(
         request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     )
@@ -220,7 +221,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
     if model is not None and pool is not None and placement.shape is not None:
         weights = _place_weights(store, placement, model)
-        faults = weights(environment, pool, placement.shape, placement.replicas)
+        faults = weights.find_faults(environment, pool, placement.shape, placement.replicas)
         yield from (fault.problem for fault in faults)
 
 

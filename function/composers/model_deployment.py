@@ -33,7 +33,7 @@ from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
 from function.status.conditions import faulty
-from function.weights.faults import DeploymentWeights
+from function.weights.planner import DeploymentWeights
 
 VERDICT_CACHE = VerdictCache()
 
@@ -82,9 +82,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(
-        deployment=deployment, model=model, storage_check=weights, serving_check=find_pool_problems
-    )
+    request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
     if not own_scope.answered:
         repeated = scopes.repeat_requirements(call, own_scope, request.labels, settings)
         return hold(replace(own_scope, requirements=repeated), resolving)

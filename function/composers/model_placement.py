@@ -36,8 +36,7 @@ from function.status import model_placement as report
 from function.status import references
 from function.weights.claim import estimate_load
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
-from function.weights.faults import DeploymentWeights
-from function.weights.planner import plan_weights
+from function.weights.planner import DeploymentWeights, plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import ObservedStorage, StorageRequest
 
@@ -99,7 +98,6 @@ def _carry_out(
         _request_storage(resolved),
         writer,
         placement.hydration,
-        resolved.entry,
         placement.serving_uri,
         service_exists=_has_service(call),
     )

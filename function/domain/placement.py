@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from function.domain.allocation import Share
-from function.domain.cache import CacheChoice, CacheEntry, CreatedStorage, Hydration, ModelCache
+from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.settings import Settings
@@ -112,8 +112,3 @@ class ResolvedPlacement:
     cache: ModelCache | None
     settings: Settings
     namespace: str  # on the remote cluster
-
-    @property
-    def entry(self) -> CacheEntry | None:
-        """What the named ModelCache has on this environment."""
-        return self.cache.entry(self.environment.name) if self.cache else None

@@ -59,7 +59,7 @@ class Candidate:
         """Why the weights cannot be stored there; computed at most once."""
         if self.shape is None:
             return ()
-        return self.request.storage_check(self.environment, self.pool, self.shape, self.request.deployment.replicas)
+        return self.request.find_storage_faults(self.environment, self.pool, self.shape)
 
     def refuse(
         self, field: Field, required: Value, actual: Value, reason: Refused = Refused.NO_POOL_SATISFIES_REQUIREMENTS

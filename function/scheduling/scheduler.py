@@ -116,7 +116,7 @@ def find_unsatisfiable_storage(
         for profile in request.model.profiles:
             if profile.shape is None:
                 return None  # its shape depends on the pool
-            faults = request.storage_check(environment, NO_POOL, profile.shape, request.deployment.replicas)
+            faults = request.find_storage_faults(environment, NO_POOL, profile.shape)
             # A service account is set by an environment, so another one may do.
             faults = tuple(f for f in faults if f.reason in reasons and f.kind is not FaultKind.EMPTY_DIR_ACCOUNT)
             if not faults:

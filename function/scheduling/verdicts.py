@@ -13,8 +13,8 @@ from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
 from function.weights.faults import StorageFault
+from function.weights.planner import DeploymentWeights
 
-StorageCheck: TypeAlias = Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]
 ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 
 
@@ -24,8 +24,7 @@ class SchedulingRequest:
 
     deployment: Deployment
     model: Model
-    # Returns why so many replicas of a shape cannot have their weights on a pool.
-    storage_check: StorageCheck = lambda *_: ()
+    weights: DeploymentWeights | None = None  # finds why pools have no storage; None: it is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
     serving_check: ServingCheck = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused what would be chosen first.
@@ -37,6 +36,10 @@ class SchedulingRequest:
         profiles = [profile.selector.equalities for profile in self.model.profiles]
         shared = {pair for pair in profiles[0].items() if all(pair in p.items() for p in profiles)} if profiles else ()
         return {**dict(shared), **self.model.selector.equalities, **self.deployment.selector.equalities}
+
+    def find_storage_faults(self, environment: Environment, pool: Pool, shape: Shape) -> tuple[StorageFault, ...]:
+        """Returns why the replicas of a shape cannot have their weights on a pool."""
+        return self.weights.find_faults(environment, pool, shape, self.deployment.replicas) if self.weights else ()
 
     def find_profile(self, name: str) -> Profile | None:
         """Returns the valid profile of a name, if there is one."""

@@ -6,19 +6,17 @@ sees all faults at once. Whether a user's claim or a Secret exists is not known 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from function.domain.cache import CacheChoice, CacheType, ModelCache, ModelCacheChoice, UserClaim
-from function.domain.environment import Environment, Pool
-from function.domain.model import HuggingFaceSource, Model, OciSource, Problem, PvcSource, Shape, UriSource
+from function.domain.cache import CacheType, ModelCacheChoice, UserClaim
+from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, UriSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, compute_size
 from function.weights.request import (
     CREATED_CLAIM,
     Case,
-    NamedCacheFacts,
     ObservedStorage,
     StorageRequest,
     model_directory,
@@ -386,19 +384,19 @@ def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterato
 
 def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
-    source, cache = request.model.source, request.named_cache
+    source, cache, entry = request.model.source, request.named_cache, request.named_cache_entry
+    path = entry.hydration.path if entry else ""
     if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, HuggingFaceSource | UriSource):
         return  # see `_check_source`
     if cache is None:
         yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")
-    elif cache.path == model_directory(source):
-        if cache.access_mode != READ_WRITE_MANY and request.pod_count > 1:
-            yield _fault(
-                request, FaultKind.CACHE_NOT_SHARED, "name", actual=cache.access_mode, required=READ_WRITE_MANY
-            )
+    elif path == model_directory(source):
+        mode = (entry.access_mode if entry else "") or READ_WRITE_MANY
+        if mode != READ_WRITE_MANY and request.pod_count > 1:
+            yield _fault(request, FaultKind.CACHE_NOT_SHARED, "name", actual=mode, required=READ_WRITE_MANY)
     elif cache.model != request.model.ref:
         yield _fault(request, FaultKind.OTHER_MODEL, "name", actual=cache.model.name, required=request.model.name)
-    elif cache.path or cache.expected:
+    elif path or cache.selects(request.environment):
         yield _fault(request, FaultKind.CACHE_PENDING, "name")
     else:
         yield _fault(request, FaultKind.CACHE_ABSENT, "name")
@@ -412,53 +410,3 @@ _RULES: tuple[Callable[[StorageRequest, ObservedStorage], Iterator[StorageFault]
     _check_storage_class,
     _check_named_cache,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentWeights:
-    """The weights of one deployment on any environment: scheduling and planning make the same request of them."""
-
-    model: Model
-    choice: CacheChoice
-    cache: ModelCache | None  # the one that the deployment names; None: there is none
-    # No fault depends on these two.
-    namespace: str = field(compare=False)  # on the remote cluster
-    owner: str = field(compare=False)
-    # Verdicts by everything that they depend on: a decision checks many pools and profiles of one environment.
-    _verdicts: dict[tuple[object, ...], tuple[Environment, tuple[StorageFault, ...]]] = field(
-        default_factory=dict, compare=False, repr=False, init=False
-    )
-
-    def __call__(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> tuple[StorageFault, ...]:
-        """Finds why there would be no storage for this many replicas."""
-        key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
-        verdict = self._verdicts.get(key)
-        if verdict is None or verdict[0] is not environment:
-            faults = find_faults(self.build_request(environment, pool, shape, replicas))
-            self._verdicts[key] = verdict = environment, faults
-        return verdict[1]
-
-    def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
-        """Builds the request for this many replicas of a shape on a pool."""
-        memory, facts = pool.memory_per_gpu, None
-        if self.cache:
-            entry = self.cache.entry(environment.name)
-            facts = NamedCacheFacts(
-                model=self.cache.model,
-                claim=entry.hydration.claim if entry else "",
-                path=entry.hydration.path if entry else "",
-                access_mode=(entry.access_mode if entry else "") or READ_WRITE_MANY,
-                expected=self.cache.selects(environment),
-            )
-        return StorageRequest(
-            model=self.model,
-            choice=self.choice,
-            environment=environment,
-            namespace=self.namespace,
-            owner=self.owner,
-            shape_nodes=shape.nodes,
-            replicas=replicas,
-            pool=pool,
-            gpu_memory=None if memory is None else memory * shape.gpus,
-            named_cache=facts,
-        )

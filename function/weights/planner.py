@@ -6,12 +6,12 @@ mode; a deployment's options for a claim of its own do not apply to it. `preload
 service waits for nothing but a claim that is the user's.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from function.domain.cache import ModelCacheChoice, UserClaim
-from function.domain.environment import tolerations
-from function.domain.model import HuggingFaceSource, OciSource, PvcSource, UriSource
+from function.domain.cache import CacheChoice, ModelCache, ModelCacheChoice, UserClaim
+from function.domain.environment import Environment, Pool, tolerations
+from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Shape, UriSource
 from function.domain.pods import PullSecret, name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
@@ -42,19 +42,29 @@ class Gate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """Who owns the claim and the Job of a case."""
+    """Who owns the claim and the Job of a case, and so what is deleted with the placement or ModelCache.
+
+    `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`: several
+    composites may describe the same object, which outlives all of them.
+    """
 
     claim: ManagementPolicy
-    job: ManagementPolicy
-    without_preload: Gate
+    job: ManagementPolicy  # and of the token and the scripts that its pods read
+    without_preload: Gate  # what the service waits for where `preload: false` leaves out the Job; else for the Job
 
 
 # The cases that write to a claim. The others compose neither claim nor Job.
 CASES = {
-    Case.USER_CLAIM: CaseRow(ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN, Gate.CLAIM),
-    Case.SHARED: CaseRow(ManagementPolicy.RETAIN, ManagementPolicy.RETAIN, Gate.NOTHING),
-    Case.RETAINED: CaseRow(ManagementPolicy.RETAIN, ManagementPolicy.RETAIN, Gate.NOTHING),
-    Case.MANAGED: CaseRow(ManagementPolicy.FULL, ManagementPolicy.FULL, Gate.NOTHING),
+    # The user's claim, which several placements may fill: it must exist before a service can mount it.
+    Case.USER_CLAIM: CaseRow(
+        claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN, without_preload=Gate.CLAIM
+    ),
+    # One claim for all models of a namespace.
+    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    # A claim for one model, which `retain: true` keeps for later placements of the same bytes.
+    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    # A claim for one placement or ModelCache.
+    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL, without_preload=Gate.NOTHING),
 }
 
 
@@ -121,11 +131,9 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             plan = StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
         case PvcSource() as source:
             plan = _plan_existing(Case.PRESTAGED, source.claim, source.path.strip("/"))
-        case source if request.named_cache:
-            cache = request.named_cache
-            plan = replace(
-                _plan_existing(Case.MODEL_CACHE, cache.claim, cache.path), gate=Gate.CACHE, key=cache_key(source)
-            )
+        case source if entry := request.named_cache_entry:
+            existing = _plan_existing(Case.MODEL_CACHE, entry.hydration.claim, entry.hydration.path)
+            plan = replace(existing, gate=Gate.CACHE, key=cache_key(source))
         case source if request.case is Case.EMPTY_DIR:
             secret_name = _name_secret(request, request.owner)
             credential = plan_credential(
@@ -160,6 +168,49 @@ def name_claim(request: StorageRequest) -> str:
             return names.build_name(f"weights-{key}", request.namespace, key)
         case _:
             return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentWeights:
+    """The weights of one deployment on any environment: scheduling and planning make the same request of them."""
+
+    model: Model
+    choice: CacheChoice
+    cache: ModelCache | None  # the one that the deployment names; None: there is none
+    # No fault depends on these two.
+    namespace: str = field(compare=False)  # on the remote cluster
+    owner: str = field(compare=False)
+    # Verdicts by everything that they depend on: a decision checks many pools and profiles of one environment.
+    _verdicts: dict[tuple[object, ...], tuple[Environment, tuple[StorageFault, ...]]] = field(
+        default_factory=dict, compare=False, repr=False, init=False
+    )
+
+    def find_faults(
+        self, environment: Environment, pool: Pool, shape: Shape, replicas: int
+    ) -> tuple[StorageFault, ...]:
+        """Finds why there would be no storage for this many replicas."""
+        key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
+        verdict = self._verdicts.get(key)
+        if verdict is None or verdict[0] is not environment:
+            faults = find_faults(self.build_request(environment, pool, shape, replicas))
+            self._verdicts[key] = verdict = environment, faults
+        return verdict[1]
+
+    def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
+        """Builds the request for this many replicas of a shape on a pool."""
+        memory = pool.memory_per_gpu
+        return StorageRequest(
+            model=self.model,
+            choice=self.choice,
+            environment=environment,
+            namespace=self.namespace,
+            owner=self.owner,
+            shape_nodes=shape.nodes,
+            replicas=replicas,
+            pool=pool,
+            gpu_memory=None if memory is None else memory * shape.gpus,
+            named_cache=self.cache,
+        )
 
 
 def _plan_existing(case: Case, claim: str, path: str) -> StoragePlan:

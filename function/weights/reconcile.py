@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.contract import Composed
-from function.domain.cache import CacheEntry, Hydration, UserClaim
+from function.domain.cache import Hydration, UserClaim
 from function.domain.model import OciSource, PvcSource
 from function.kube.manifests import Manifest, strings, text
 from function.kube.names import LABEL_CACHE_KEY
@@ -80,7 +80,6 @@ class _Observed:
     request: StorageRequest
     plan: StoragePlan
     serving_uri: str
-    entry: CacheEntry | None
     wanted: Hydration  # what status records once the plan is carried out
     recorded: Hydration
     claim: ObservedObject
@@ -141,7 +140,6 @@ def reconcile_weights(
     request: StorageRequest,
     writer: ObjectWriter,
     recorded: Hydration,
-    entry: CacheEntry | None = None,
     serving_uri: str = "",
     *,
     service_exists: bool = False,
@@ -152,7 +150,6 @@ def reconcile_weights(
         request: which weights, and how they reach the pods.
         writer: writes the Objects of the composite.
         recorded: the download that status records as complete.
-        entry: what the named ModelCache last reported of the environment.
         serving_uri: where a service reads weights already, if one does.
         service_exists: the placement has a service.
 
@@ -179,7 +176,6 @@ def reconcile_weights(
         request=request,
         plan=plan,
         serving_uri=serving_uri,
-        entry=entry,
         wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
         recorded=recorded,
         claim=claim_object,
@@ -374,11 +370,12 @@ def _name_scripts(job: JobPlan) -> str:
 
 
 def _describe(observed: _Observed) -> StorageState:
+    request = observed.request
     plan, job, claim, claim_obstacle = observed.plan, observed.job, observed.claim, observed.claim_obstacle
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
-        return describe_cache(observed.entry, observed.request.environment.name, observed.wanted.namespace)
+        return describe_cache(request.named_cache_entry, request.environment.name, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
     if observed.is_hydrated and job and not job.state_unknown:
@@ -388,7 +385,7 @@ def _describe(observed: _Observed) -> StorageState:
     if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
         return obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
-    return describe_download(job, claim, observed.request.environment.name)
+    return describe_download(job, claim, request.environment.name)
 
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
@@ -402,13 +399,13 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
 
 
 def _is_gate_open(observed: _Observed) -> bool:
-    gate, entry = observed.plan.gate, observed.entry
+    gate, entry = observed.plan.gate, observed.request.named_cache_entry
     if gate is Gate.JOB:
         return observed.is_hydrated
     if gate is Gate.CLAIM:
         return observed.claim.present
     if gate is Gate.CACHE:
-        return entry is not None and entry.phase is Phase.READY and entry.is_mountable_from(observed.wanted.namespace)
+        return entry is not None and entry.phase is Phase.READY and entry.is_mountable_from(observed.request.namespace)
     return True
 
 

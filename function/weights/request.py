@@ -14,9 +14,17 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
+from function.domain.cache import (
+    CacheChoice,
+    CacheEntry,
+    CacheType,
+    CreatedStorage,
+    ModelCache,
+    ModelCacheChoice,
+    UserClaim,
+)
 from function.domain.environment import Environment, Pool, StorageMode
-from function.domain.model import HuggingFaceSource, Model, ModelRef, OciSource, PvcSource, UriSource
+from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, UriSource
 from function.weights.claim import READ_WRITE_MANY, round_up
 
 
@@ -34,17 +42,6 @@ class Case(StrEnum):
 
 
 CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)  # the cases in which a claim is created
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCacheFacts:
-    """What the ModelCache that a deployment names has on an environment."""
-
-    model: ModelRef
-    claim: str = ""
-    path: str = ""  # empty: nothing yet
-    access_mode: str = READ_WRITE_MANY
-    expected: bool = True  # the cache selects the environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +67,13 @@ class StorageRequest:
     replicas: int = 1
     gpu_memory: int | None = None  # bytes of one replica; None: unknown
     pool: Pool | None = None  # where the weights are read; None: unknown
-    named_cache: NamedCacheFacts | None = None  # None: no ModelCache has the chosen name
+    named_cache: ModelCache | None = None  # that the deployment names; None: no ModelCache has the name
     for_cache: bool = False  # a ModelCache requests them, and no placement
+
+    @property
+    def named_cache_entry(self) -> CacheEntry | None:
+        """What the named ModelCache last reported of the environment; None where it has not."""
+        return self.named_cache.entry(self.environment.name) if self.named_cache else None
 
     @property
     def pod_count(self) -> int:

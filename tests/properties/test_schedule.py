@@ -114,7 +114,7 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
             prefer=draw(st.sampled_from(Preference)),
         ),
         model=asked,
-        storage_check=planner(asked, choice),
+        weights=planner(asked, choice),
     )
 
 

@@ -319,7 +319,7 @@ def check(case: Case) -> None:
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=asked,
-        storage_check=planner(asked, case.choice, cache=case.cache),
+        weights=planner(asked, case.choice, cache=case.cache),
     )
     verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:

@@ -247,7 +247,7 @@ def test_reschedules_on_an_environment_that_is_not_ready() -> None:
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
     asked = model(TWO_NODES, ONE_GPU)
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
-    wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
+    wanted = SchedulingRequest(deployment=deployment(), model=asked, weights=planner(asked, choice))
     found = filter_environment(wanted, environment("env", pool()), Ledger(()))
     assert isinstance(found, Assignment)
     assert found.profile == "one"
@@ -306,7 +306,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
     )
     asked = model(profile(shape=shape(5, 16), requires=demanding))
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
-    request = SchedulingRequest(deployment=deployment(), model=asked, storage_check=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(), model=asked, weights=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
     verdict = filter_environment(request, poor, Ledger(()))
     assert isinstance(verdict, Infeasible)

@@ -42,7 +42,7 @@ def asked(wanted: Model, environments: int = 1, replicas: int = 1, name: str = "
             name, environments=environments, replicas=replicas, prefer=Preference.SMALLEST_SUFFICIENT
         ),
         model=wanted,
-        storage_check=planner(wanted),
+        weights=planner(wanted),
     )
 
 

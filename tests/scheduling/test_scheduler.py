@@ -41,7 +41,7 @@ def request(
     **fields: object,
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
-    return SchedulingRequest(deployment=wanted, model=model, storage_check=planner(model, choice))
+    return SchedulingRequest(deployment=wanted, model=model, weights=planner(model, choice))
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:

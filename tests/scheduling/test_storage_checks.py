@@ -297,6 +297,6 @@ def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, r
     asked = model(profile(shape=shape()), disk="960Gi")
     there = replace(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
-    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_check=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, weights=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])
     assert [a.replicas for a in decision.assignments] == [replicas], reason

@@ -1,6 +1,7 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
@@ -26,8 +27,9 @@ from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
 from function.scheduling.filters import Candidate
-from function.scheduling.verdicts import SchedulingRequest, StorageCheck
-from function.weights.faults import DeploymentWeights
+from function.scheduling.verdicts import SchedulingRequest
+from function.weights.faults import StorageFault
+from function.weights.planner import DeploymentWeights
 
 GIB = 2**30
 NAMESPACE = "team"
@@ -284,12 +286,22 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
     return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
-def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageCheck:
+def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> DeploymentWeights:
     """Return what the planner says about the weights of a deployment."""
-    return DeploymentWeights(
-        model=model,
-        choice=choice,
-        cache=cache,
-        namespace=NAMESPACE,
-        owner="chat",
-    )
+    return DeploymentWeights(model=model, choice=choice, cache=cache, namespace=NAMESPACE, owner="chat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultyWeights(DeploymentWeights):
+    """Weights with the same faults on every pool."""
+
+    faults: tuple[StorageFault, ...]
+    model: Model = model()
+    choice: CacheChoice = NO_CACHE
+    cache: ModelCache | None = None
+    namespace: str = NAMESPACE
+    owner: str = "chat"
+
+    def find_faults(self, *_: object) -> tuple[StorageFault, ...]:
+        """Return the faults."""
+        return self.faults

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from function.domain.cache import CreatedStorage
+from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.model import (
     Engine,
     EngineName,
     HuggingFaceSource,
     Model,
+    ModelRef,
     Parallelism,
     Profile,
     SecretKey,
@@ -16,6 +17,7 @@ from function.domain.model import (
     Source,
 )
 from function.domain.settings import Download
+from function.reasons import Phase
 from function.weights.request import StorageRequest
 
 GIB = 2**30
@@ -58,6 +60,25 @@ def with_download(request: StorageRequest, download: Download) -> StorageRequest
     """Changes the platform's settings for downloads."""
     storage = replace(request.environment.storage, download=download)
     return replace(request, environment=replace(request.environment, storage=storage))
+
+
+def named_cache(
+    path: str,
+    *,
+    access_mode: str = "",
+    phase: Phase = Phase.PENDING,
+    namespace: str = "",
+    model: str = "kimi-k2-instruct",
+) -> ModelCache:
+    """Builds a ModelCache that has reported this directory on the environment of the requests."""
+    hydration = Hydration(claim="c" if path else "", path=path, namespace=namespace)
+    return ModelCache(
+        namespace="ml-team",
+        name="kimi",
+        model=ModelRef(kind="ClusterModel", name=model),
+        environments=("east",),
+        entries=(CacheEntry(environment="east", phase=phase, access_mode=access_mode, hydration=hydration),),
+    )
 
 
 SINGLE = replace(MULTI, shape_nodes=1, gpu_memory=80 * GIB)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, CacheEntry, CreatedStorage, Hydration, UserClaim
+from function.domain.cache import CacheChoice, CreatedStorage, Hydration, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
@@ -48,11 +48,10 @@ def reconcile_observed(
     earlier: Hydration = NOTHING,
     *,
     serving_uri: str = "",
-    entry: CacheEntry | None = None,
 ) -> Weights:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    return reconcile_weights(request, writer, earlier, entry, serving_uri=serving_uri)
+    return reconcile_weights(request, writer, earlier, serving_uri=serving_uri)
 
 
 def observe_composed(composed: Mapping[str, Composed]) -> Observed:

@@ -1,15 +1,16 @@
 """Asking for many pools of an environment at once: the same words as one by one, and fewer of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from function.domain.cache import CreatedStorage
-from function.domain.environment import Environment, EnvironmentStorage
-from function.scheduling.verdicts import StorageCheck
-from function.weights import faults
-from function.weights.faults import DeploymentWeights, StorageFault, find_faults
+from function.domain.environment import Environment, EnvironmentStorage, Pool
+from function.domain.model import Shape
+from function.weights import planner
+from function.weights.faults import StorageFault, find_faults
+from function.weights.planner import DeploymentWeights
 from function.weights.request import StorageRequest
 from tests.support import builders
 
@@ -27,7 +28,7 @@ ENVIRONMENTS: Sequence[Environment] = [
 ]
 
 
-def _all(ask: StorageCheck) -> list[tuple[StorageFault, ...]]:
+def _all(ask: Callable[[Environment, Pool, Shape, int], tuple[StorageFault, ...]]) -> list[tuple[StorageFault, ...]]:
     return [
         ask(environment, builders.pool(name, memory=memory), builders.shape(nodes, gpus), replicas)
         for environment in ENVIRONMENTS
@@ -42,7 +43,7 @@ def _all(ask: StorageCheck) -> list[tuple[StorageFault, ...]]:
 def test_cached_faults_equal_computed_ones() -> None:
     said = _all(lambda *asked: find_faults(WEIGHTS.build_request(*asked)))
     assert len(set(said)) > 3, "the words differ"
-    assert _all(replace(WEIGHTS)) == said
+    assert _all(replace(WEIGHTS).find_faults) == said
 
 
 def test_checks_equal_pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,8 +53,8 @@ def test_checks_equal_pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(request)
         return find_faults(request)
 
-    monkeypatch.setattr(faults, "find_faults", counted)
-    ask = replace(WEIGHTS)
+    monkeypatch.setattr(planner, "find_faults", counted)
+    ask = replace(WEIGHTS).find_faults
     _all(ask)
     once = len(asked)
     _all(ask)

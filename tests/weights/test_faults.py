@@ -7,10 +7,10 @@ import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
-from function.domain.model import ModelRef, OciSource, PvcSource, UriSource
+from function.domain.model import OciSource, PvcSource, UriSource
 from function.weights.faults import FaultKind, StorageFault, find_faults
-from function.weights.request import NamedCacheFacts, StorageRequest
-from tests.support.weights_requests import CACHE, MULTI, SINGLE, model, on_storage
+from function.weights.request import StorageRequest
+from tests.support.weights_requests import CACHE, MULTI, SINGLE, model, named_cache, on_storage
 
 UNCLASSED = on_storage(EnvironmentStorage())
 ONCE = on_storage(EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce"))
@@ -21,7 +21,7 @@ HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
 NO_SIZE = "spec.storage.size: required where neither the model's disk nor its vram is declared"
 # As cachekey.py documents it.
 HELD = "models/" + hashlib.sha256(b'["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]').hexdigest()[:16]
-HERE = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name="kimi-k2-instruct"), claim="c", path=HELD)
+HERE = named_cache(HELD)
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ CASES = (
     Case(
         "cache-elsewhere",
         "the bytes are on other environments",
-        replace(
-            MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, claim="", path="", expected=False)
-        ),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, environments=(), entries=())),
         ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
     ),
     Case(
@@ -85,7 +83,7 @@ CASES = (
         replace(
             MULTI,
             choice=ModelCacheChoice(name="kimi"),
-            named_cache=replace(HERE, access_mode="ReadWriteOnce"),
+            named_cache=named_cache(HELD, access_mode="ReadWriteOnce"),
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 2 nodes need ReadWriteMany",),
     ),
@@ -96,7 +94,7 @@ CASES = (
             SINGLE,
             choice=ModelCacheChoice(name="kimi"),
             replicas=3,
-            named_cache=replace(HERE, access_mode="ReadWriteOnce"),
+            named_cache=named_cache(HELD, access_mode="ReadWriteOnce"),
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 3 replicas need ReadWriteMany",),
     ),
@@ -106,9 +104,7 @@ CASES = (
         replace(
             MULTI,
             choice=ModelCacheChoice(name="kimi"),
-            named_cache=replace(
-                HERE, path="models/0123456789abcdef", model=ModelRef(kind="ClusterModel", name="llama")
-            ),
+            named_cache=named_cache("models/0123456789abcdef", model="llama"),
         ),
         (
             (
@@ -120,7 +116,7 @@ CASES = (
     Case(
         "cache-that-has-not-reported",
         "it is on its way: another thing than not there",
-        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, claim="", path="")),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, entries=())),
         ("spec.modelCache.name: ModelCache kimi has not reported these weights there yet",),
     ),
     Case(

@@ -7,18 +7,27 @@ import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage, StorageMode
-from function.domain.model import HuggingFaceSource, ModelRef, OciSource, PvcSource, SecretKey, UriSource
+from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import Size, SizeFrom
 from function.weights.planner import Gate, StoragePlan, plan_weights
 from function.weights.request import Case as Row
-from function.weights.request import NamedCacheFacts, StorageRequest
-from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, SINGLE, model, on_storage, with_download
+from function.weights.request import StorageRequest
+from tests.support.weights_requests import (
+    CACHE,
+    GIB,
+    KIMI,
+    MULTI,
+    SINGLE,
+    model,
+    named_cache,
+    on_storage,
+    with_download,
+)
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
-KIMI_REF = ModelRef(kind="ClusterModel", name="kimi-k2-instruct")
 KEY = "e58d081b43957492"
 SHARED = on_storage(EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB))
 SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
@@ -164,10 +173,10 @@ CASES = (
         replace(
             MULTI,
             choice=ModelCacheChoice(name="kimi-weights"),
-            named_cache=NamedCacheFacts(model=KIMI_REF, claim="kimi-weights-1", path=f"models/{KEY}"),
+            named_cache=named_cache(f"models/{KEY}"),
         ),
         Row.MODEL_CACHE,
-        f"pvc://kimi-weights-1/models/{KEY}",
+        f"pvc://c/models/{KEY}",
         Gate.CACHE,
     ),
     Case(

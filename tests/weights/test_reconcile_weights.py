@@ -6,22 +6,21 @@ import pytest
 
 from function.domain.cache import (
     CacheChoice,
-    CacheEntry,
     CacheType,
     CreatedStorage,
     Hydration,
+    ModelCache,
     ModelCacheChoice,
     UserClaim,
 )
-from function.domain.model import HuggingFaceSource, ModelRef
+from function.domain.model import HuggingFaceSource
 from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
-from function.weights.request import NamedCacheFacts
 from function.weights.state import Finding
 from tests.support import builders
-from tests.support.weights_requests import SECRET, model
+from tests.support.weights_requests import SECRET, model, named_cache
 from tests.support.weights_scene import (
     ABSENT,
     ALL_KEPT,
@@ -317,24 +316,21 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
 
 
 PATH = reconcile_observed(request_storage(), {}).hydration.path
-FACTS = NamedCacheFacts(model=ModelRef(kind="ClusterModel", name=TOKEN_MODEL.name), claim="c", path=PATH)
-ONCE = replace(FACTS, access_mode="ReadWriteOnce")
+ONCE = named_cache(PATH, access_mode="ReadWriteOnce", phase=Phase.READY)
 
 
 @pytest.mark.parametrize(
-    ("facts", "phase", "finding", "reason"),
+    ("cache", "finding", "reason"),
     [
-        (FACTS, Phase.READY, Finding.CACHE_HYDRATED, "it says that it is there"),
-        (FACTS, Phase.DOWNLOADING, Finding.CACHE_DOWNLOADING, "it does not yet"),
-        (replace(FACTS, path=""), Phase.READY, Finding.UNPLANNABLE, "the path is unknown"),
-        (ONCE, Phase.READY, Finding.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
+        (named_cache(PATH, phase=Phase.READY), Finding.CACHE_HYDRATED, "it says that it is there"),
+        (named_cache(PATH, phase=Phase.DOWNLOADING), Finding.CACHE_DOWNLOADING, "it does not yet"),
+        (named_cache("", phase=Phase.READY), Finding.UNPLANNABLE, "the path is unknown"),
+        (ONCE, Finding.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
     ],
 )
-def test_a_named_cache_is_waited_for_and_nothing_is_composed(
-    facts: NamedCacheFacts, phase: Phase, finding: Finding, reason: str
-) -> None:
-    request = request_storage(ModelCacheChoice(name="weights"), named_cache=facts)
-    found = reconcile_observed(request, {}, entry=CacheEntry(environment="east", phase=phase))
+def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, finding: Finding, reason: str) -> None:
+    request = request_storage(ModelCacheChoice(name="weights"), named_cache=cache)
+    found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
     assert found.gate_open is (finding is Finding.CACHE_HYDRATED), reason
@@ -353,9 +349,8 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
 def test_names_namespace_in_which_another_prefix_left_named_cache(
     namespace: str, finding: Finding, *, gate_open: bool
 ) -> None:
-    request = request_storage(ModelCacheChoice(name="weights"), named_cache=FACTS)
-    entry = CacheEntry(environment="east", phase=Phase.READY, hydration=Hydration(namespace=namespace))
-    weights = reconcile_observed(request, {}, entry=entry)
+    cache = named_cache(PATH, phase=Phase.READY, namespace=namespace)
+    weights = reconcile_observed(request_storage(ModelCacheChoice(name="weights"), named_cache=cache), {})
     assert (weights.state.finding, weights.gate_open) == (finding, gate_open)
     message = (
         "The ModelCache has its weights in namespace a-research of environment east, where it started under another "
