@@ -91,6 +91,12 @@ def plan_credential(
     return Credential(name=name, copy=copy, env_from=({"secretRef": {"name": name}},))
 
 
+def list_copies(credential: Credential | None, pull_secrets: Iterable[PullSecret] = ()) -> tuple[SecretCopy, ...]:
+    """Lists the copies that a download needs, its credential first."""
+    copy = credential.copy if credential else None
+    return (*((copy,) if copy else ()), *list_pull_secret_copies(pull_secrets))
+
+
 def list_pull_secret_copies(secrets: Iterable[PullSecret]) -> tuple[SecretCopy, ...]:
     """Lists the copies with which images are pulled; Secrets that are on the cluster already are not copied."""
     return tuple(SecretCopy(name=secret.name, origin=secret.source, type=TYPE) for secret in secrets if secret.source)

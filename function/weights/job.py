@@ -25,18 +25,17 @@ variables that it reads itself; for the hub we mount them.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
 
-from function.contract import Composed
+from function.domain.environment import Pool, tolerations
 from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.remote.health import assess
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
-from function.remote.observed_object import State
+from function.remote.object_writer import ObjectWriter
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, download_uri, model_directory
 from function.weights.scripts.download_script import PROGRAM, Exit
@@ -148,9 +147,7 @@ class DownloadSpec:
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()  # of the environment, besides the download's own
     is_prepared: bool = False  # root makes the directory first
-    # Of the nodes on which the weights are read, where no other node can write them.
-    node_selector: Manifest = field(default_factory=dict)
-    tolerations: tuple[JSON, ...] = ()
+    pool: Pool | None = None  # on whose nodes the weights are read, where no other node can write them
 
 
 def build_job(spec: DownloadSpec) -> Manifest:
@@ -278,7 +275,7 @@ def _build_failure_rules(*, is_prepared: bool) -> list[JSON]:
 
 
 def _build_pod(spec: DownloadSpec) -> Manifest:
-    download = spec.download
+    download, pool = spec.download, spec.pool
     env = _build_env(spec.source, download, spec.credential)
     volumes, mounts = _build_volumes(spec, env)
     pull_secrets: list[JSON] = [{"name": name} for name in dict.fromkeys((*download.pull_secrets, *spec.pull_secrets))]
@@ -300,8 +297,8 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
             "serviceAccountName": download.service_account,
             "imagePullSecrets": pull_secrets or None,
             # The platform names nodes for downloads where it knows where their volumes are.
-            "nodeSelector": download.node_selector or spec.node_selector or None,
-            "tolerations": [*download.tolerations, *spec.tolerations] or None,
+            "nodeSelector": download.node_selector or (dict(pool.labels) if pool else None) or None,
+            "tolerations": [*download.tolerations, *(tolerations(pool) if pool else ())] or None,
             "securityContext": security,
             "initContainers": [_build_prepare_container(spec, security)] if spec.is_prepared else None,
             "containers": [{**_build_container(spec, env), "volumeMounts": mounts}],
@@ -470,17 +467,3 @@ def find_write_failures(writer: ObjectWriter, same_download: Iterable[str]) -> t
         if is_prepared(manifests.mapping(writer.observed[key], _DESCRIBED))
         or find_failure(writer.read(key).manifest) is JobFailure.NOT_WRITABLE
     )
-
-
-def compose_job(writer: ObjectWriter, key: str, job: Manifest, policy: ManagementPolicy) -> Composed:
-    """Composes the Object for a Job that must run.
-
-    Several placements may describe one Job, and none may shorten the deadline of a Job that runs: each only observes
-    until it knows whether the Job exists.
-    """
-    remote = writer.read(key)
-    is_unknown = not remote.seen and remote.state is not State.ABSENT
-    if policy is ManagementPolicy.RETAIN and needs_privileges(job) and is_unknown:
-        return writer.compose(key, job, ManagementPolicy.OBSERVE_ONLY)
-    written = manifests.mapping(writer.observed.get(key), _DESCRIBED)
-    return writer.compose(key, with_pod_start_deadline(job, written, remote.manifest), policy)

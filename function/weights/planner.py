@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.domain.cache import CacheChoice, ModelCache, ModelCacheChoice, UserClaim
-from function.domain.environment import Environment, Pool, tolerations
+from function.domain.environment import Environment, Pool
 from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Shape, UriSource
-from function.domain.pods import PullSecret, name_pull_secrets
+from function.domain.pods import name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan, Size, compute_size
-from function.weights.credentials import Credential, plan_credential
+from function.weights.credentials import SecretCopy, list_copies, plan_credential
 from function.weights.faults import (
     NOTHING_OBSERVED,
     StorageFault,
@@ -50,7 +50,7 @@ class CaseRow:
 
     claim: ManagementPolicy
     job: ManagementPolicy  # and of the token and the scripts that its pods read
-    without_preload: Gate  # what the service waits for where `preload: false` leaves out the Job; else for the Job
+    without_preload: Gate  # what the service waits for where `preload: false` leaves out the Job
 
 
 # The cases that write to a claim. The others compose neither claim nor Job.
@@ -75,7 +75,6 @@ class JobPlan:
     policy: ManagementPolicy
     manifest: Manifest
     scripts: Manifest  # the ConfigMap that its pods mount
-    pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
 
     @property
     def name(self) -> str:
@@ -96,7 +95,7 @@ class StoragePlan:
     claim: ClaimPlan | None = None
     job: JobPlan | None = None
     size: Size | None = None
-    credential: Credential | None = None  # what Job or initializer read
+    copies: tuple[SecretCopy, ...] = ()  # of Secrets that the Job or the initializer reads
     initializer: Initializer | None = None
     bytes_per_pod: int | None = None  # that the initializer of each pod downloads; None: unknown
     remarks: tuple[StorageFault, ...] = ()  # what would be a fault of other storage
@@ -143,7 +142,7 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
                 type=Case.EMPTY_DIR,
                 uri=download_uri(source),
                 key=cache_key(source),
-                credential=credential,
+                copies=list_copies(credential),
                 initializer=build_initializer(request.environment.storage.download, source, credential),
                 bytes_per_pod=request.model.disk,
             )
@@ -254,7 +253,7 @@ def _plan_download(
     )
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
-    pool, prepare = request.node_local_pool(observed), request.environment.storage.download.prepare
+    prepare = request.environment.storage.download.prepare
     manifest = build_job(
         DownloadSpec(
             namespace=request.namespace,
@@ -267,17 +266,15 @@ def _plan_download(
             retry=request.retry,
             pull_secrets=tuple(secret.name for secret in pull_secrets),
             is_prepared=prepare is Prepare.ALWAYS or (prepare is Prepare.AUTO and observed.write_refused),
-            node_selector=dict(pool.labels) if pool else {},
-            tolerations=tuple(tolerations(pool)) if pool else (),
+            pool=request.node_local_pool(observed),
         )
     )
     job = JobPlan(
         policy=row.job,
         manifest=manifest,
         scripts=scripts,
-        pull_secrets=pull_secrets,
     )
-    return replace(plan, gate=Gate.JOB, job=job, credential=credential)
+    return replace(plan, gate=Gate.JOB, job=job, copies=list_copies(credential, pull_secrets))
 
 
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from enum import Enum
 from function.contract import Composed
 from function.domain.cache import Hydration, UserClaim
 from function.domain.model import OciSource, PvcSource
-from function.kube.manifests import Manifest, strings, text
+from function.kube.manifests import Manifest, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
 from function.remote.carry_over import reapply_observed, stop_managing, with_management_policy
@@ -23,14 +23,14 @@ from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
 from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import build_claim, find_immutable_changes, get_access_mode, get_capacity
-from function.weights.credentials import SecretCopy, list_pull_secret_copies
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.job import (
     JOB,
-    compose_job,
     find_equivalent_job,
     find_write_failures,
     jobs_for_same_download,
+    needs_privileges,
+    with_pod_start_deadline,
 )
 from function.weights.planner import Gate, JobPlan, StoragePlan, name_claim, plan_weights
 from function.weights.request import Case, ObservedStorage, StorageRequest
@@ -110,13 +110,18 @@ class JobDecision(Enum):
     )
     WAIT_FOR_CLAIM = "not started: the claim is missing, refused, of unknown state or not mountable"
     WAIT_FOR_SUPERSEDED = "not started: another Job may still write into its directory, and is deleted first"
+    WAIT_FOR_ANSWER = "not started: another composite may have, and the cluster has not said yet whether it exists"
     RUN = "composed: it starts, runs or has failed"
+
+
+_COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
 
 
 def decide_job(observed: _Observed) -> JobDecision:
     """Decides what happens to the planned Job: why a download has not started is answered here.
 
-    A Job that is composed already is not held back by its claim, nor by other Jobs.
+    A Job that is composed already is not held back by its claim, nor by other Jobs. Where faults leave no plan, nothing
+    is decided and everything stays as observed (`_refuse`).
     """
     planned, key, job = observed.plan.job, observed.job_key, observed.job
     if planned is None or job is None:
@@ -129,11 +134,15 @@ def decide_job(observed: _Observed) -> JobDecision:
         return JobDecision.RESTART
     if key != JOB + planned.name:
         return JobDecision.CARRY_OVER
-    if is_composed:
-        return JobDecision.RUN
-    if observed.claim_obstacle:
+    if not is_composed and observed.claim_obstacle:
         return JobDecision.WAIT_FOR_CLAIM
-    return JobDecision.WAIT_FOR_SUPERSEDED if observed.superseded_to_delete else JobDecision.RUN
+    if not is_composed and observed.superseded_to_delete:
+        return JobDecision.WAIT_FOR_SUPERSEDED
+    is_shared = planned.policy is ManagementPolicy.RETAIN
+    if is_shared and needs_privileges(planned.manifest) and not job.seen and job.state is not State.ABSENT:
+        # Composing it would shorten the deadline of one that runs.
+        return JobDecision.WAIT_FOR_ANSWER
+    return JobDecision.RUN
 
 
 def reconcile_weights(
@@ -159,10 +168,10 @@ def reconcile_weights(
     if claim_name and not isinstance(source, OciSource | PvcSource):
         same_download = jobs_for_same_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
-    claim = writer.read(CLAIM + claim_name).manifest
+    claim = writer.read(CLAIM + claim_name)
     storage = ObservedStorage(
-        access_mode=get_access_mode(claim),
-        user_claim_capacity=get_capacity(claim) if isinstance(request.choice, UserClaim) else None,
+        access_mode=get_access_mode(claim.manifest),
+        user_claim_capacity=get_capacity(claim.manifest) if isinstance(request.choice, UserClaim) else None,
         write_refused=bool(write_failures),
         service_exists=service_exists,
     )
@@ -170,7 +179,6 @@ def reconcile_weights(
     if planned.plan is None:
         return _refuse(request, writer, planned.faults, recorded)
     plan = planned.plan
-    claim_object = writer.read(CLAIM + plan.claim_name)
     observed = _Observed(
         writer=writer,
         request=request,
@@ -178,8 +186,8 @@ def reconcile_weights(
         serving_uri=serving_uri,
         wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
         recorded=recorded,
-        claim=claim_object,
-        claim_obstacle=_find_claim_obstacle(request, plan, claim_object),
+        claim=claim,
+        claim_obstacle=_find_claim_obstacle(request, plan, claim),
         write_failures=write_failures,
     )
     if plan.job:
@@ -290,18 +298,12 @@ def _compose_claim(observed: _Observed) -> dict[str, Composed]:
     return {key: observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)}
 
 
-def _list_copies(plan: StoragePlan) -> tuple[SecretCopy, ...]:
-    pull_secrets = list_pull_secret_copies(plan.job.pull_secrets) if plan.job else ()
-    copy = plan.credential.copy if plan.credential else None
-    return (copy, *pull_secrets) if copy else pull_secrets
-
-
 def _compose_secrets(observed: _Observed) -> dict[str, Composed]:
     writer, policy = observed.writer, observed.plan.job.policy if observed.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
     pods_download = bool(observed.serving_uri) and not observed.serving_uri.startswith("pvc://")
     composed: dict[str, Composed] = {}
-    for copy in _list_copies(observed.plan):
+    for copy in observed.plan.copies:
         key = TOKEN + copy.name
         if observed.is_hydrated and not copy.is_lasting and not pods_download:
             composed |= _delete_in_two_steps(writer, key)
@@ -334,12 +336,15 @@ def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Compo
         composed |= _delete_in_two_steps(writer, key)
     elif decision is JobDecision.CARRY_OVER:
         composed[key] = reapply_observed(writer.observed[key])
-    elif planned and decision is JobDecision.RUN:
+    elif planned and observed.job and decision in _COMPOSED:
         if key not in writer.observed:
             # Those that prove that root must prepare it stay until it is observed.
             proof = (failed for failed in observed.write_failures if failed not in observed.superseded)
             composed |= {failed: reapply_observed(writer.observed[failed]) for failed in proof}
-        composed[key] = compose_job(writer, key, planned.manifest, planned.policy)
+        policy = planned.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
+        written = mapping(writer.observed.get(key), "spec.forProvider.manifest")
+        manifest = with_pod_start_deadline(planned.manifest, written, observed.job.manifest)
+        composed[key] = writer.compose(key, manifest, policy)
     return composed
 
 
@@ -351,7 +356,7 @@ def _compose_scripts(observed: _Observed, decision: JobDecision) -> dict[str, Co
         if key.startswith(SCRIPTS) and _get_cache_key(manifest) == observed.plan.key:
             composed |= _carry_over_scripts(writer, key)
     has_failed = observed.job is not None and assess(observed.job.manifest).level is Level.FAILED
-    if job and decision is JobDecision.RUN and not has_failed:
+    if job and decision in _COMPOSED and not has_failed:
         key = _name_scripts(job)
         composed[key] = writer.compose(key, job.scripts, job.policy)
     return composed
@@ -390,7 +395,7 @@ def _describe(observed: _Observed) -> StorageState:
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
     """Finds the first Secret or ConfigMap that pods wait for in vain."""
-    states = (find_secret_obstacle(copy, writer.read(TOKEN + copy.name)) for copy in _list_copies(plan))
+    states = (find_secret_obstacle(copy, writer.read(TOKEN + copy.name)) for copy in plan.copies)
     obstacle = next((state for state in states if state), None)
     scripts = writer.read(_name_scripts(plan.job)) if plan.job else None
     if obstacle or scripts is None or not scripts.refused:
@@ -411,7 +416,7 @@ def _is_gate_open(observed: _Observed) -> bool:
 
 def _carry_over_stale(observed: _Observed, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
-    writer, tokens = observed.writer, {TOKEN + copy.name for copy in _list_copies(observed.plan)}
+    writer, tokens = observed.writer, {TOKEN + copy.name for copy in observed.plan.copies}
     stale: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
         is_current = key in composed or key == observed.job_key or key in tokens

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.cache import CreatedStorage, UserClaim
+from function.domain.settings import Download, Prepare
 from function.weights import reconcile
 from function.weights.reconcile import JobDecision, decide_job
 from function.weights.request import StorageRequest
+from tests.support.weights_requests import with_download
 from tests.support.weights_scene import (
     ABSENT,
     COMPLETE,
@@ -81,6 +83,12 @@ CASES = {
         "its Object deletes it",
         JobDecision.RUN,
         (with_job_status(RUNS), OTHER_SETTINGS, _policy("Delete"), _rename_job),
+    ),
+    "shared-and-not-answered": Case(
+        "another placement may have started it",
+        JobDecision.WAIT_FOR_ANSWER,
+        (without("job-"),),
+        with_download(OWN, Download(prepare=Prepare.ALWAYS)),
     ),
     "verified": Case("what has finished is not changed", JobDecision.OBSERVE, (DONE,)),
     "verified-with-other-settings": Case(

@@ -259,7 +259,7 @@ def test_shares_names_of_retained_and_shared_objects(asked: StorageRequest) -> N
     mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
     assert mine.claim_name == other.claim_name
     assert mine.job == other.job, "a re-created deployment must find the finished Job"
-    assert mine.credential == other.credential, "the Job names the Secret"
+    assert mine.copies == other.copies, "the Job names the Secret"
 
 
 def test_names_objects_by_users_claim() -> None:
@@ -268,7 +268,7 @@ def test_names_objects_by_users_claim() -> None:
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
-    assert mine.credential != other.credential, "one may be filled while the other is not"
+    assert mine.copies != other.copies, "one may be filled while the other is not"
 
 
 def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
@@ -279,7 +279,7 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
-    assert mine.credential != other.credential
+    assert mine.copies != other.copies
 
 
 def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
@@ -292,7 +292,7 @@ def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
-    assert mine.credential != other.credential
+    assert mine.copies != other.copies
     retained = replace(cache, choice=CreatedStorage(retain=True))
     assert planned(retained) == planned(replace(retained, environment=replace(cache.environment, name="west"))), (
         "retained objects are shared"
@@ -351,26 +351,23 @@ def test_shared_claim_is_the_environments_alone() -> None:
 
 
 def test_keeps_token_of_pods_and_not_of_job() -> None:
-    job = planned(replace(MULTI, model=model(GATED))).credential
-    pod = planned(replace(SINGLE, model=model(GATED))).credential
-    assert job
-    assert pod
-    assert job.copy
-    assert (job.copy.origin, job.copy.is_lasting) == (SECRET, False)
-    assert pod.copy
-    assert (pod.copy.origin, pod.copy.is_lasting) == (SECRET, True)
+    (job,) = planned(replace(MULTI, model=model(GATED))).copies
+    (pod,) = planned(replace(SINGLE, model=model(GATED))).copies
+    assert (job.origin, job.is_lasting) == (SECRET, False)
+    assert (pod.origin, pod.is_lasting) == (SECRET, True)
 
 
 def test_environments_token_is_not_copied() -> None:
     request = with_download(replace(MULTI, model=model(GATED)), replace(BUILT_IN.download, token_secret="hub"))
-    found = planned(request).credential
-    assert found
-    assert (found.name, found.copy) == ("hub", None)
+    found = planned(request)
+    assert found.copies == ()
+    assert found.job
+    assert "'secretKeyRef': {'name': 'hub'," in str(found.job.manifest)
 
 
 def test_without_preload_no_token_is_needed() -> None:
     request = replace(MULTI, model=model(GATED), choice=CreatedStorage(preload=False))
-    assert planned(request).credential is None
+    assert planned(request).copies == ()
 
 
 def test_passes_all_settings_to_single_node_initializer() -> None:
@@ -389,5 +386,5 @@ def test_single_node_bucket_credentials_are_variables() -> None:
     source = UriSource(uri="s3://b/m", secret=SECRET)
     found = planned(replace(SINGLE, model=model(source)))
     assert found.initializer
-    assert found.credential
-    assert found.initializer.env_from == ({"secretRef": {"name": found.credential.name}},)
+    (copy,) = found.copies
+    assert found.initializer.env_from == ({"secretRef": {"name": copy.name}},)

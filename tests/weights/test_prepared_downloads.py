@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
-from function.weights.job import compose_job
+from function.weights.job import with_pod_start_deadline
 from tests.support.plane import manifests, only, plane, remote, said
 from tests.support.remote_scene import set_field
 from tools.control_plane import ControlPlane
@@ -156,10 +155,8 @@ def test_keeps_full_deadline_of_unobserved_job(written: int, want: int) -> None:
         pod: Manifest = {"initContainers": [{"name": "prepare"}]}
         return {"kind": "Job", "spec": {"activeDeadlineSeconds": seconds, "template": {"spec": pod}}}
 
-    there: Manifest = {"spec": {"forProvider": {"manifest": job(written)}}}
-    writer = ObjectWriter(owner="a", namespace="team", provider_config="east", watch=False, observed={"job-a": there})
-    made = compose_job(writer, "job-a", job(86400), ManagementPolicy.FULL).manifest
-    assert integer(made, "spec.forProvider.manifest.spec.activeDeadlineSeconds") == want
+    made = with_pod_start_deadline(job(86400), job(written), {})
+    assert integer(made, "spec.activeDeadlineSeconds") == want
 
 
 def test_only_observes_shared_job_until_its_existence_is_known() -> None:
