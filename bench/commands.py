@@ -21,14 +21,7 @@ PROGRAM = str(Path(sys.executable).with_name("modelplane"))
 LOCAL = "127.0.0.1:0"
 # As it is installed: structlog reads rich where it finds it, which only the tools of development bring.
 INSTALLED = "import sys; sys.modules['rich'] = None; from function.program import main; main()"
-SERVER = (
-    sys.executable,
-    "-c",
-    INSTALLED,
-    "--insecure",
-    f"--address={LOCAL}",
-    f"--metrics-address={LOCAL}",
-)
+SERVER = (sys.executable, "-c", INSTALLED, "--insecure", f"--address={LOCAL}", f"--metrics-address={LOCAL}")
 RUNS = 5
 
 

@@ -66,11 +66,7 @@ def test_an_engine_is_given_what_the_image_is_built_from() -> None:
     kept = {line[1:] for line in (image.ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     project = tomllib.loads((image.ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    named = {
-        *wheel["packages"],
-        project["project"]["readme"],
-        *project["project"]["license-files"],
-    }
+    named = {*wheel["packages"], project["project"]["readme"], *project["project"]["license-files"]}
     assert kept == named | {"Makefile", "pyproject.toml", "requirements", "tools"}
 
 

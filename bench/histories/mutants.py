@@ -56,14 +56,7 @@ MUTANTS = (
         "another-models-cache",
         "10: a ModelCache of another model is served under this name",
         ("create_two_caches", "create_reader", "name_anothers_cache", "name_anothers_cache"),
-        (
-            Change(
-                "function.weights.faults",
-                "_check_named_cache",
-                "path == model_directory(source)",
-                "path",
-            ),
-        ),
+        (Change("function.weights.faults", "_check_named_cache", "path == model_directory(source)", "path"),),
     ),
     Mutant(
         "derived-restarts",
@@ -109,14 +102,7 @@ MUTANTS = (
         "quantity-without-bound",
         "10: `vram: 1e999` passes; what is derived from it overflows",
         ("create_deployment", "inflate_model", "create_deployment", "create_deployment"),
-        (
-            Change(
-                "function.api.values",
-                "_parse_quantity",
-                "parsed > quantity.MAX",
-                "False",
-            ),
-        ),
+        (Change("function.api.values", "_parse_quantity", "parsed > quantity.MAX", "False"),),
     ),
     Mutant(
         "composite-without-its-placements",
@@ -163,9 +149,7 @@ MUTANTS = (
         (*_SERVE, "forge_owner"),
         (
             Change(
-                "function.remote.adoption",
-                "find_orphan_placements",
-                "        and placement.namespace == namespace\n",
+                "function.remote.adoption", "find_orphan_placements", "        and placement.namespace == namespace\n"
             ),
             Change(
                 "function.composers.scopes",
@@ -225,40 +209,19 @@ MUTANTS = (
         "messages-without-bound",
         "13: messages without bound",
         ("break_model",),
-        (
-            Change(
-                "function.status.conditions",
-                "complete",
-                "truncate_middle(c.message)",
-                "c.message",
-            ),
-        ),
+        (Change("function.status.conditions", "complete", "truncate_middle(c.message)", "c.message"),),
     ),
     Mutant(
         "secret-written-back",
         "13: no credentials leak",
         (*_SERVE, "break_model", "break_model", "delete_environment"),
-        (
-            Change(
-                "function.remote.carry_over",
-                "_desired_spec",
-                'if key not in {"data", "stringData"}',
-                "",
-            ),
-        ),
+        (Change("function.remote.carry_over", "_desired_spec", 'if key not in {"data", "stringData"}', ""),),
     ),
     Mutant(
         "users-claim-is-owned",
         "13: a user's claims are observed only",
         _SERVE,
-        (
-            Change(
-                "function.remote.object_writer",
-                "ObjectWriter.compose",
-                "list(policy.value)",
-                '["*"]',
-            ),
-        ),
+        (Change("function.remote.object_writer", "ObjectWriter.compose", "list(policy.value)", '["*"]'),),
     ),
     Mutant(
         "order-of-a-list",
@@ -277,14 +240,7 @@ MUTANTS = (
         "grows-in-another-shape",
         "25, H1: a service of the earlier shape gets the replicas that were granted for the next one",
         ("reshape_and_scale",),
-        (
-            Change(
-                "function.serving.rollout",
-                "_limit_replicas",
-                "allowed if has_shape else 0",
-                "allowed",
-            ),
-        ),
+        (Change("function.serving.rollout", "_limit_replicas", "allowed if has_shape else 0", "allowed"),),
         tight=True,
     ),
     Mutant(

@@ -52,10 +52,7 @@ def take_all(room: PoolCapacity, holdings: Iterable[Holding]) -> bool:
 
 
 def _held(
-    environment: Version,
-    pool: Manifest,
-    placements: Mapping[str, Version],
-    services: Iterable[tuple[str, Held]],
+    environment: Version, pool: Manifest, placements: Mapping[str, Version], services: Iterable[tuple[str, Held]]
 ) -> dict[str, list[Holding]]:
     """Returns what each placement holds of a pool, by uid.
 

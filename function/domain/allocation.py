@@ -84,10 +84,7 @@ class QuotaUsage:
     @property
     def message(self) -> str:
         """The limits, what is in use and by which placements."""
-        allowed = (
-            (self.placements, self.limits.placements, "placements"),
-            (self.gpus, self.limits.gpus, "GPUs"),
-        )
+        allowed = ((self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs"))
         numbers = " and ".join(f"{used} of {limit} {what}" for used, limit, what in allowed if limit)
         holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
         held_by = f", held by {holders}" if holders else ""

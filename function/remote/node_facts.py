@@ -15,16 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from function.domain.environment import (
-    MAX_NODE_NAMES,
-    Drift,
-    Drifted,
-    Environment,
-    Pool,
-    PoolFacts,
-    Unfit,
-    Unusable,
-)
+from function.domain.environment import MAX_NODE_NAMES, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
 from function.kube import quantity
 from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
 

@@ -86,13 +86,7 @@ def object_name(owner: str, key: str, scope: str = "") -> str:
 def copy_field(name: str, namespace: str, field: str) -> Manifest:
     """Returns the reference by which the provider copies a field of a Secret; this function never sees its value."""
     return {
-        "patchesFrom": {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "name": name,
-            "namespace": namespace,
-            "fieldPath": field,
-        },
+        "patchesFrom": {"apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace, "fieldPath": field},
         "toFieldPath": field,
     }
 

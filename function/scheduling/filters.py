@@ -259,11 +259,7 @@ def _check_selector(environment: Environment, selector: Selector, field: Field, 
     if not unmet:
         return None
     return Refusal(
-        reason=Refused.NO_ENVIRONMENT_MATCHES,
-        field=field,
-        environment=environment.name,
-        profile=profile,
-        unmet=unmet,
+        reason=Refused.NO_ENVIRONMENT_MATCHES, field=field, environment=environment.name, profile=profile, unmet=unmet
     )
 
 

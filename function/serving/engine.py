@@ -233,10 +233,7 @@ def _start_vllm_pipeline(run: Run) -> Group:
 
 def _start_vllm_ranks(run: Run) -> Group:
     command = ("/bin/bash", "-c", RANKS, "ranks", str(run.shape.parallelism.data_local or 1))
-    flags = (
-        *_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT),
-        f"--data-parallel-rpc-port={RANKS_PORT}",
-    )
+    flags = (*_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT), f"--data-parallel-rpc-port={RANKS_PORT}")
     args = (*run.spec.command, *_list_vllm_args(run), *flags)
     return Group(
         leader=Launch(command=command, args=(*args, f"--api-server-count={_API_SERVERS}", *run.engine.args)),

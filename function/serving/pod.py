@@ -20,13 +20,7 @@ from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
 from function.serving.digest import ServingRequest
 from function.serving.engine import Launch, Mode, Run, mode_of, wrap_in_shell
-from function.serving.runtime import (
-    build_ports_and_probes,
-    build_pre_stop,
-    grace_seconds,
-    list_variables,
-    list_volumes,
-)
+from function.serving.runtime import build_ports_and_probes, build_pre_stop, grace_seconds, list_variables, list_volumes
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"

@@ -103,12 +103,7 @@ def reconcile_service(
 
 
 def decide_service(
-    weights: Weights,
-    admission: Admission,
-    written: Manifest,
-    problems: Sequence[Problem],
-    *,
-    replaces_another: bool,
+    weights: Weights, admission: Admission, written: Manifest, problems: Sequence[Problem], *, replaces_another: bool
 ) -> ServiceDecision:
     """Decides whether the requested service is composed now.
 

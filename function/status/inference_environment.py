@@ -5,15 +5,7 @@ from functools import partial
 
 from function.api.common import build_share
 from function.contract import Condition
-from function.domain.environment import (
-    Drift,
-    Drifted,
-    Environment,
-    Pool,
-    PoolFacts,
-    format_unusable,
-    own_taints,
-)
+from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable, own_taints
 from function.domain.model import Problem, SecretKey
 from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.messages import format_count, join_with_more

@@ -14,13 +14,7 @@ from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSour
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, compute_size
-from function.weights.request import (
-    CREATED_CLAIM,
-    Case,
-    ObservedStorage,
-    StorageRequest,
-    model_directory,
-)
+from function.weights.request import CREATED_CLAIM, Case, ObservedStorage, StorageRequest, model_directory
 
 NOTHING_OBSERVED = ObservedStorage()
 # The text is the API's, full stop included.
@@ -209,10 +203,7 @@ class FaultKind(Enum):
         "a claim that is created for the weights",
     )
     ACCESS_MODE = FaultRow(
-        Refused.SHARED_STORAGE_MISSING,
-        _describe_access_mode,
-        "accessMode {fault.required}",
-        remedy=_ADD_SHARED_CLASS,
+        Refused.SHARED_STORAGE_MISSING, _describe_access_mode, "accessMode {fault.required}", remedy=_ADD_SHARED_CLASS
     )
     CACHE_UNKNOWN = FaultRow(
         Refused.CACHE_NOT_ON_ENVIRONMENT,

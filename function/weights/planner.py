@@ -269,11 +269,7 @@ def _plan_download(
             pool=request.node_local_pool(observed),
         )
     )
-    job = JobPlan(
-        policy=row.job,
-        manifest=manifest,
-        scripts=scripts,
-    )
+    job = JobPlan(policy=row.job, manifest=manifest, scripts=scripts)
     return replace(plan, gate=Gate.JOB, job=job, copies=list_copies(credential, pull_secrets))
 
 

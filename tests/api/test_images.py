@@ -55,10 +55,7 @@ def test_refuses_an_invalid_image_of_downloads(image: str) -> None:
 @pytest.mark.parametrize("image", NOT_PULLED)
 @pytest.mark.parametrize(
     ("setting", "path"),
-    [
-        ("storageInitializerImage", "input.storageInitializerImage"),
-        ("download", "input.download.image"),
-    ],
+    [("storageInitializerImage", "input.storageInitializerImage"), ("download", "input.download.image")],
 )
 def test_refuses_an_invalid_image_in_settings(image: str, setting: str, path: str) -> None:
     value: JSON = {"image": image} if setting == "download" else image
@@ -95,11 +92,7 @@ def _edit_download(control: ControlPlane) -> None:
 
 @pytest.mark.parametrize(
     ("story", "edit"),
-    [
-        ("kimi-k2-two-nodes", _edit_engine),
-        ("oci-image", _edit_weights),
-        ("kimi-k2-two-nodes", _edit_download),
-    ],
+    [("kimi-k2-two-nodes", _edit_engine), ("oci-image", _edit_weights), ("kimi-k2-two-nodes", _edit_download)],
     ids=["engine", "weights", "download"],
 )
 def test_keeps_the_service_when_an_image_becomes_invalid(story: str, edit: Edit) -> None:

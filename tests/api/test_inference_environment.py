@@ -177,11 +177,7 @@ def test_merges_the_storage_class_over_the_settings(case: Class) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "want"),
-    [
-        ({"nodeCount": 3}, 3),
-        ({"nodeCount": 3, "maxNodeCount": 8}, 8),
-        ({"nodeCount": 3, "maxNodeCount": 0}, 0),
-    ],
+    [({"nodeCount": 3}, 3), ({"nodeCount": 3, "maxNodeCount": 8}, 8), ({"nodeCount": 3, "maxNodeCount": 0}, 0)],
 )
 def test_capacity_of_a_pool_is_its_maximum_number_of_nodes(fields: Manifest, want: int) -> None:
     environment = _read(manifests.environment({"name": "a", **fields})).value
@@ -255,10 +251,7 @@ def test_refuses_pools_in_two_places() -> None:
     existing: JSON = {"secretRef": {"name": "a"}, "nodePools": []}
     parsed = _read(manifests.environment(pool("a"), cluster={"source": "Existing", "existing": existing}))
     assert parsed.problems == (
-        Problem(
-            "spec.cluster.existing.nodePools",
-            "[] is not allowed; must be left out together with spec.nodePools",
-        ),
+        Problem("spec.cluster.existing.nodePools", "[] is not allowed; must be left out together with spec.nodePools"),
     )
     assert parsed.value.broken
 

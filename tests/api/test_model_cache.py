@@ -24,12 +24,7 @@ FULL = manifests.cache(
     retry="2",
 )
 FULL |= {
-    "metadata": {
-        "name": "weights",
-        "namespace": "ml-team",
-        "uid": "1",
-        "deletionTimestamp": "2026-01-01T00:00:00Z",
-    },
+    "metadata": {"name": "weights", "namespace": "ml-team", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
     "status": {
         "environments": [
             {

@@ -76,10 +76,7 @@ def test_rule_is_not_reported_where_the_schema_refuses_the_field() -> None:
     problems.add("spec.a", "from a rule")
     problems.add("spec.a.b", "from a rule")
     problems.add("spec.ab", "from a rule")
-    assert problems.find_within("spec.a") == (
-        Problem("spec.a", "from the schema"),
-        Problem("spec.a.b", "from a rule"),
-    )
+    assert problems.find_within("spec.a") == (Problem("spec.a", "from the schema"), Problem("spec.a.b", "from a rule"))
 
 
 def test_valid_value_has_no_problems() -> None:

@@ -157,6 +157,5 @@ def test_invalid_setting_leaves_the_weaker_level() -> None:
 
 def test_reports_a_context_that_is_no_map() -> None:
     assert parse_settings({}, _context("odd")) == Parsed(
-        BUILT_IN,
-        (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),),
+        BUILT_IN, (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),)
     )

@@ -146,14 +146,7 @@ def test_kinds_have_the_documented_scope_and_short_name(definition: Path) -> Non
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
 def test_uses_no_keyword_that_crossplane_drops(definition: Path) -> None:
-    assert not _schema(definition).keys() & {
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "not",
-        "default",
-        "additionalProperties",
-    }
+    assert not _schema(definition).keys() & {"anyOf", "oneOf", "allOf", "not", "default", "additionalProperties"}
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)

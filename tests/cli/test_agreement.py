@@ -57,10 +57,7 @@ def fleet(seed: int) -> list[Manifest]:
 
 def _environment(dice: random.Random, name: str) -> Manifest:
     pools: list[JSON] = [_pool(dice, f"p{number}") for number in range(dice.randint(0, 3))]
-    spec: Manifest = {
-        "cluster": {"source": "Existing", "existing": {"secretRef": {"name": name}}},
-        "nodePools": pools,
-    }
+    spec: Manifest = {"cluster": {"source": "Existing", "existing": {"secretRef": {"name": name}}}, "nodePools": pools}
     if dice.random() < 0.6:
         spec["storage"] = {"storageClassName": "shared"}
     labels: Manifest = {"tier": dice.choice(("production", "test"))}

@@ -122,10 +122,7 @@ BAD: dict[str, tuple[Manifest, str]] = {
         "warning: InferenceEnvironment broken: spec.cluster.source: ",
     ),
 }
-USES = {
-    "placement": COMMANDS[:3] + COMMANDS[4:],
-    "environment": COMMANDS,
-}
+USES = {"placement": COMMANDS[:3] + COMMANDS[4:], "environment": COMMANDS}
 
 
 @pytest.mark.parametrize(("kind", "command"), [(kind, command) for kind in BAD for command in USES[kind]], ids=str)

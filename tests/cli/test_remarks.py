@@ -95,10 +95,7 @@ def test_smallest_pool_is_chosen_and_explained(smallest: tuple[str, ...]) -> Non
     shown = output_of("plan", *smallest)
     rows = [(row[0], row[-2], row[-1]) for row in cells(shown)]
     # 1 x 80Gi - 80Gi and 1 x 141Gi - 80Gi.
-    assert rows == [
-        ("h100-west", "room for 8, 0Gi unused", "placed"),
-        ("a-h200", "room for 8, 61Gi unused", "fits"),
-    ]
+    assert rows == [("h100-west", "room for 8, 0Gi unused", "placed"), ("a-h200", "room for 8, 61Gi unused", "fits")]
     smallest_is = "of what fits profile one-gpu, pool h100 is the smallest (0Gi unused)"
     note = f"h100-west: {smallest_is}, next a-h200/h200 (61Gi unused)"
     assert f"note: {note}" in shown

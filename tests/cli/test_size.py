@@ -100,11 +100,7 @@ def test_reads_file_sizes_from_the_hub(tmp_path: Path) -> None:
             "model": {"name": "owner/model"},
             "huggingFace": {"repo": "owner/model", "ignorePatterns": ["tokenizer*"]},
             "serving": [
-                {
-                    "name": "one",
-                    "replicaTopology": {"gpusPerNode": 1},
-                    "engine": {"name": "vLLM", "image": "engine:1"},
-                }
+                {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": {"name": "vLLM", "image": "engine:1"}}
             ],
         },
     }

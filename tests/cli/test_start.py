@@ -58,18 +58,7 @@ def test_commands_on_files_do_not_load(module: str, loaded: set[str]) -> None:
 def test_help_has_an_example_for_every_command() -> None:
     commands = output_of("--help").partition("Commands:")[2].split("Example:")[0]
     names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
-    assert names == [
-        "plan",
-        "render",
-        "why",
-        "tree",
-        "capacity",
-        "validate",
-        "size",
-        "check-cluster",
-        "cache",
-        "init",
-    ]
+    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "check-cluster", "cache", "init"]
     nested = [("cache", name) for name in ("list", "preload", "clear")]
     for command in [*((name,) for name in names), *nested]:
         assert f"modelplane {' '.join(command)}" in output_of(*command, "--help").partition("Examples:")[2], command

@@ -139,10 +139,7 @@ CASES = (
     Case(
         id="model-of-another-namespace",
         reason="a Model is of its deployment's namespace",
-        given=(
-            manifest("Model", "model", MODEL, "elsewhere"),
-            deployment(modelRef={"kind": "Model", "name": "model"}),
-        ),
+        given=(manifest("Model", "model", MODEL, "elsewhere"), deployment(modelRef={"kind": "Model", "name": "model"})),
         want=("spec.modelRef.name: there is no Model team/model",),
     ),
     Case(
@@ -172,10 +169,7 @@ CASES = (
     Case(
         id="claim-for-staged-weights",
         reason="weights on a claim are not downloaded to another",
-        given=(
-            manifest("ClusterModel", "model", STAGED),
-            deployment(modelCache={"claimName": "mine"}),
-        ),
+        given=(manifest("ClusterModel", "model", STAGED), deployment(modelCache={"claimName": "mine"})),
         want=(("spec.modelCache.claimName: mine must be left out, as the model's weights are on the claim c already"),),
     ),
     Case(
@@ -193,11 +187,7 @@ CASES = (
     Case(
         id="placement-without-shared-storage",
         reason="written by hand it would be stuck where a decision would have refused it",
-        given=(
-            GOOD,
-            UNCLASSED,
-            manifest("ModelPlacement", "by-hand", OVER_NODES, "team"),
-        ),
+        given=(GOOD, UNCLASSED, manifest("ModelPlacement", "by-hand", OVER_NODES, "team")),
         want=(
             (
                 "spec.modelCache.storageClassName: "

@@ -107,10 +107,7 @@ def test_bounds_messages_of_provider() -> None:
     failed: Manifest = {"conditions": [{"type": "Synced", "status": "False", "message": said}]}
     for manifest in observed.values():
         manifest["status"] = {**mapping(manifest, "status"), **failed}
-    answers = {
-        "model": _answer(_one("ClusterModel")),
-        "environment": _answer(_one("InferenceEnvironment")),
-    }
+    answers = {"model": _answer(_one("ClusterModel")), "environment": _answer(_one("InferenceEnvironment"))}
     outcome = compose(Call(xr=control.composites[ref], observed=observed, answers=answers))
     assert _bounded(outcome)
     assert len(json.dumps(outcome.status)) < 4 * LIMIT

@@ -48,36 +48,16 @@ def _invalidate_environment(control: ControlPlane) -> None:
 
 
 CASES = (
-    Case(
-        id="model-deleted",
-        loss=_delete_model,
-        condition="ModelResolved",
-        want=("False", "ModelNotFound"),
-    ),
-    Case(
-        id="model-invalid",
-        loss=_invalidate_model,
-        condition="ModelResolved",
-        want=("False", "ModelInvalid"),
-    ),
+    Case(id="model-deleted", loss=_delete_model, condition="ModelResolved", want=("False", "ModelNotFound")),
+    Case(id="model-invalid", loss=_invalidate_model, condition="ModelResolved", want=("False", "ModelInvalid")),
     Case(
         id="every-profile-invalid",
         loss=_invalidate_every_profile,
         condition="ModelResolved",
         want=("False", "ModelInvalid"),
     ),
-    Case(
-        id="environment-deleted",
-        loss=_delete_environment,
-        condition="Scheduled",
-        want=("False", "NoEnvironments"),
-    ),
-    Case(
-        id="environment-invalid",
-        loss=_invalidate_environment,
-        condition="Scheduled",
-        want=("True", "Placed"),
-    ),
+    Case(id="environment-deleted", loss=_delete_environment, condition="Scheduled", want=("False", "NoEnvironments")),
+    Case(id="environment-invalid", loss=_invalidate_environment, condition="Scheduled", want=("True", "Placed")),
 )
 
 

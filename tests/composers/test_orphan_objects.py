@@ -127,8 +127,7 @@ def test_keeps_orphans_of_invalid_placement(harm: Callable[[Scene], None]) -> No
 
 
 @pytest.mark.parametrize(
-    ("harm", "story"),
-    [(lambda _: None, SEVERAL_NODES), (lambda _: None, ON_A_CACHE), (_unreadable, SEVERAL_NODES)],
+    ("harm", "story"), [(lambda _: None, SEVERAL_NODES), (lambda _: None, ON_A_CACHE), (_unreadable, SEVERAL_NODES)]
 )
 def test_keeps_orphans_after_internal_error(harm: Callable[[Scene], None], story: str) -> None:
     scene = Scene(story)

@@ -44,10 +44,7 @@ def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: J
 
 
 def composed(
-    deployment: Manifest,
-    there: list[Manifest],
-    *placements: Manifest,
-    observed: Mapping[str, Manifest] | None = None,
+    deployment: Manifest, there: list[Manifest], *placements: Manifest, observed: Mapping[str, Manifest] | None = None
 ) -> Outcome:
     """Return what is composed while nothing else is observed."""
     return compose(fetched(Call(xr=deployment, observed=observed or {}), [*there, *placements]))

@@ -45,31 +45,11 @@ class Case:
 
 MODEL = [
     Case("source-unset", "the block that counts is needed", "ClusterModel", {"source": "OCI"}, "spec.oci"),
-    Case(
-        "source-other",
-        "no other block",
-        "ClusterModel",
-        {"source": "OCI"},
-        "spec.huggingFace",
-        "not HuggingFace",
-    ),
+    Case("source-other", "no other block", "ClusterModel", {"source": "OCI"}, "spec.huggingFace", "not HuggingFace"),
     Case("source-both", "exactly one", "ClusterModel", {"pvc": {"claimName": "c"}}, "spec.pvc", "not PVC"),
-    Case(
-        "source-lower",
-        "in lower case, too",
-        "ClusterModel",
-        {"source": "oci"},
-        "spec.oci",
-        "as source is OCI",
-    ),
+    Case("source-lower", "in lower case, too", "ClusterModel", {"source": "oci"}, "spec.oci", "as source is OCI"),
     Case("source-unknown", "nothing else", "ClusterModel", {"source": "Hub"}, "spec.source", "HuggingFace"),
-    Case(
-        "repo",
-        "owner/name and no more",
-        "ClusterModel",
-        {"huggingFace.repo": "a/b/c"},
-        "spec.huggingFace.repo",
-    ),
+    Case("repo", "owner/name and no more", "ClusterModel", {"huggingFace.repo": "a/b/c"}, "spec.huggingFace.repo"),
     Case(
         "revision",
         "KServe's address has two components, so no slash",
@@ -79,13 +59,7 @@ MODEL = [
     ),
     Case("vram", "a quantity", "ClusterModel", {"resources": {"vram": "a lot"}}, "spec.resources.vram"),
     Case("vram-negative", "at least zero", "ClusterModel", {"resources": {"vram": -1}}, "spec.resources.vram"),
-    Case(
-        "no-serving",
-        "nothing to serve with",
-        "ClusterModel",
-        {"serving": []},
-        "spec.serving",
-    ),
+    Case("no-serving", "nothing to serve with", "ClusterModel", {"serving": []}, "spec.serving"),
     Case(
         "pipeline",
         "one stage for each node",
@@ -249,19 +223,9 @@ MODEL = [
 ENVIRONMENT = [
     Case("pull-secret", "one of both", "InferenceEnvironment", {"imagePullSecrets": [{}]}, "spec.imagePullSecrets[0]"),
     Case(
-        "cluster-unset",
-        "the block that counts",
-        "InferenceEnvironment",
-        {"cluster.source": "GKE"},
-        "spec.cluster.gke",
+        "cluster-unset", "the block that counts", "InferenceEnvironment", {"cluster.source": "GKE"}, "spec.cluster.gke"
     ),
-    Case(
-        "cluster-other",
-        "no other block",
-        "InferenceEnvironment",
-        {"cluster.source": "GKE"},
-        "spec.cluster.existing",
-    ),
+    Case("cluster-other", "no other block", "InferenceEnvironment", {"cluster.source": "GKE"}, "spec.cluster.existing"),
     Case(
         "pools-twice",
         "in one place only",
@@ -310,13 +274,7 @@ CACHE = [
 OTHERS = [
     Case("environments-zero", "at least one", "ModelDeployment", {"environments": 0}, "spec.environments"),
     Case("model-kind", "two kinds", "ModelDeployment", {"modelRef.kind": "Llama"}, "spec.modelRef.kind"),
-    Case(
-        "signal",
-        "only Fixed so far",
-        "ModelDeployment",
-        {"scaling": {"signal": "Queue"}},
-        "spec.scaling.signal",
-    ),
+    Case("signal", "only Fixed so far", "ModelDeployment", {"scaling": {"signal": "Queue"}}, "spec.scaling.signal"),
     Case("replicas", "not negative", "ModelPlacement", {"replicas": -1}, "spec.replicas"),
     Case(
         "recorded-shape",
@@ -335,13 +293,7 @@ OTHERS = [
         "spec.storage.claimName",
         "must not be set together with",
     ),
-    Case(
-        "cache-empty-dir",
-        "must outlive pods",
-        "ModelCache",
-        {"storage.type": "EmptyDir"},
-        "spec.storage.type",
-    ),
+    Case("cache-empty-dir", "must outlive pods", "ModelCache", {"storage.type": "EmptyDir"}, "spec.storage.type"),
 ]
 ALLOWED = [
     Case("replicas-zero", "scaled to zero", "ModelDeployment", {"scaling": {"fixed": {"replicas": 0}}}),

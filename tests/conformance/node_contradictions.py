@@ -46,5 +46,5 @@ ALLOWED = [
             _GREW: True,
             "nodePools.0.maxNodeCount": 2,
         },
-    ),
+    )
 ]

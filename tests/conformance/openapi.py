@@ -13,12 +13,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from tools import programs
 
 _POD = "io.k8s.api.core.v1.PodSpec"
-_TYPES: dict[str, tuple[type, ...]] = {
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "string": (str,),
-}
+_TYPES: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "boolean": (bool,), "string": (str,)}
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
 

@@ -9,10 +9,7 @@ def test_counts_the_gpus_of_a_replica() -> None:
 
 
 def test_problems_of_all_profiles_are_sorted() -> None:
-    first, second = (
-        Problem("spec.serving[0].name", "is required"),
-        Problem("spec.serving[1].name", "is required"),
-    )
+    first, second = (Problem("spec.serving[0].name", "is required"), Problem("spec.serving[1].name", "is required"))
     model = Model(
         kind="ClusterModel",
         name="m",

@@ -33,11 +33,7 @@ def spanning(nodes: int, gpus_per_node: int, **parallelism: JSON) -> Manifest:
 
 def pool(name: str, **more: JSON) -> Manifest:
     """Return a pool of two 8-GPU nodes that can work together."""
-    capabilities: Manifest = {
-        "memoryPerGpu": "80Gi",
-        "multiNodeCapable": True,
-        "interNodeBandwidth": "ib-400g",
-    }
+    capabilities: Manifest = {"memoryPerGpu": "80Gi", "multiNodeCapable": True, "interNodeBandwidth": "ib-400g"}
     return {
         "name": name,
         "acceleratorType": "nvidia-h100-80gb",
@@ -81,12 +77,7 @@ def deployment(
         "apiVersion": GROUP,
         "kind": "ModelDeployment",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "modelRef": {"name": model_name},
-            "scaling": {"fixed": {"replicas": replicas}},
-            **selector,
-            **spec,
-        },
+        "spec": {"modelRef": {"name": model_name}, "scaling": {"fixed": {"replicas": replicas}}, **selector, **spec},
     }
 
 

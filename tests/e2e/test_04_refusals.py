@@ -74,16 +74,10 @@ CASES = (
         want="PoolTooSmall",
     ),
     Case(
-        id="insufficient-capacity",
-        reason="another placement has the only node",
-        on="full",
-        want="InsufficientCapacity",
+        id="insufficient-capacity", reason="another placement has the only node", on="full", want="InsufficientCapacity"
     ),
     Case(
-        id="environment-not-ready",
-        reason="its kubeconfig is missing",
-        on="no-kubeconfig",
-        want="EnvironmentNotReady",
+        id="environment-not-ready", reason="its kubeconfig is missing", on="no-kubeconfig", want="EnvironmentNotReady"
     ),
     Case(
         id="cache-not-on-environment",

@@ -26,10 +26,7 @@ AWAY_SECONDS = 120
 def before(world: World) -> dict[str, str]:
     world.team(TEAM)
     wide = pool("gpus", maxNodeCount=4)
-    held: Manifest = {
-        "storageClassName": "shared-vast",
-        "download": {"nodeSelector": {"e2e-hold": "released"}},
-    }
+    held: Manifest = {"storageClassName": "shared-vast", "download": {"nodeSelector": {"e2e-hold": "released"}}}
     world.apply(
         environment("fast", wide),
         environment("slow", wide, storage=held),

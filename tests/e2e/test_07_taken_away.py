@@ -98,11 +98,7 @@ def test_a_deleted_environment_is_told_and_its_service_lives(world: World, servi
     world.stack.hub.delete("InferenceEnvironment", "bereft")
     placement: Manifest = world.placement(TEAM, "bereft")
     world.wait(
-        "ModelPlacement",
-        text(placement, "metadata.name"),
-        "ReferencesResolved",
-        "False/EnvironmentNotFound",
-        TEAM,
+        "ModelPlacement", text(placement, "metadata.name"), "ReferencesResolved", "False/EnvironmentNotFound", TEAM
     )
     _lives_on(world, serving)
     world.apply(environment("bereft", pool("gpus"), secret="bereft-kubeconfig"))

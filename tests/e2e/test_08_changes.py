@@ -35,10 +35,7 @@ def test_replicas_up_and_down_keep_the_service(world: World) -> None:
     before = _service_uid(world)
     for replicas in (2, 1):
         world.apply(deployment(TEAM, "changing", "changing", on="changing", replicas=replicas))
-        until(
-            f"{2 * replicas} pods",
-            partial(_has_pods, world, 2 * replicas),
-        )
+        until(f"{2 * replicas} pods", partial(_has_pods, world, 2 * replicas))
         assert _service_uid(world) == before
     world.ready(TEAM, "changing")
 

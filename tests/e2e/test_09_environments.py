@@ -17,10 +17,7 @@ def test_the_second_placement_stays_when_the_first_environment_goes(world: World
     for each in (east, west):
         each["metadata"] = {"name": get(each, "metadata.name"), "labels": {"e2e": "both"}}
     world.apply(east, west, model("both"), deployment(TEAM, "both", "both", on="both", environments=2))
-    until(
-        "two placements",
-        lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2,
-    )
+    until("two placements", lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2)
     assert world.deployment(TEAM, "both")["apiVersion"] == GROUP
     assert not text(world.deployment(TEAM, "both"), "status.url")
     before = world.remote_uids(TEAM)
@@ -33,10 +30,7 @@ def test_the_second_placement_stays_when_the_first_environment_goes(world: World
     steady("what serves", lambda: before.items() <= world.remote_uids(TEAM).items(), seconds=8)
 
     world.apply(east)
-    until(
-        "both again",
-        lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2,
-    )
+    until("both again", lambda: get(world.deployment(TEAM, "both"), "status.environments.ready") == 2)
     assert world.remote_uids(TEAM) == before
     world.remove(TEAM, "both")
 

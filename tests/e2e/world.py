@@ -150,9 +150,7 @@ class World:
     def pods(self, service: Manifest) -> list[Manifest]:
         """Return the engine pods of a service."""
         found = self.stack.remote.find(
-            "Pod",
-            text(service, "metadata.namespace"),
-            f"app.kubernetes.io/name={text(service, 'metadata.name')}",
+            "Pod", text(service, "metadata.namespace"), f"app.kubernetes.io/name={text(service, 'metadata.name')}"
         )
         return sorted(found, key=lambda pod: text(pod, "metadata.name"))
 

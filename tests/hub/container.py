@@ -149,7 +149,5 @@ def downloading(
 def expanded(value: JSON, env: dict[str, str]) -> str:
     """Return the value as Kubernetes passes it on."""
     return re.sub(
-        r"\$\$|\$\(([^)]+)\)",
-        lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]),
-        str(value),
+        r"\$\$|\$\(([^)]+)\)", lambda found: "$" if found[0] == "$$" else env.get(found[1], found[0]), str(value)
     )

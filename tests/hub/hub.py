@@ -78,11 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _file(self, name: str, *, body: bool) -> None:
         data = self.hub.files[name]
-        headers = {
-            "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
-            "X-Repo-Commit": COMMIT,
-            "Accept-Ranges": "bytes",
-        }
+        headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
         start = self._start()
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"

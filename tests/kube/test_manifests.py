@@ -50,12 +50,7 @@ CASES = [
         {"type": "Synced", "status": "False"},
     ),
     Case("condition-missing", "no such condition is an empty map", manifests.condition(OBJECT, "Healthy"), {}),
-    Case(
-        "prune",
-        "None is left out, empty is not",
-        manifests.prune({"a": None, "b": "", "c": 0}),
-        {"b": "", "c": 0},
-    ),
+    Case("prune", "None is left out, empty is not", manifests.prune({"a": None, "b": "", "c": 0}), {"b": "", "c": 0}),
 ]
 
 

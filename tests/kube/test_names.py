@@ -24,8 +24,7 @@ def test_name_has_the_stem_and_a_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stem", "start"),
-    [("3gemma", "m-3gemma-"), ("", "m-"), ("---", "m-"), ("Ünïcode", "n-code-")],
+    ("stem", "start"), [("3gemma", "m-3gemma-"), ("", "m-"), ("---", "m-"), ("Ünïcode", "n-code-")]
 )
 def test_name_starts_with_a_letter(stem: str, start: str) -> None:
     name = names.build_name(stem, "x")

@@ -165,10 +165,7 @@ def worlds(draw: st.DrawFn) -> World:
         environments=tuple(draw(an_environment(name)) for name in names),
         cache=draw(caches(names)),
         defaults=prune(
-            {
-                "storageClassName": draw(st.sampled_from([None, None, "default"])),
-                "download": draw(ACCOUNTS),
-            }
+            {"storageClassName": draw(st.sampled_from([None, None, "default"])), "download": draw(ACCOUNTS)}
         ),
     )
 

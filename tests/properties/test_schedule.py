@@ -133,11 +133,7 @@ def left(limit: int, others: Sequence[Placement]) -> int:
 def changed(assignment: Assignment) -> bool:
     """Tell whether an assignment asks for more than its placement has."""
     old = assignment.placement
-    return old is None or (old.profile, old.pool, old.shape) != (
-        assignment.profile,
-        assignment.pool,
-        assignment.shape,
-    )
+    return old is None or (old.profile, old.pool, old.shape) != (assignment.profile, assignment.pool, assignment.shape)
 
 
 def layout(decision: Decision) -> list[tuple[str, str, str, int]]:
@@ -176,9 +172,7 @@ def test_the_order_of_the_inputs_changes_nothing(
     decision = schedule(request, environments, existing)
     shuffled = random.Random(seed)
     other = schedule(
-        request,
-        shuffled.sample(environments, len(environments)),
-        shuffled.sample(existing, len(existing)),
+        request, shuffled.sample(environments, len(environments)), shuffled.sample(existing, len(existing))
     )
     assert other == decision
     assert build_scheduled(request, other) == build_scheduled(request, decision)

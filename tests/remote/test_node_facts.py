@@ -372,11 +372,7 @@ def test_facts_of_pool_with_two_nodes() -> None:
     """What is shown is what both are: the fewest GPUs, the least memory."""
     more = {POOL: "h100", **H100, "nvidia.com/gpu.memory": "95830", "nvidia.com/gpu.product": "NVIDIA-H100-NVL"}
     assert facts(labelled(), node("gpu-2", more), of=pool()) == PoolFacts(
-        nodes=2,
-        usable=2,
-        gpus_per_node=8,
-        product="NVIDIA-H100-80GB-HBM3, NVIDIA-H100-NVL",
-        memory_per_gpu=81559 * MIB,
+        nodes=2, usable=2, gpus_per_node=8, product="NVIDIA-H100-80GB-HBM3, NVIDIA-H100-NVL", memory_per_gpu=81559 * MIB
     )
 
 

@@ -14,10 +14,7 @@ from function.remote.object_writer import (
     find_remote_namespace,
     object_name,
 )
-from function.weights.credentials import (
-    SecretCopy,
-    list_pull_secret_copies,
-)
+from function.weights.credentials import SecretCopy, list_pull_secret_copies
 
 WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east", watch=False, observed={})
 US: JSON = {"app.kubernetes.io/managed-by": "modelplane"}

@@ -12,13 +12,7 @@ from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, count_in_empty_pool
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
-from tests.support.builders import (
-    candidate,
-    environment,
-    pool,
-    shape,
-    share,
-)
+from tests.support.builders import candidate, environment, pool, shape, share
 
 
 def listed(room: PoolCapacity) -> list[int]:

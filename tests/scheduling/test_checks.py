@@ -13,17 +13,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Value
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind
-from tests.support.builders import (
-    deployment,
-    engine,
-    environment,
-    model,
-    planner,
-    pool,
-    profile,
-    requires,
-    shape,
-)
+from tests.support.builders import deployment, engine, environment, model, planner, pool, profile, requires, shape
 
 NO_POOL = Refused.NO_POOL_SATISFIES_REQUIREMENTS
 NO_STORAGE = Refused.SHARED_STORAGE_MISSING

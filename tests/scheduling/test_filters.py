@@ -215,10 +215,7 @@ def test_reports_both_selectors_and_checks_nothing_else() -> None:
     verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
     assert isinstance(verdict, Infeasible)
     fields = [(r.field, str(r.unmet[0][0]) if r.unmet else "") for r in verdict.refusals]
-    assert fields == [
-        (Field.DEPLOYMENT_SELECTOR, "team=a"),
-        (Field.MODEL_SELECTOR, "tier=production"),
-    ]
+    assert fields == [(Field.DEPLOYMENT_SELECTOR, "team=a"), (Field.MODEL_SELECTOR, "tier=production")]
 
 
 def test_distinguishes_a_small_pool_from_a_full_one() -> None:

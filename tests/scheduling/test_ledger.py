@@ -10,13 +10,7 @@ from function.domain.placement import Placement
 from function.scheduling.capacity import PoolCapacity, take_share
 from function.scheduling.ledger import Ledger, charge_order, measure_use
 from function.scheduling.refusals import PoolUse
-from tests.support.builders import (
-    environment,
-    placement,
-    pool,
-    shape,
-    share,
-)
+from tests.support.builders import environment, placement, pool, shape, share
 
 TWO_NODES = pool(nodes=2)
 FOUR_NODES = pool(nodes=4)
@@ -46,10 +40,7 @@ CASES = (
     Case("other-pool", "pools do not share nodes", (other("a", pool="elsewhere"),), 4),
     Case("other-environment", "environments do not share nodes", (other("a", environment="far"),), 4),
     Case(
-        "served-beyond-the-pool",
-        "it runs, so all that is there is taken",
-        (other("a", replicas=9, was_ready=True),),
-        0,
+        "served-beyond-the-pool", "it runs, so all that is there is taken", (other("a", replicas=9, was_ready=True),), 0
     ),
     Case(
         "never-served-beyond-the-pool",
@@ -57,12 +48,7 @@ CASES = (
         (other("a", replicas=9),),
         4,
     ),
-    Case(
-        "nodes-shrank",
-        "16 GPUs a node no longer exist: whole nodes are taken",
-        (other("a", shape=shape(1, 16)),),
-        3,
-    ),
+    Case("nodes-shrank", "16 GPUs a node no longer exist: whole nodes are taken", (other("a", shape=shape(1, 16)),), 3),
     Case(
         "larger-than-a-node",
         "no node has the 16 GPUs that it wants and never had: it is not charged for one of 8",

@@ -142,12 +142,7 @@ CASES = (
         others=FULL,
         want=KEEP,
     ),
-    Case(
-        id="overcommitted-and-never-served",
-        reason="it does not fit in its turn",
-        others=FULL,
-        want=EVICT,
-    ),
+    Case(id="overcommitted-and-never-served", reason="it does not fit in its turn", others=FULL, want=EVICT),
     Case(
         id="profile-broken",
         reason="invalid input tears nothing down",
@@ -176,24 +171,14 @@ CASES = (
     Case(id="environment-gone", reason="or being deleted", environment=None, want=RESCHEDULE),
     Case(id="pool-gone", reason="vanished", environment=environment("env", pool("new")), want=RESCHEDULE),
     Case(id="profile-gone", reason="vanished", model=model(profile("new", shape())), want=RESCHEDULE),
-    Case(
-        id="shape-changed",
-        reason="another number of nodes",
-        model=model(profile(shape=shape(2))),
-        want=RESCHEDULE,
-    ),
+    Case(id="shape-changed", reason="another number of nodes", model=model(profile(shape=shape(2))), want=RESCHEDULE),
     Case(
         id="parallelism-changed",
         reason="the shape includes how it is split",
         model=model(profile(shape=shape(1, 8, Parallelism(tensor=8, expert=True)))),
         want=RESCHEDULE,
     ),
-    Case(
-        id="deployment-selector-refuses",
-        reason="no longer admitted",
-        labels={"team": "a"},
-        want=RESCHEDULE,
-    ),
+    Case(id="deployment-selector-refuses", reason="no longer admitted", labels={"team": "a"}, want=RESCHEDULE),
     Case(
         id="model-selector-refuses",
         reason="no longer admitted",
@@ -235,12 +220,7 @@ CASES = (
         placement=placement(vram="640Gi"),
         want=RESCHEDULE,
     ),
-    Case(
-        id="vram-not-recorded-same-shape",
-        reason="640Gi / 80Gi = 8",
-        model=COMPUTED,
-        want=KEEP,
-    ),
+    Case(id="vram-not-recorded-same-shape", reason="640Gi / 80Gi = 8", model=COMPUTED, want=KEEP),
     Case(
         id="vram-not-recorded-other-shape",
         reason="640Gi / 160Gi = 4",

@@ -96,8 +96,7 @@ ONE_POD = StorageFault(
     replicas=3,
 )
 UNREADABLE = model(
-    profile("other"),
-    broken=(BrokenEntry(name="another", problems=()), BrokenEntry(name="default", problems=FAULTS)),
+    profile("other"), broken=(BrokenEntry(name="another", problems=()), BrokenEntry(name="default", problems=FAULTS))
 )
 UNREAD = Refusal(
     reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", actual=FAULTS

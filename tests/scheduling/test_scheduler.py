@@ -34,11 +34,7 @@ EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 
 
 def request(
-    environments: int = 1,
-    *,
-    model: Model = MODEL,
-    choice: CacheChoice = NO_CACHE,
-    **fields: object,
+    environments: int = 1, *, model: Model = MODEL, choice: CacheChoice = NO_CACHE, **fields: object
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
     return SchedulingRequest(deployment=wanted, model=model, weights=planner(model, choice))
@@ -119,10 +115,7 @@ class TestFaults:
     def test_storage_for_one_node_and_only_profiles_of_several(self) -> None:
         decision = schedule(request(model=TWO_NODES, choice=EMPTY_DIR), environments("a"), [])
         assert decision.fault is not None
-        assert (decision.fault.reason, decision.fault.field) == (
-            Refused.INVALID_DEPLOYMENT,
-            Field.STORAGE,
-        )
+        assert (decision.fault.reason, decision.fault.field) == (Refused.INVALID_DEPLOYMENT, Field.STORAGE)
         assert placed(decision) == []
 
     def test_a_claim_for_one_pod_and_several_replicas(self) -> None:
@@ -130,10 +123,7 @@ class TestFaults:
         assert placed(schedule(request(choice=choice), environments("a"), [])) == ["a"]
         decision = schedule(request(choice=choice, replicas=2), environments("a"), [])
         assert decision.fault is not None
-        assert (decision.fault.reason, decision.fault.field) == (
-            Refused.INVALID_DEPLOYMENT,
-            Field.STORAGE,
-        )
+        assert (decision.fault.reason, decision.fault.field) == (Refused.INVALID_DEPLOYMENT, Field.STORAGE)
 
     def test_keeps_running_placements_of_an_invalid_deployment(self) -> None:
         """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
@@ -252,12 +242,7 @@ class TestMove:
 
     def test_each_that_is_ready_lets_one_go(self) -> None:
         """Two of two move; one of the new ones is Ready, so one of the old ones is still needed."""
-        own = [
-            placement("x", ready=True),
-            placement("y", ready=True),
-            placement("a", ready=True),
-            placement("b"),
-        ]
+        own = [placement("x", ready=True), placement("y", ready=True), placement("a", ready=True), placement("b")]
         decision = schedule(request(2), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a", "b"], ["x"])
         assert dropped(decision) == [("y", DropCause.REPLACED)]
@@ -361,9 +346,7 @@ class TestGrowth:
         assert decision.refusals[0].reason is Refused.SHARED_STORAGE_MISSING
 
     @pytest.mark.parametrize(
-        "where",
-        [environment("a", broken=True), environment("a", broken_pools=("pool",))],
-        ids=["environment", "pool"],
+        "where", [environment("a", broken=True), environment("a", broken_pools=("pool",))], ids=["environment", "pool"]
     )
     def test_not_where_the_room_cannot_be_read(self, where: Environment) -> None:
         decision = schedule(request(replicas=2), [where], [placement("a")])

@@ -21,27 +21,9 @@ class Case:
 
 
 CASES = (
-    Case(
-        "one-gpu",
-        "55Gi fit one GPU of 80Gi",
-        "55Gi",
-        pool(),
-        shape(1, 1),
-    ),
-    Case(
-        "exactly-one-gpu",
-        "80Gi / 80Gi = 1",
-        "80Gi",
-        pool(),
-        shape(1, 1),
-    ),
-    Case(
-        "next-power-of-two",
-        "200Gi / 80Gi = 2.5 -> 3 GPUs -> 4",
-        "200Gi",
-        pool(),
-        shape(1, 4),
-    ),
+    Case("one-gpu", "55Gi fit one GPU of 80Gi", "55Gi", pool(), shape(1, 1)),
+    Case("exactly-one-gpu", "80Gi / 80Gi = 1", "80Gi", pool(), shape(1, 1)),
+    Case("next-power-of-two", "200Gi / 80Gi = 2.5 -> 3 GPUs -> 4", "200Gi", pool(), shape(1, 4)),
     Case(
         "power-of-two-beyond-the-node",
         "5 x 80Gi = 400Gi -> 5 GPUs -> 8 is more than the 6 of the node, so the whole node",
@@ -49,13 +31,7 @@ CASES = (
         pool(gpus=6),
         shape(1, 6),
     ),
-    Case(
-        "exactly-one-node",
-        "640Gi = 8 x 80Gi",
-        "640Gi",
-        pool(),
-        shape(1, 8),
-    ),
+    Case("exactly-one-node", "640Gi = 8 x 80Gi", "640Gi", pool(), shape(1, 8)),
     Case(
         "llama-405b",
         "the design's example: 810Gi on 8 x 80Gi nodes -> 11 GPUs -> 2 nodes",
@@ -70,20 +46,8 @@ CASES = (
         pool(gpus=4),
         shape(4, 4),
     ),
-    Case(
-        "decimal-vram-rounds-up",
-        "81G = 75.4Gi on 75Gi GPUs -> 2",
-        "81G",
-        pool(memory="75Gi"),
-        shape(1, 2),
-    ),
-    Case(
-        "pool-without-memory",
-        "what the pool does not declare cannot be divided by",
-        "80Gi",
-        pool(memory=None),
-        None,
-    ),
+    Case("decimal-vram-rounds-up", "81G = 75.4Gi on 75Gi GPUs -> 2", "81G", pool(memory="75Gi"), shape(1, 2)),
+    Case("pool-without-memory", "what the pool does not declare cannot be divided by", "80Gi", pool(memory=None), None),
     Case("model-without-vram", "nothing to divide", None, pool(), None),
 )
 

@@ -53,11 +53,7 @@ STORAGE_CASES = (
         field=Field.STORAGE,
         kind=FaultKind.STORAGE_CLASS,
     ),
-    Case(
-        id="no-class-for-one-node",
-        reason="one node with the default needs no claim",
-        environment=BARE,
-    ),
+    Case(id="no-class-for-one-node", reason="one node with the default needs no claim", environment=BARE),
     Case(
         id="no-class-for-one-node-that-needs-a-claim",
         reason="type: PVC, gs and https sources",

@@ -148,10 +148,7 @@ def test_refusal_records_everything_that_was_compared(case: Case) -> None:
     assert filter_environment(case.request, case.environment, Ledger(())) == case.want
 
 
-@pytest.mark.parametrize(
-    ("wanted", "outlook"),
-    [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)],
-)
+@pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)])
 def test_request_beyond_the_limit_is_never_possible(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
     assert over_quota(wanted, QUOTA).outlook is outlook
@@ -203,9 +200,7 @@ SMALLEST = Preference.SMALLEST_SUFFICIENT
 
 
 @pytest.mark.parametrize(
-    ("memory", "spare"),
-    [("40Gi", 160 * GIB), (None, 320 * GIB)],
-    ids=["asked for by GPU", "not asked for"],
+    ("memory", "spare"), [("40Gi", 160 * GIB), (None, 320 * GIB)], ids=["asked for by GPU", "not asked for"]
 )
 def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
     """Four GPUs of 80Gi; what is required is required of each."""

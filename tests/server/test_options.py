@@ -37,12 +37,7 @@ CASES = (
         {"TLS_SERVER_CERTS_DIR": "nowhere"},
     ),
     Case("no-address", "a typing error", ("--insecure", "--address", "nonsense"), "cannot listen on nonsense"),
-    Case(
-        "not-a-number",
-        "click's own words",
-        ("--insecure", "--max-recv-message-size", "x"),
-        "not a valid integer",
-    ),
+    Case("not-a-number", "click's own words", ("--insecure", "--max-recv-message-size", "x"), "not a valid integer"),
     Case(
         "no-metrics-port",
         "a typing error",

@@ -41,10 +41,7 @@ def test_builds_smallest_pod() -> None:
                 "name": "main",
                 "image": "vllm/vllm-openai:v0.15.0",
                 "startupProbe": {"failureThreshold": 140},
-                "resources": {
-                    "limits": {"nvidia.com/gpu": "1"},
-                    "requests": {"cpu": "4", "memory": "16Gi"},
-                },
+                "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                 "securityContext": {"runAsNonRoot": False},
             }
         ],

@@ -180,11 +180,7 @@ def test_preset_container_gets_only_the_startup_budget() -> None:
     ],
 )
 def test_own_server_is_probed_in_plain_http(image: str, path: str, seconds: int, reason: str) -> None:
-    check = {
-        "httpGet": {"path": path, "port": 8000, "scheme": "HTTP"},
-        "timeoutSeconds": seconds,
-        "periodSeconds": 10,
-    }
+    check = {"httpGet": {"path": path, "port": 8000, "scheme": "HTTP"}, "timeoutSeconds": seconds, "periodSeconds": 10}
     main = get_main(build_pods(request(PIPELINE, engine(image=image), weights=0))[0])
     assert {key: main[key] for key in main if key == "ports" or key.endswith("Probe")} == {
         "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],

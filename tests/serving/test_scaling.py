@@ -213,15 +213,7 @@ CASES = (
     Case("withdrawn-fewer", "and may have fewer", 1, 0, 2, 1),
     Case("bytes", "replicas do not wait for other bytes", 3, 2, 1, 2, (REVISION,)),
     Case("no-plan", "nor for what cannot be planned", 3, 2, 1, 2, (UNPLANNABLE,)),
-    Case(
-        "shape",
-        "another group is not admitted: the earlier one stays, and is what it takes",
-        3,
-        2,
-        2,
-        2,
-        (LARGER,),
-    ),
+    Case("shape", "another group is not admitted: the earlier one stays, and is what it takes", 3, 2, 2, 2, (LARGER,)),
 )
 
 

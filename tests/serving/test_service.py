@@ -17,17 +17,7 @@ from function.serving.service import (
     pipeline_preset_name,
 )
 from tests.support.builders import GIB, HUB, shape
-from tests.support.serving_requests import (
-    DATA,
-    ONE_GPU,
-    ONE_NODE,
-    PIPELINE,
-    SGLANG,
-    TENSOR,
-    VLLM_OLD,
-    engine,
-    request,
-)
+from tests.support.serving_requests import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, TENSOR, VLLM_OLD, engine, request
 
 
 def built(request: ServingRequest) -> Manifest:
@@ -50,10 +40,7 @@ GEMMA: Manifest = {
     "spec": {
         "model": {"uri": "hf://google/gemma-3-27b-it:main", "name": "google/gemma-3-27b-it"},
         "replicas": 3,
-        "labels": {
-            "app.kubernetes.io/managed-by": "modelplane",
-            "modelplane.ai/service": "kimi-1a2b3c4d",
-        },
+        "labels": {"app.kubernetes.io/managed-by": "modelplane", "modelplane.ai/service": "kimi-1a2b3c4d"},
         "router": {"gateway": {}, "route": {}},
         "template": {
             "nodeSelector": {"modelplane.ai/pool": "frontier"},
@@ -70,15 +57,9 @@ GEMMA: Manifest = {
                 {
                     "name": "main",
                     "image": "vllm/vllm-openai:v0.11.0",
-                    "args": [
-                        "--max-model-len=32768",
-                        "'--override-generation-config={\"temperature\": 0.6}'",
-                    ],
+                    "args": ["--max-model-len=32768", "'--override-generation-config={\"temperature\": 0.6}'"],
                     "startupProbe": {"failureThreshold": 104},
-                    "resources": {
-                        "limits": {"nvidia.com/gpu": "1"},
-                        "requests": {"cpu": "4", "memory": "16Gi"},
-                    },
+                    "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                     "securityContext": {"runAsNonRoot": False},
                 }
             ],

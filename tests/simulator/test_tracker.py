@@ -76,11 +76,7 @@ CASES = (
         woken=False,
     ),
     Case(
-        id="another-kind",
-        reason="kinds are apart",
-        asked=Selector("Other"),
-        changed=_version("a", "team"),
-        woken=False,
+        id="another-kind", reason="kinds are apart", asked=Selector("Other"), changed=_version("a", "team"), woken=False
     ),
 )
 

@@ -10,13 +10,7 @@ from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
 from function.scheduling.refusals import join_messages
 from function.weights.faults import SHARED_STORAGE
-from tests.support.builders import (
-    model,
-    placement,
-    pool,
-    profile,
-    shape,
-)
+from tests.support.builders import model, placement, pool, profile, shape
 from tests.support.decisions import FRONTIER, KIMI, MINE, explained, request, site
 
 

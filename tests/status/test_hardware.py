@@ -10,12 +10,7 @@ from function.remote.node_observation import NodeObservation, Unobserved
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import build_hardware_as_declared, count_usable_gpus, note_unusable_nodes
-from tests.support.builders import (
-    candidate,
-    environment,
-    placement,
-    shape,
-)
+from tests.support.builders import candidate, environment, placement, shape
 from tests.support.nodes import pool
 
 SEEN = NodeObservation()

@@ -14,13 +14,7 @@ from function.status import cluster_model as models
 from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
-from function.status.model_cache import (
-    Row,
-    build_missing_row,
-    build_row,
-    describe_waiting,
-    summarize_hydration,
-)
+from function.status.model_cache import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
 from function.weights.state import Finding, StorageState
 from tests.support import builders
 from tests.support.builders import pool
@@ -122,12 +116,7 @@ def test_profile_without_shape_names_vram() -> None:
 
 def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False, missing: bool = False) -> Row:
     return Row(
-        environment="e",
-        phase=phase,
-        message="m",
-        claim_missing=claim_missing,
-        unreachable=unreachable,
-        missing=missing,
+        environment="e", phase=phase, message="m", claim_missing=claim_missing, unreachable=unreachable, missing=missing
     )
 
 

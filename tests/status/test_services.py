@@ -9,11 +9,7 @@ from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.remote.observed_object import ObservedObject, State
 from function.serving.rollout import ServiceDecision, ServiceRollout
-from function.status.model_placement import (
-    build_service_accepted,
-    build_service_ready,
-    get_service_url,
-)
+from function.status.model_placement import build_service_accepted, build_service_ready, get_service_url
 
 _seen = ObservedObject
 

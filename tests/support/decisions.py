@@ -29,11 +29,7 @@ KIMI = model(
         "multinode",
         shape(2),
         requires=requires(
-            memory="141Gi",
-            interconnect="nvlink",
-            bandwidth="ib-400g-or-better",
-            precision=("fp8",),
-            nvlink_domain=8,
+            memory="141Gi", interconnect="nvlink", bandwidth="ib-400g-or-better", precision=("fp8",), nvlink_domain=8
         ),
     ),
     name="kimi-k2-instruct",

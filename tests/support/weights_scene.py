@@ -43,11 +43,7 @@ def request_storage(choice: CacheChoice = RETAINED, **fields: object) -> Storage
 
 
 def reconcile_observed(
-    request: StorageRequest,
-    observed: Observed,
-    earlier: Hydration = NOTHING,
-    *,
-    serving_uri: str = "",
+    request: StorageRequest, observed: Observed, earlier: Hydration = NOTHING, *, serving_uri: str = ""
 ) -> Weights:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)

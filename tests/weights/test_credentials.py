@@ -52,12 +52,7 @@ CASES = (
         HuggingFaceSource(repo="a/b"),
         existing="hf",
         name="hf",
-        env=(
-            {
-                "name": "HF_TOKEN",
-                "valueFrom": {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN", "optional": True}},
-            },
-        ),
+        env=({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN", "optional": True}}},),
     ),
     Case(
         "bucket",

@@ -294,11 +294,7 @@ def test_reads_unknown_input_once(text: str, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("error", [ValueError("hf_secret_value"), RecursionError(), KeyError("x"), MemoryError()])
 def test_reports_unexpected_error_in_one_line(
-    root: Path,
-    program: Program,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: Exception,
+    root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def broken(*_: object) -> None:
         raise error

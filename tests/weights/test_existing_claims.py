@@ -185,7 +185,7 @@ def test_reports_rollout_that_needs_the_same_node(storage: Manifest, gpus: int, 
 
 NO_STORAGE = edit_environment("storage", None)
 NO_NAMESPACE: JSON = [
-    {"type": "Synced", "status": "False", "message": 'cannot apply: namespaces "assistants" not found'},
+    {"type": "Synced", "status": "False", "message": 'cannot apply: namespaces "assistants" not found'}
 ]
 
 

@@ -81,9 +81,7 @@ CASES = (
         "exclusive-cache-on-several-nodes",
         "only one node could mount it",
         replace(
-            MULTI,
-            choice=ModelCacheChoice(name="kimi"),
-            named_cache=named_cache(HELD, access_mode="ReadWriteOnce"),
+            MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=named_cache(HELD, access_mode="ReadWriteOnce")
         ),
         ("spec.modelCache.name: the claim of ModelCache kimi is ReadWriteOnce; 2 nodes need ReadWriteMany",),
     ),
@@ -127,11 +125,7 @@ CASES = (
         ),
         ("spec.modelCache.name: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
     ),
-    Case(
-        "cache-here",
-        "nothing is wrong",
-        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=HERE),
-    ),
+    Case("cache-here", "nothing is wrong", replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=HERE)),
     Case(
         "empty-dir-on-several-nodes",
         "one pod's directory is not the other's",
@@ -168,12 +162,7 @@ CASES = (
             ),
         ),
     ),
-    Case(
-        "cache-without-size",
-        "there is no replica whose memory bounds it",
-        CACHE,
-        (NO_SIZE,),
-    ),
+    Case("cache-without-size", "there is no replica whose memory bounds it", CACHE, (NO_SIZE,)),
     Case(
         "shared-has-its-size",
         "the environment says it",

@@ -68,10 +68,7 @@ def test_builds_container() -> None:
     assert found["command"] == ["python3", "/opt/modelplane/download.py"]
     assert found["args"] == ["hf://moonshotai/Kimi-K2-Instruct:main", f"/mnt/models/models/{KEY}"]
     assert found["resources"] == {"requests": {"cpu": "2", "memory": "8Gi"}}, "no memory limit by default"
-    assert found["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    assert found["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     assert found["volumeMounts"] == [
         {"name": "weights", "mountPath": "/mnt/models"},
         {"name": "scratch", "mountPath": "/tmp"},
@@ -178,9 +175,7 @@ CHANGES = (
         replace(TASK, download=replace(BUILT_IN.download, image="mirror/initializer:v1")),
     ),
     Case(
-        "backoff",
-        "it is in the pod's variables",
-        replace(TASK, download=replace(BUILT_IN.download, backoff_limit=1)),
+        "backoff", "it is in the pod's variables", replace(TASK, download=replace(BUILT_IN.download, backoff_limit=1))
     ),
 )
 

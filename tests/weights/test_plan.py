@@ -170,11 +170,7 @@ CASES = (
     Case(
         "model-cache",
         "claim and Job are the ModelCache's",
-        replace(
-            MULTI,
-            choice=ModelCacheChoice(name="kimi-weights"),
-            named_cache=named_cache(f"models/{KEY}"),
-        ),
+        replace(MULTI, choice=ModelCacheChoice(name="kimi-weights"), named_cache=named_cache(f"models/{KEY}")),
         Row.MODEL_CACHE,
         f"pvc://c/models/{KEY}",
         Gate.CACHE,

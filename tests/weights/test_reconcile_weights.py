@@ -220,11 +220,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     ("choice", "want", "reason"),
     [
         (RETAINED, {**ALL_KEPT, "job": OWNED, "scripts": OWNED}, "it goes in two steps, as several describe it"),
-        (
-            CreatedStorage(),
-            {"claim": OWNED, "token": OWNED},
-            "it is deleted, and the next call creates another",
-        ),
+        (CreatedStorage(), {"claim": OWNED, "token": OWNED}, "it is deleted, and the next call creates another"),
     ],
 )
 def test_deletes_job_that_filled_a_replaced_claim(

@@ -56,11 +56,7 @@ def _uri(control: ControlPlane, ref: Ref) -> str:
 
 def _defaults(image: str) -> Manifest:
     """Return a function input that names the initializer's image."""
-    return {
-        "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
-        "kind": "Defaults",
-        "storageInitializerImage": image,
-    }
+    return {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults", "storageInitializerImage": image}
 
 
 def _say(control: ControlPlane, function_input: Manifest) -> None:

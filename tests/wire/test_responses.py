@@ -144,12 +144,7 @@ def test_conditions_keep_order_and_have_target() -> None:
     )
     response = write_response(fnv1.RunFunctionRequest(), Outcome(conditions=conditions))
     assert MessageToDict(response)["conditions"] == [
-        {
-            "type": "Scheduled",
-            "status": "STATUS_CONDITION_TRUE",
-            "reason": "Placed",
-            "target": "TARGET_COMPOSITE",
-        },
+        {"type": "Scheduled", "status": "STATUS_CONDITION_TRUE", "reason": "Placed", "target": "TARGET_COMPOSITE"},
         {
             "type": "ModelResolved",
             "status": "STATUS_CONDITION_FALSE",
@@ -167,10 +162,7 @@ def test_conditions_keep_order_and_have_target() -> None:
 
 
 def test_events_have_severity_and_reason() -> None:
-    events = (
-        Event(reason="Placed", message="On a"),
-        Event(reason="PoolTooSmall", message="No", warning=True),
-    )
+    events = (Event(reason="Placed", message="On a"), Event(reason="PoolTooSmall", message="No", warning=True))
     response = write_response(fnv1.RunFunctionRequest(), Outcome(events=events))
     assert [(r.severity, r.reason, r.message) for r in response.results] == [
         (fnv1.SEVERITY_NORMAL, "Placed", "On a"),

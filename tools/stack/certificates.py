@@ -35,10 +35,7 @@ def issue(home: Home) -> None:
     folder = home.certificates
     if home.kubeconfig("executor").exists():
         return
-    _openssl(
-        folder,
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 365 -subj /CN=modelplane-e2e",
-    )
+    _openssl(folder, "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 365 -subj /CN=modelplane-e2e")
     _openssl(folder, "genrsa -out accounts.key 2048")
     _openssl(folder, "rsa -in accounts.key -pubout -out accounts.pub")
     _sign(folder, "localhost", "/CN=localhost", _SERVER_NAMES)
@@ -74,10 +71,7 @@ def encoded(path: Path) -> str:
 
 
 def _kubeconfig(folder: Path, identity: str, port: int) -> dict[str, object]:
-    server = {
-        "server": f"https://127.0.0.1:{port}",
-        "certificate-authority-data": encoded(folder / "ca.crt"),
-    }
+    server = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": encoded(folder / "ca.crt")}
     user = {
         "client-certificate-data": encoded(folder / f"{identity}.crt"),
         "client-key-data": encoded(folder / f"{identity}.key"),

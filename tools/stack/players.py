@@ -55,11 +55,7 @@ def _gateway_status() -> Manifest:
 
 def _route_status(route: Manifest) -> Manifest:
     parents: list[JSON] = [
-        {
-            "parentRef": parent,
-            "controllerName": _CONTROLLER,
-            "conditions": _conditions("Accepted", "ResolvedRefs"),
-        }
+        {"parentRef": parent, "controllerName": _CONTROLLER, "conditions": _conditions("Accepted", "ResolvedRefs")}
         for parent in listing(route, "spec.parentRefs")
     ]
     return {"parents": parents}

@@ -86,13 +86,7 @@ def _lws(home: Home) -> Program:
         "health": {"healthProbeBindAddress": f"127.0.0.1:{layout.LWS_HEALTH}"},
     }
     config.write_text(yaml.safe_dump(settings))
-    argv = (
-        str(programs.path("lws")),
-        "--config",
-        str(config),
-        "--kubeconfig",
-        str(home.kubeconfig("remote")),
-    )
+    argv = (str(programs.path("lws")), "--config", str(config), "--kubeconfig", str(home.kubeconfig("remote")))
     return Program(name="lws", argv=argv)
 
 
@@ -112,9 +106,5 @@ def _kserve(home: Home) -> Program:
             "--metrics-secure=false",
             f"--health-probe-addr=127.0.0.1:{layout.KSERVE_HEALTH}",
         ),
-        env={
-            "KUBECONFIG": str(home.kubeconfig("remote")),
-            "TMPDIR": str(temporary),
-            "POD_NAMESPACE": "kserve",
-        },
+        env={"KUBECONFIG": str(home.kubeconfig("remote")), "TMPDIR": str(temporary), "POD_NAMESPACE": "kserve"},
     )

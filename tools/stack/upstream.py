@@ -107,10 +107,7 @@ def kserve_presets() -> list[Manifest]:
 def _by_url(hooks: Manifest, port: int, home: Home) -> Manifest:
     for hook in listing(hooks, "webhooks"):
         path = text(hook, "clientConfig.service.path") or "/"
-        hook["clientConfig"] = {
-            "url": f"https://127.0.0.1:{port}{path}",
-            "caBundle": certificates.authority(home),
-        }
+        hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": certificates.authority(home)}
     return hooks
 
 
