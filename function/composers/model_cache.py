@@ -24,12 +24,12 @@ from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wir
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
 from function.remote.carry_over import carry_over
-from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, find_remote_namespace
+from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, deletes, find_remote_namespace
 from function.status import model_cache as report
 from function.status import references
 from function.status.conditions import faulty
 from function.weights.claim import Size
-from function.weights.consumers import find_consumers, list_claims, list_owned_claims, may_delete_weights
+from function.weights.consumers import find_consumers, list_claims, may_delete_weights
 from function.weights.reconcile import SCRIPTS, reconcile_weights
 from function.weights.request import build_cache_request
 
@@ -202,7 +202,9 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     # A placement that exists and cannot be parsed may read what it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
     named_cache = ModelCacheChoice(name=cache.name)
-    owned_claims = {name: list_owned_claims(observed.values()) for name, observed in _group_observed(call).items()}
+    owned_claims = {
+        name: list_claims(filter(deletes, observed.values())) for name, observed in _group_observed(call).items()
+    }
     return _Inputs(
         cache=cache,
         model=model,

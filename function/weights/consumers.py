@@ -16,7 +16,6 @@ from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.carry_over import reapply_observed
 from function.remote.health import is_up
-from function.remote.object_writer import deletes
 from function.remote.observed_object import ObservedObject, read_object
 from function.weights.reconcile import Weights
 
@@ -121,11 +120,6 @@ def list_claims(objects: Iterable[Manifest]) -> frozenset[str]:
     """Lists the names of the claims that Objects describe."""
     remotes = (mapping(observed, "spec.forProvider.manifest") for observed in objects)
     return frozenset(text(remote, "metadata.name") for remote in remotes if text(remote, "kind") == _CLAIM)
-
-
-def list_owned_claims(objects: Iterable[Manifest]) -> frozenset[str]:
-    """Lists the names of the claims that would be deleted with their Objects."""
-    return list_claims(observed for observed in objects if deletes(observed))
 
 
 def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:

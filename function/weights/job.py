@@ -422,7 +422,7 @@ def find_failure(job: Manifest) -> JobFailure | None:
     return _BY_REASON.get(reason, JobFailure.UNKNOWN)
 
 
-def jobs_for_same_download(
+def find_jobs_of_download(
     writer: ObjectWriter, namespace: str, claim: str, source: HuggingFaceSource | UriSource
 ) -> tuple[str, ...]:
     """Lists the observed Jobs that fetch the same bytes to the same claim, under whatever settings."""

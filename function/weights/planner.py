@@ -97,7 +97,6 @@ class StoragePlan:
     size: Size | None = None
     copies: tuple[SecretCopy, ...] = ()  # of Secrets that the Job or the initializer reads
     initializer: Initializer | None = None
-    bytes_per_pod: int | None = None  # that the initializer of each pod downloads; None: unknown
     remarks: tuple[StorageFault, ...] = ()  # what would be a fault of other storage
     bound: int | None = None  # upper bound of the weights' bytes; None: unknown
 
@@ -144,7 +143,6 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
                 key=cache_key(source),
                 copies=list_copies(credential),
                 initializer=build_initializer(request.environment.storage.download, source, credential),
-                bytes_per_pod=request.model.disk,
             )
         case source:
             plan = _plan_download(request, observed, source)

@@ -27,8 +27,8 @@ from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.job import (
     JOB,
     find_equivalent_job,
+    find_jobs_of_download,
     find_write_failures,
-    jobs_for_same_download,
     needs_privileges,
     with_pod_start_deadline,
 )
@@ -39,6 +39,7 @@ from function.weights.state import (
     SizeOwner,
     StorageState,
     completion_recorded,
+    compute_hydration,
     describe_cache,
     describe_download,
     describe_hydrated,
@@ -46,8 +47,7 @@ from function.weights.state import (
     find_secret_obstacle,
     is_gone,
     is_outdated,
-    next_hydration_status,
-    still_hydrated,
+    is_still_hydrated,
 )
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
@@ -166,7 +166,7 @@ def reconcile_weights(
     claim_name, source = name_claim(request), request.model.source
     same_download: tuple[str, ...] = ()
     if claim_name and not isinstance(source, OciSource | PvcSource):
-        same_download = jobs_for_same_download(writer, request.namespace, claim_name, source)
+        same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
     claim = writer.read(CLAIM + claim_name)
     storage = ObservedStorage(
@@ -215,13 +215,13 @@ def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, .
             for other, remote in others.items()
             if assess(remote.manifest).level is Level.PROGRESSING and not is_gone(remote)
         ),
-        is_hydrated=is_verified or still_hydrated(recorded, wanted, claim),
+        is_hydrated=is_verified or is_still_hydrated(recorded, wanted, claim),
         is_outdated=outdated,
     )
 
 
 def _carry_out(observed: _Observed) -> Weights:
-    plan, recorded, wanted = observed.plan, observed.recorded, observed.wanted
+    request, plan, recorded, wanted = observed.request, observed.plan, observed.recorded, observed.wanted
     claim, job = observed.claim, observed.job
     decision = decide_job(observed)
     composed = {
@@ -232,11 +232,13 @@ def _carry_out(observed: _Observed) -> Weights:
     }
     state = replace(
         _describe(observed),
+        environment=request.environment.name,
+        namespace=request.namespace,
         remarks=tuple(remark.problem for remark in plan.remarks),
-        for_cache=observed.request.for_cache,
+        for_cache=request.for_cache,
         size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
     )
-    hydration = next_hydration_status(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
+    hydration = compute_hydration(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
     return Weights(
         composed=composed,
         stale=_carry_over_stale(observed, composed),
@@ -276,7 +278,7 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
     pods = 1 if is_own_cache else request.pod_count
-    return find_claim_obstacle(plan.claim, claim, request.environment.name, pods)
+    return find_claim_obstacle(plan.claim, claim, pods)
 
 
 def _get_access_mode(observed: _Observed) -> str:
@@ -380,7 +382,7 @@ def _describe(observed: _Observed) -> StorageState:
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
-        return describe_cache(request.named_cache_entry, request.environment.name, request.namespace)
+        return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
     if observed.is_hydrated and job and not job.state_unknown:
@@ -389,8 +391,8 @@ def _describe(observed: _Observed) -> StorageState:
     obstacle = None if observed.is_hydrated else _find_obstacle(observed.writer, plan)
     if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
-        return obstacle or StorageState(finding=finding, bytes_per_pod=plan.bytes_per_pod)
-    return describe_download(job, claim, request.environment.name)
+        return obstacle or StorageState(finding=finding, bytes_per_pod=request.model.disk)
+    return describe_download(job, claim)
 
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:

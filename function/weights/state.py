@@ -115,7 +115,7 @@ class StorageState:
 
     finding: Finding
     environment: str = ""
-    namespace: str = ""
+    namespace: str = ""  # on the cluster
     name: str = ""  # of the claim, Job or Secret that the finding is about
     message: str = ""  # of the cluster, the provider or the ModelCache
     failure: JobFailure | None = None  # of the Job
@@ -158,7 +158,7 @@ def is_gone(claim: ObservedObject) -> bool:
     return claim.state in (State.ABSENT, State.NAMESPACE_MISSING)
 
 
-def still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
+def is_still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
     """Tells whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
     is_same = _is_same_download(recorded, wanted) and recorded.retry == wanted.retry
     return is_same and bool(recorded.completed_at) and not is_gone(claim) and not _is_replaced(recorded, claim)
@@ -171,7 +171,7 @@ def completion_recorded(
 
     A Job without a completion time leaves nothing to record.
     """
-    return still_hydrated(recorded, wanted, claim) or not _completion_time(job)
+    return is_still_hydrated(recorded, wanted, claim) or not _completion_time(job)
 
 
 def is_outdated(recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:
@@ -181,14 +181,14 @@ def is_outdated(recorded: Hydration, wanted: Hydration, claim: ObservedObject, j
     return bool(recorded.completed_at) and recorded.completed_at == _completion_time(job)
 
 
-def next_hydration_status(
+def compute_hydration(
     recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None, *, is_hydrated: bool
 ) -> Hydration:
     """Returns what status records next: this completion, or the earlier one while it is of the same bytes."""
     if not is_hydrated:
         return recorded if _is_same_download(recorded, wanted) else wanted
     uid = text(claim.manifest, "metadata.uid")
-    if still_hydrated(recorded, wanted, claim):
+    if is_still_hydrated(recorded, wanted, claim):
         return replace(recorded, claim_uid=recorded.claim_uid or uid, namespace=wanted.namespace)
     return replace(wanted, completed_at=_completion_time(job), claim_uid=uid)
 
@@ -222,54 +222,45 @@ def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageSta
     return StorageState(finding=finding, name=copy.label, message=remote.message, remote=remote)
 
 
-def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, environment: str, pods: int) -> StorageState | None:
+def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> StorageState | None:
     """Finds what is wrong with the claim, if anything; `pods` mount it at once."""
-    state = StorageState(
-        finding=Finding.UNKNOWN,
-        environment=environment,
-        namespace=plan.namespace,
-        name=plan.name,
-        message=claim.message,
-        remote=claim,
-    )
+    message = claim.message
     if claim.state_unknown:
-        return state
-    if claim.refused:
-        return replace(state, finding=Finding.CLAIM_REFUSED)
-    if plan.policy is not ManagementPolicy.OBSERVE_ONLY and not claim.present:
+        finding = Finding.UNKNOWN
+    elif claim.refused:
+        finding = Finding.CLAIM_REFUSED
+    elif plan.policy is not ManagementPolicy.OBSERVE_ONLY and not claim.present:
         return None
-    if claim.state is State.ABSENT:
-        return replace(state, finding=Finding.CLAIM_NOT_FOUND)
-    if not claim.present:
-        return replace(state, finding=Finding.CLAIM_NOT_SEEN)
-    if not can_be_mounted_by(claim.manifest, pods):
-        mode = get_access_mode(claim.manifest) or "of no access mode"
-        return replace(state, finding=Finding.CLAIM_NOT_SHARED, message=mode)
-    return None
+    elif claim.state is State.ABSENT:
+        finding = Finding.CLAIM_NOT_FOUND
+    elif not claim.present:
+        finding = Finding.CLAIM_NOT_SEEN
+    elif not can_be_mounted_by(claim.manifest, pods):
+        finding = Finding.CLAIM_NOT_SHARED
+        message = get_access_mode(claim.manifest) or "of no access mode"
+    else:
+        return None
+    return StorageState(finding=finding, name=plan.name, message=message, remote=claim)
 
 
-def describe_download(job: ObservedObject, claim: ObservedObject, environment: str) -> StorageState:
+def describe_download(job: ObservedObject, claim: ObservedObject) -> StorageState:
     """Describes a download that has not been observed complete yet."""
-    state = StorageState(
-        finding=Finding.UNKNOWN,
-        environment=environment,
-        name=text(job.manifest, "metadata.name"),
-        message=job.message,
-        remote=job,
-    )
+    name, message, failure = text(job.manifest, "metadata.name"), job.message, None
     health = assess(job.manifest)
     if job.state_unknown:
-        return state
-    if health.level is Level.FAILED:
+        finding = Finding.UNKNOWN
+    elif health.level is Level.FAILED:
+        finding = Finding.JOB_FAILED
         failure = find_failure(job.manifest) or JobFailure.UNKNOWN
-        return replace(state, finding=Finding.JOB_FAILED, failure=failure)
-    if job.refused:
-        return replace(state, finding=Finding.JOB_REFUSED)
-    if claim.seen and not assess(claim.manifest).up and not integer(job.manifest, "status.active"):
-        return replace(state, finding=Finding.CLAIM_NOT_BOUND)
-    if not state.name or health.up:
-        return replace(state, finding=Finding.JOB_NOT_STARTED)
-    return replace(state, finding=Finding.JOB_RUNNING, message=health.message)
+    elif job.refused:
+        finding = Finding.JOB_REFUSED
+    elif claim.seen and not assess(claim.manifest).up and not integer(job.manifest, "status.active"):
+        finding = Finding.CLAIM_NOT_BOUND
+    elif not name or health.up:
+        finding = Finding.JOB_NOT_STARTED
+    else:
+        finding, message = Finding.JOB_RUNNING, health.message
+    return StorageState(finding=finding, name=name, message=message, failure=failure, remote=job)
 
 
 def describe_hydrated(
@@ -281,17 +272,12 @@ def describe_hydrated(
     return StorageState(finding=Finding.HYDRATED, problems=unchanged)
 
 
-def describe_cache(entry: CacheEntry | None, environment: str, namespace: str) -> StorageState:
+def describe_cache(entry: CacheEntry | None, namespace: str) -> StorageState:
     """Describes what a ModelCache last reported of its weights on one environment, for pods of a remote namespace."""
     if entry is None:
-        return StorageState(finding=Finding.CACHE_EMPTY, environment=environment)
+        return StorageState(finding=Finding.CACHE_EMPTY)
     if not entry.is_mountable_from(namespace):
-        return StorageState(
-            finding=Finding.CACHE_IN_OTHER_NAMESPACE,
-            environment=environment,
-            namespace=namespace,
-            message=entry.hydration.namespace,
-        )
+        return StorageState(finding=Finding.CACHE_IN_OTHER_NAMESPACE, message=entry.hydration.namespace)
     is_known = not entry.unreachable or entry.phase is Phase.FAILED
     finding = _OF_CACHE.get(entry.phase, Finding.CACHE_PENDING) if is_known else Finding.CACHE_UNREACHABLE
-    return StorageState(finding=finding, environment=environment, message=entry.message)
+    return StorageState(finding=finding, message=entry.message)

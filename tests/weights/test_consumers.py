@@ -10,13 +10,13 @@ from function.cli.store import Ref
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.remote.object_writer import deletes
 from function.remote.observed_object import ObservedObject, State
 from function.weights.consumers import (
     find_applied_uri,
     find_consumers,
     find_serving_uri,
     list_claims,
-    list_owned_claims,
     may_delete_weights,
     parse_claim,
 )
@@ -287,7 +287,7 @@ def test_lists_owned_claims() -> None:
         _object("Job", "download", "*"),
     ]
     assert list_claims(observed) == {"ours", "all", "kept"}
-    assert list_owned_claims(observed) == {"ours", "all"}
+    assert list_claims(filter(deletes, observed)) == {"ours", "all"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
-from function.weights.state import Finding, StorageState
+from function.weights.state import Finding
 from tests.support.weights_requests import GIB, MULTI, SECRET
 from tests.support.weights_scene import (
     COMPLETE,
@@ -153,9 +153,8 @@ def test_reports_token_with_the_providers_message(message: str, finding: Finding
     observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("token-", message))
     (token,) = (read_object(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"
-    assert reconcile_observed(request_storage(), observed).state == StorageState(
-        finding=finding, name=name, message=message, remote=token
-    )
+    state = reconcile_observed(request_storage(), observed).state
+    assert (state.finding, state.name, state.message, state.remote) == (finding, name, message, token)
 
 
 @pytest.mark.parametrize(("edits", "ready"), [((), True), ((with_sync_error("job-", "dial tcp: i/o timeout"),), False)])

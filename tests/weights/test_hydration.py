@@ -19,14 +19,14 @@ from function.weights.request import Case as Row
 from function.weights.state import (
     Finding,
     StorageState,
+    compute_hydration,
     describe_cache,
     describe_download,
     describe_hydrated,
     find_claim_obstacle,
     find_secret_obstacle,
     is_outdated,
-    next_hydration_status,
-    still_hydrated,
+    is_still_hydrated,
 )
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
@@ -83,46 +83,46 @@ CASES = (
     Case("token-odd-words", find_secret_obstacle(TOKEN, ObservedObject(State.UNRECOGNISED, {}, "odd")),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("ns/t", "odd")),
     Case("token-no-answer", find_secret_obstacle(TOKEN, DOWN), (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("claim-odd-words", find_claim_obstacle(OURS, ObservedObject(State.UNRECOGNISED, {}, "odd"), "east", 2),
+    Case("claim-odd-words", find_claim_obstacle(OURS, ObservedObject(State.UNRECOGNISED, {}, "odd"), 2),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("east", "odd")),
-    Case("own-claim-without-kind", find_claim_obstacle(USERS, ObservedObject(State.KIND_MISSING, {}, "odd"), "east", 1),
+    Case("own-claim-without-kind", find_claim_obstacle(USERS, ObservedObject(State.KIND_MISSING, {}, "odd"), 1),
          (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("odd",)),
-    Case("job-odd-words", describe_download(ObservedObject(State.UNRECOGNISED, COMPLETE, "odd"), UNSEEN, "east"),
+    Case("job-odd-words", describe_download(ObservedObject(State.UNRECOGNISED, COMPLETE, "odd"), UNSEEN),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("odd",)),
-    Case("job-webhook", describe_download(ObservedObject(State.WEBHOOK_FAILED, {}, "odd"), UNSEEN, "east"),
+    Case("job-webhook", describe_download(ObservedObject(State.WEBHOOK_FAILED, {}, "odd"), UNSEEN),
          (UNKNOWN, PlacementStorage.SYNC_FAILED, Phase.PENDING), ("webhook", "odd")),
     Case("token-there", find_secret_obstacle(TOKEN, _there({"kind": "Secret"})), None),
-    Case("own-claim-missing", find_claim_obstacle(USERS, ObservedObject(State.ABSENT, {}), "east", 1),
-         (FALSE, PlacementStorage.CLAIM_NOT_FOUND, Phase.PENDING), ("mine", "lab", "east", "create it")),
-    Case("own-claim-unknown", find_claim_obstacle(USERS, UNSEEN, "east", 1),
+    Case("own-claim-missing", find_claim_obstacle(USERS, ObservedObject(State.ABSENT, {}), 1),
+         (FALSE, PlacementStorage.CLAIM_NOT_FOUND, Phase.PENDING), ("mine", "lab", "create it")),
+    Case("own-claim-unknown", find_claim_obstacle(USERS, UNSEEN, 1),
          (UNKNOWN, PlacementStorage.CLAIM_PENDING, Phase.PENDING)),
-    Case("own-claim-exclusive", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), "east", 2),
+    Case("own-claim-exclusive", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadWriteOnce", "need ReadWriteMany")),
-    Case("own-claim-without-mode", find_claim_obstacle(USERS, _there({"kind": "PersistentVolumeClaim"}), "east", 2),
+    Case("own-claim-without-mode", find_claim_obstacle(USERS, _there({"kind": "PersistentVolumeClaim"}), 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), (" is of no access mode, ",)),
-    Case("own-claim-exclusive-for-one-pod", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), "east", 1),
+    Case("own-claim-exclusive-for-one-pod", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), 1),
          None),
-    Case("own-claim-there", find_claim_obstacle(USERS, _there(_claim()), "east", 2), None),
-    Case("claim-refused", find_claim_obstacle(OURS, ObservedObject(State.REJECTED, {}, "quota"), "east", 2),
+    Case("own-claim-there", find_claim_obstacle(USERS, _there(_claim()), 2), None),
+    Case("claim-refused", find_claim_obstacle(OURS, ObservedObject(State.REJECTED, {}, "quota"), 2),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("quota",)),
-    Case("claim-no-answer", find_claim_obstacle(OURS, DOWN, "east", 2),
+    Case("claim-no-answer", find_claim_obstacle(OURS, DOWN, 2),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("claim-no-kubeconfig", find_claim_obstacle(OURS, NO_KUBECONFIG, "east", 2),
+    Case("claim-no-kubeconfig", find_claim_obstacle(OURS, NO_KUBECONFIG, 2),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("credentials",)),
-    Case("claim-of-ours", find_claim_obstacle(OURS, UNSEEN, "east", 2), None),
-    Case("job-no-answer", describe_download(DOWN, UNSEEN, "east"),
+    Case("claim-of-ours", find_claim_obstacle(OURS, UNSEEN, 2), None),
+    Case("job-no-answer", describe_download(DOWN, UNSEEN),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING)),
-    Case("job-refused", describe_download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN, "east"),
+    Case("job-refused", describe_download(ObservedObject(State.REJECTED, {}, "no"), UNSEEN),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("refused the Job", "no")),
-    Case("job-not-there", describe_download(UNSEEN, UNSEEN, "east"),
+    Case("job-not-there", describe_download(UNSEEN, UNSEEN),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
-    Case("job-of-an-earlier-claim", describe_download(_there(COMPLETE), UNSEEN, "east"),
+    Case("job-of-an-earlier-claim", describe_download(_there(COMPLETE), UNSEEN),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
-    Case("claim-unbound", describe_download(_there(_job({})), _there(_claim(phase="Pending")), "east"),
+    Case("claim-unbound", describe_download(_there(_job({})), _there(_claim(phase="Pending"))),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("not bound",)),
-    Case("job-running", describe_download(_there(_job({"active": 1})), _there(_claim(phase="Pending")), "east"),
+    Case("job-running", describe_download(_there(_job({"active": 1})), _there(_claim(phase="Pending"))),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("fetch", "running")),
-    Case("job-failed", describe_download(_there(FAILED), _there(_claim()), "east"),
+    Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
     Case("hydrated", describe_hydrated(PLAN, None, (Problem("spec.x", "kept"),)),
@@ -130,28 +130,28 @@ CASES = (
     Case("hydrated-and-may-not-grow",
          describe_hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, message="no expansion"), ()),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
-    Case("cache-without-entry", describe_cache(None, "east", ""),
+    Case("cache-without-entry", describe_cache(None, ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
-    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY), "e", ""),
+    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY), ""),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
     Case("cache-no-answer",
-         describe_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), "e", ""),
+         describe_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), ""),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("No answer",)),
-    Case("cache-failed", describe_cache(CacheEntry(environment="e", phase=Phase.FAILED, message="full"), "e", ""),
+    Case("cache-failed", describe_cache(CacheEntry(environment="e", phase=Phase.FAILED, message="full"), ""),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED), ("full",)),
-    Case("cache-downloading", describe_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), "e", ""),
+    Case("cache-downloading", describe_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), ""),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING)),
     Case("cache-under-another-prefix",
-         describe_cache(CacheEntry(environment="e", hydration=Hydration(namespace="a-team")), "e", "b-team"),
-         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("a-team", "b-team", "remoteNamespacePrefix")),
-    Case("cache-pending", describe_cache(CacheEntry(environment="e", message="no claim"), "e", ""),
+         describe_cache(CacheEntry(environment="e", hydration=Hydration(namespace="a-team")), "b-team"),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("a-team", "lab", "remoteNamespacePrefix")),
+    Case("cache-pending", describe_cache(CacheEntry(environment="e", message="no claim"), ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("no claim",)),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_describes_state_of_weights(case: Case) -> None:
-    state = case.state
+    state = case.state and replace(case.state, environment="east", namespace="lab")
     assert (state and (state.status, state.reason, state.phase)) == case.want
     assert all(word in describe_storage(state) for word in case.words) if state else not case.words
 
@@ -214,16 +214,16 @@ LATCHES = (
 
 @pytest.mark.parametrize("case", LATCHES, ids=lambda c: c.id)
 def test_still_hydrated(case: Latch) -> None:
-    assert still_hydrated(case.earlier, WANTED, case.claim) is case.holds, case.reason
+    assert is_still_hydrated(case.earlier, WANTED, case.claim) is case.holds, case.reason
     assert is_outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
 
 
 def test_next_hydration_status() -> None:
     claim, job = _there(_claim()), _there(COMPLETE)
-    assert next_hydration_status(Hydration(), WANTED, claim, job, is_hydrated=True) == DONE
-    assert next_hydration_status(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, is_hydrated=True) == DONE
+    assert compute_hydration(Hydration(), WANTED, claim, job, is_hydrated=True) == DONE
+    assert compute_hydration(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, is_hydrated=True) == DONE
     replaced = _there(_claim(uid="2"))
-    assert next_hydration_status(DONE, WANTED, replaced, job, is_hydrated=False) == DONE, (
+    assert compute_hydration(DONE, WANTED, replaced, job, is_hydrated=False) == DONE, (
         "to distinguish its Job from a new one"
     )
-    assert next_hydration_status(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, is_hydrated=False) == WANTED
+    assert compute_hydration(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, is_hydrated=False) == WANTED

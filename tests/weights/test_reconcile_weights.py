@@ -193,7 +193,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     found = reconcile_observed(request, observe_started(request, *case.edits))
     assert list_policies(found.composed) == case.want, case.reason
     assert (found.state.finding, found.gate_open, found.stale) == (case.finding, case.open, {}), case.reason
-    assert found.state.environment == ("" if case.finding is Finding.HYDRATED else "east"), case.reason
+    assert found.state.environment == "east", case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
     places = {text(item.manifest, f"{DESCRIBED}.metadata.namespace") for item in found.composed.values()}
