@@ -65,12 +65,19 @@ def _refuse(name: str) -> Refusal:
         pool=Pool(name="bare", gpus_per_node=8, max_nodes=1),
         shape=shape(),
     )
-    (refusal,) = (refusal for check in CHECKS if (refusal := check(candidate)))
-    return refusal
+    refusals = [refusal for check in CHECKS if (refusal := check(candidate))]
+    assert len(refusals) == 1, f"{name} has no check in CHECKS (function/scheduling/filters.py), or several"
+    return refusals[0]
 
 
 def test_every_requirement_has_a_sample() -> None:
     assert set(REQUIREMENTS) == set(REQUIRES)
+
+
+def test_every_requirement_of_the_api_is_one_of_the_function() -> None:
+    """Otherwise a profile's requirement would be accepted and ignored; a network speed has two names."""
+    known = {str(_refuse(name).field) for name in REQUIRES} | {"multiNodeBandwidth", "interNodeBandwidth"}
+    assert _list_fields(schemas.Requires) <= known
 
 
 @pytest.mark.parametrize("name", REQUIRES)

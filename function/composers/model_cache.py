@@ -83,13 +83,15 @@ def compose(call: Call, settings: Settings) -> Outcome:
         outcome = keep_observed(call, settings, required, [invalid])
     else:
         try:
-            outcome = _carry_out(call, settings, required, _resolve_inputs(call, parsed.value, settings))
+            outcome = _compose_environments(call, settings, required, _resolve_inputs(call, parsed.value, settings))
         except UnresolvedError as error:
             outcome = keep_observed(call, settings, required, error.conditions)
     return replace(outcome, composed=adopt_objects(outcome.composed, call, orphans))
 
 
-def _carry_out(call: Call, settings: Settings, required: Mapping[str, Requirement], inputs: _Inputs) -> Outcome:
+def _compose_environments(
+    call: Call, settings: Settings, required: Mapping[str, Requirement], inputs: _Inputs
+) -> Outcome:
     observed = _group_observed(call)
     names = sorted({*_list_selected(inputs), *observed})
     parts = _fit_response([_compose_part(inputs, name, observed.get(name, {})) for name in names])

@@ -65,7 +65,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         outcome = _hold(call, settings, required, invalid, parsed.value, scale_down=False)
     else:
         try:
-            outcome = _carry_out(call, settings, required, parsed.value, deleting)
+            outcome = _compose_resolved(call, settings, required, parsed.value, deleting)
         except UnresolvedError as error:
             outcome = _hold(call, settings, required, error.conditions, parsed.value)
     composed = adopt_objects(outcome.composed, call, orphans)
@@ -74,7 +74,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     return replace(outcome, composed=composed)
 
 
-def _carry_out(
+def _compose_resolved(
     call: Call,
     settings: Settings,
     required: Mapping[str, Requirement],

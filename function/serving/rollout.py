@@ -42,9 +42,12 @@ _MAX_SURGE_ONLY_REPLICAS = 3
 
 
 class ServiceDecision(Enum):
-    """Whether the requested service is composed now; if not, what runs is kept as it is, for this reason."""
+    """Whether the requested service is composed now; if not, what runs is kept as it is, for this reason.
 
-    COMPOSE = "its weights are ready, or it reads them already"
+    Before this is asked, the references of the placement resolve, and it is admitted or has something composed.
+    """
+
+    COMPOSE = "its weights are ready, or it is written to read them already"
     NOT_ADMITTED = "the environment has not admitted the placement in its shape and pool"
     NOT_PLANNED = "it is not known where its weights come from"
     CLAIM_NOT_SHARED = "its pods cannot all mount the claim"
@@ -77,25 +80,27 @@ def name_service(placement: Placement, shape: Shape) -> str:
 def reconcile_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission
 ) -> ServiceRollout:
-    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
+    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed.
+
+    `key` is the service's composition-resource-name, `written` the service in the spec of its Object as last observed;
+    what the cluster has is read from the Object's status (`writer.read(key)`).
+    """
     key = SERVICE + name_service(resolved.placement, resolved.shape)
     written = mapping(writer.observed.get(key), _WRITTEN)
     replicas, kept_replicas = _limit_replicas(resolved, weights, admission, written)
-    running = _keep_running_services(resolved, writer, key, kept_replicas)
+    kept = _keep_one_service(resolved, writer, key, kept_replicas)
     request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
     problems = find_service_problems(request) if request else ()
-    decision = decide_service(
-        weights, admission, written, problems, replaces_another=any(name != key for name in running)
-    )
+    decision = decide_service(weights, admission, written, problems, replaces_another=any(name != key for name in kept))
     if request and decision is ServiceDecision.COMPOSE:
         rollout = _compose_requested(resolved, writer, weights, admission, request)
     else:
         rollout = ServiceRollout(
             decision=decision,
-            composed=running,
+            composed=kept,
             pull_secrets={k: reapply_observed(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)},
             problems=problems,
-            allocated=_allocate(writer, resolved, running, key) if running else None,
+            allocated=_allocate(writer, resolved, kept, key) if kept else None,
         )
     serving = key if key in rollout.composed else next(iter(rollout.composed), key)
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
@@ -137,11 +142,11 @@ def _limit_replicas(
     admitted is admitted for the requested shape and pool: a service in another one does not grow, because the
     environment takes back what it granted for that once this placement has seen its new spec.
     """
-    requested, running = resolved.placement.replicas, integer(written, "spec.replicas")
+    requested, running_replicas = resolved.placement.replicas, integer(written, "spec.replicas")
     cannot_mount = weights.state.finding in _NOT_SHARED
-    allowed = min(running, admission.replicas) if cannot_mount else admission.replicas
+    allowed = min(running_replicas, admission.replicas) if cannot_mount else admission.replicas
     has_shape = _has_requested_shape(written, resolved)
-    kept = min(requested, max(running, allowed if has_shape else 0))
+    kept = min(requested, max(running_replicas, allowed if has_shape else 0))
     return kept if has_shape else min(requested, allowed), kept
 
 
@@ -183,10 +188,10 @@ def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
     return mounts_on_one_node and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
 
 
-def _keep_running_services(
+def _keep_one_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
 ) -> dict[str, Composed]:
-    """Returns the running service over the version that was seen; the one of the key gets these replicas.
+    """Returns the service that runs over the version that was seen, with these replicas if it is the one of the key.
 
     There are two if a call that still saw a service composed it again beside its successor (decision 24). Only one was
     granted GPUs: the one that serves stays, otherwise the older one, which no call has deleted.
@@ -275,16 +280,16 @@ def _allocate(
     """
     present = {**writer.deleting, **writer.observed}
     mirrored = {name: mapping(m, _MIRRORED) for name, m in present.items() if name.startswith(SERVICE)}
-    running = {name: service for name, service in mirrored.items() if service}
+    on_cluster = {name: service for name, service in mirrored.items() if service}
     desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
     requested, allocated = resolved.placement.requested, resolved.placement.allocated
     is_rolled_out = all(
-        name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in running.items()
+        name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in on_cluster.items()
     )
     has_shape = _has_requested_shape(desired.get(key, {}), resolved)
     if (is_rolled_out and has_shape) or allocated is None:
         allocated = requested and replace(requested, labels=resolved.pool.labels)
-    return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *running.values())))
+    return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *on_cluster.values())))
 
 
 def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bool:

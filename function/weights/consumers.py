@@ -82,10 +82,8 @@ def may_delete_weights(
 ) -> bool:
     """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
-    What happens to a claim when the last deployment goes? The claim of a ModelCache stays: it outlives its deployments.
-    It is dropped when the cache does not select the environment any more, or downloads to another claim there, and then
-    only without a consumer. The claim of a deployment goes with its placement. Whether a claim that is dropped is
-    deleted on its cluster is up to its case (`planner.CASES`): only a claim that one composite has to itself is.
+    A claim is dropped when the cache does not select the environment any more, or downloads to another claim there, and
+    then only without a consumer. Whether it is then deleted on its cluster follows from `planner.CASES`.
 
     Args:
         claims: the claims that the cache has on one environment.

@@ -53,7 +53,8 @@ class CaseRow:
     without_preload: Gate  # what the service waits for where `preload: false` leaves out the Job
 
 
-# The cases that write to a claim. The others compose neither claim nor Job.
+# The cases that write to a claim. The others compose neither claim nor Job. When the last deployment goes, Crossplane
+# deletes its placements and their Objects, and so every claim that is `FULL`; the others stay on the cluster.
 CASES = {
     # The user's claim, which several placements may fill: it must exist before a service can mount it.
     Case.USER_CLAIM: CaseRow(

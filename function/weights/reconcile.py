@@ -99,29 +99,28 @@ class _Observed:
 
 
 class JobDecision(Enum):
-    """What happens to the planned Job in this reconcile, and why."""
+    """What happens to the planned Job in this reconcile; the value says why."""
 
-    NOT_PLANNED = "there is none: nothing is downloaded, or the user fills the claim"
-    LEAVE_ABSENT = "not created again: the weights are verified, and the Job is not on its cluster"
-    OBSERVE = "only observed: the weights are verified"
-    RESTART = "deleted, and created again afterwards: the claim that it filled has been replaced since"
-    CARRY_OVER = (
-        "not started: a Job with other settings completed it on a claim that is gone, and stays until that is back"
-    )
-    WAIT_FOR_CLAIM = "not started: the claim is missing, refused, of unknown state or not mountable"
-    WAIT_FOR_SUPERSEDED = "not started: another Job may still write into its directory, and is deleted first"
-    WAIT_FOR_ANSWER = "not started: another composite may have, and the cluster has not said yet whether it exists"
-    RUN = "composed: it starts, runs or has failed"
+    NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
+    LEAVE_ABSENT = "the weights are verified, and the Job is not on its cluster: it is not created again"
+    OBSERVE = "the weights are verified: the Job is only observed"
+    RESTART = "the claim that its Job filled has been replaced since: that Job is deleted first"
+    KEEP = "a Job with other settings completed it on a claim that is gone, and is kept until the claim is back"
+    WAIT_FOR_CLAIM = "the claim is missing, refused, of unknown state or not mountable"
+    WAIT_FOR_SUPERSEDED = "another Job may still write into its directory, and is deleted first"
+    WAIT_FOR_ANSWER = "another composite may have started it, and the cluster has not said yet whether it exists"
+    RUN = "it starts, runs or has failed"
 
 
 _COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
 
 
 def decide_job(observed: _Observed) -> JobDecision:
-    """Decides what happens to the planned Job: why a download has not started is answered here.
+    """Decides what happens to the planned Job.
 
-    A Job that is composed already is not held back by its claim, nor by other Jobs. Where faults leave no plan, nothing
-    is decided and everything stays as observed (`_refuse`).
+    A Job that is composed already is not held back by its claim, nor by other Jobs. Nothing is decided where faults
+    leave no plan (`_refuse`), nor before the placement is admitted (composers/model_placement.py); a Job that is
+    composed may wait for a Secret or be refused (`_find_obstacle`).
     """
     planned, key, job = observed.plan.job, observed.job_key, observed.job
     if planned is None or job is None:
@@ -133,7 +132,7 @@ def decide_job(observed: _Observed) -> JobDecision:
     if observed.is_outdated:
         return JobDecision.RESTART
     if key != JOB + planned.name:
-        return JobDecision.CARRY_OVER
+        return JobDecision.KEEP
     if not is_composed and observed.claim_obstacle:
         return JobDecision.WAIT_FOR_CLAIM
     if not is_composed and observed.superseded_to_delete:
@@ -196,7 +195,7 @@ def reconcile_weights(
     weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
     if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
         return _refuse(request, writer, planned.faults, recorded)
-    return _carry_out(observed)
+    return _apply_plan(observed)
 
 
 def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, ...]) -> _Observed:
@@ -220,7 +219,7 @@ def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, .
     )
 
 
-def _carry_out(observed: _Observed) -> Weights:
+def _apply_plan(observed: _Observed) -> Weights:
     request, plan, recorded, wanted = observed.request, observed.plan, observed.recorded, observed.wanted
     claim, job = observed.claim, observed.job
     decision = decide_job(observed)
@@ -231,7 +230,7 @@ def _carry_out(observed: _Observed) -> Weights:
         **_compose_jobs(observed, decision),
     }
     state = replace(
-        _describe(observed),
+        _describe(observed, decision),
         environment=request.environment.name,
         namespace=request.namespace,
         remarks=tuple(remark.problem for remark in plan.remarks),
@@ -336,7 +335,7 @@ def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Compo
         composed[key] = replace(stop_managing(writer.observed[key]), ready=is_known)
     elif decision is JobDecision.RESTART:
         composed |= _delete_in_two_steps(writer, key)
-    elif decision is JobDecision.CARRY_OVER:
+    elif decision is JobDecision.KEEP:
         composed[key] = reapply_observed(writer.observed[key])
     elif planned and observed.job and decision in _COMPOSED:
         if key not in writer.observed:
@@ -376,7 +375,7 @@ def _name_scripts(job: JobPlan) -> str:
     return SCRIPTS + text(job.scripts, "metadata.name")
 
 
-def _describe(observed: _Observed) -> StorageState:
+def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
     request = observed.request
     plan, job, claim, claim_obstacle = observed.plan, observed.job, observed.claim, observed.claim_obstacle
     if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
@@ -392,7 +391,10 @@ def _describe(observed: _Observed) -> StorageState:
     if obstacle or job is None:
         finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
         return obstacle or StorageState(finding=finding, bytes_per_pod=request.model.disk)
-    return describe_download(job, claim)
+    state = describe_download(job, claim)
+    if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
+        return replace(state, finding=Finding.JOB_HELD_BACK, message=decision.value)
+    return state
 
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:

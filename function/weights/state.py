@@ -60,6 +60,7 @@ class Finding(Enum):
         "Job {name} failed ({failure}): {advice}. Then set another {retry}; files that are complete are kept",
     )
     JOB_NOT_STARTED = PlacementStorage.DOWNLOADING, "The download has not started yet"
+    JOB_HELD_BACK = PlacementStorage.DOWNLOADING, "The download has not started yet: {message}"
     JOB_RUNNING = PlacementStorage.DOWNLOADING, "Job {name}: {message}"
     HYDRATED = PlacementStorage.HYDRATED, "The weights are downloaded and verified"
     CACHE_NOT_SHARED = PlacementStorage.CLAIM_NOT_SHARED, "{problems}"

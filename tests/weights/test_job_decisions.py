@@ -6,6 +6,7 @@ import pytest
 
 from function.domain.cache import CreatedStorage, UserClaim
 from function.domain.settings import Download, Prepare
+from function.status.weights import describe_storage
 from function.weights import reconcile
 from function.weights.reconcile import JobDecision, decide_job
 from function.weights.request import StorageRequest
@@ -102,7 +103,7 @@ CASES = {
     "claim-gone": Case("its bytes are gone", JobDecision.RUN, (DONE, with_sync_error("claim-", ABSENT))),
     "claim-gone-with-other-settings": Case(
         "so are these, and there is no claim to fill yet",
-        JobDecision.CARRY_OVER,
+        JobDecision.KEEP,
         (DONE, OTHER_SETTINGS, _rename_job, with_sync_error("claim-", ABSENT)),
     ),
 }
@@ -129,6 +130,15 @@ def test_decides_about_job(case: Case, decisions: list[JobDecision]) -> None:
         assert recorded.completed_at
     reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded)
     assert decisions[-1] is case.decision, case.reason
+
+
+@pytest.mark.parametrize("name", ["superseded", "shared-and-not-answered", "claim-replaced"])
+def test_says_why_a_download_has_not_started(name: str) -> None:
+    case, recorded = CASES[name], NOTHING
+    if case.was_complete:
+        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).hydration
+    state = reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded).state
+    assert describe_storage(state) == f"The download has not started yet: {case.decision.value}"
 
 
 def test_every_decision_has_a_case() -> None:
