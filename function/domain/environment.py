@@ -100,9 +100,8 @@ class Pool:
         """Number of nodes that can be used now or that an autoscaler would add; at most `max_nodes`."""
         if self.facts is None:
             return self.max_nodes
-        if self.autoscaled:
-            return max(0, self.max_nodes - (self.facts.nodes - self.facts.usable))
-        return min(self.facts.usable, self.max_nodes)
+        added = max(0, self.max_nodes - self.facts.nodes) if self.autoscaled else 0
+        return min(self.max_nodes, self.facts.usable + added)
 
     def pod_overrides(self, nodes: int) -> PodAdditions:
         """Returns the additions to the pods of a replica over this number of nodes."""

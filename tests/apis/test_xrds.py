@@ -18,13 +18,14 @@ from tools.documents import document
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = sorted((ROOT / "apis").glob("*/definition.yaml"))
+# None is built into Kubernetes (`cm`) or widespread, as those of Cluster API (`md`, `mp`, `ms`) or OpenShift (`mc`).
 SHORT_NAMES = {
-    "ClusterModel": ("Cluster", ["cm"]),
+    "ClusterModel": ("Cluster", ["cmdl"]),
     "Model": ("Namespaced", ["mdl"]),
     "InferenceEnvironment": ("Cluster", ["ie"]),
-    "ModelDeployment": ("Namespaced", ["md"]),
-    "ModelPlacement": ("Namespaced", ["mp"]),
-    "ModelCache": ("Namespaced", ["mc"]),
+    "ModelDeployment": ("Namespaced", ["mdldep"]),
+    "ModelPlacement": ("Namespaced", ["mdlpl"]),
+    "ModelCache": ("Namespaced", ["mdlcache"]),
 }
 QUANTITY = "x-kubernetes-int-or-string"
 

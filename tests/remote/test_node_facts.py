@@ -467,6 +467,7 @@ USABLE = (
     Usable("grows", "and the rest of those that are there", True, (2, 2), 4),
     Usable("grows-cordoned", "one that is there and of no use is in the way", True, (2, 1), 3),
     Usable("grows-none", "never less than none", True, (9, 0), 0),
+    Usable("grows-beyond", "two of sixteen are cordoned, and the pool takes four", True, (16, 14), 4),
 )
 
 
