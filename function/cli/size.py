@@ -1,8 +1,8 @@
 """`size`: weights, disk, GPUs and nodes that a model needs, with the arithmetic.
 
 Weights are parameters times bytes, or what the files at the hub have. Disk is 5 % more, for scales, embeddings and the
-tokenizer. GPU memory is the weights and a headroom, or with a context length the weights and the KV cache in 0.9 of
-each GPU. The scheduler's own arithmetic splits that over a pool.
+tokenizer. GPU memory is what takes the weights and a headroom, or with a context length the KV cache, in 0.9 of each
+GPU. The scheduler's own arithmetic splits that over a pool.
 
 For each token and layer a GPU keeps two vectors for each of its key-value heads (grouped attention, split by tensor
 parallelism), or one compressed vector (latent attention, complete on every GPU); layers are split by pipeline stages,
@@ -41,6 +41,9 @@ from function.scheduling.capacity import compute_shape
 BITS = {
     "fp32": "32", "tf32": "32", "bf16": "16", "fp16": "16", "fp8": "8", "int8": "8", "mxfp8": "8.25",
     "fp6": "6", "mxfp6": "6.25", "fp4": "4", "mxfp4": "4.25", "nvfp4": "4.5", "int4": "4.5",
+    # GGUF: by the layout of their blocks, and mixtures as llama.cpp's README measured them for Llama 2 7B.
+    "q8_0": "8.5", "q6_k": "6.56", "q5_k_m": "5.68", "q5_k_s": "5.52", "q5_0": "5.5", "q4_k_m": "4.84",
+    "q4_k_s": "4.58", "q4_0": "4.5", "q3_k_l": "4.27", "q3_k_m": "3.91", "q3_k_s": "3.5", "q2_k": "3.35",
 }  # fmt: skip
 # Nodes as they are sold, with the whole Gi that an engine sees of each GPU, for callers who name no environment.
 _USUAL_POOLS = [
@@ -56,10 +59,10 @@ _USUAL_POOLS = [
 _USED = 0.9  # of GPU memory that an engine plans with
 _OVERHEAD = 8 * GIB  # activations, graphs and communication buffers of one GPU: 4 to 8 GiB were measured
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
-_SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_SCALE = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _ANY_PROFILE = Profile(name="computed", engine=Engine(name=EngineName.VLLM, image=""))
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
-_HEADERS = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "USABLE MEMORY", "OBSTACLE")
+_HEADERS = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "GPU MEMORY", "OBSTACLE")
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 # What an engine loads: the first kind that exists, without the copy in the layout of its authors.
 _WEIGHTS, _COPIES = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth"), "consolidated*"
@@ -173,6 +176,8 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
     match = _PARAMS.fullmatch(params)
     if match is None:
         raise CliError(f"--params {params} is not a number of parameters; write it like 671B, 1.5T or 500M")
+    if not match[2]:
+        raise CliError(f"--params {params} has no unit; was {params}B meant?")
     if precision is None:
         raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
     weights = int(Decimal(match[1]) * _SCALE[match[2].upper()] * Decimal(BITS[precision]) / 8)
@@ -198,11 +203,12 @@ def _size_files(source: Source, name: str, headroom: int) -> Size:
 
 
 def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str, headroom: int) -> Size:
-    vram = weights * (100 + headroom) // 100
+    vram = int(weights * (100 + headroom) / 100 / _USED)
+    need = f"({gib(weights)} + {headroom} % for KV cache and activations) / {_USED}"
     lines = (
         f"weights: {line}",
         f"disk: {disk_line} = {gib(disk)}  (spec.resources.disk)",
-        f"GPU memory: {gib(weights)} + {headroom} % for KV cache and activations = {gib(vram)}  (spec.resources.vram)",
+        f"GPU memory: {need} = {gib(vram)}  (spec.resources.vram)",
     )
     return Size(name=name, arithmetic=lines, disk=disk, vram=vram, weights=weights)
 
@@ -269,9 +275,8 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
         if profile.shape is None and sized.vram and pool.memory_per_gpu:
             gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
             arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
-        replica, usable = format_replica(shape.nodes, shape.gpus_per_node), gib(usable_memory(memory))
+        replica, column = format_replica(shape.nodes, shape.gpus_per_node), gib(memory) if memory else ""
         obstacle = _find_obstacle(sized, profile, pool, shape)
-        column = f"{usable} of {gib(memory)}" if memory else ""
         row = (environment, pool.name, profile.name, arithmetic, replica, shape.gpus, column, obstacle)
         data: Manifest = {
             "environment": environment,
@@ -279,7 +284,8 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
             "profile": profile.name,
             "nodes": shape.nodes,
             "gpusPerNode": shape.gpus_per_node,
-            "usableMemory": usable if memory else None,
+            "memory": gib(memory) if memory else None,
+            "usableMemory": gib(usable_memory(memory)) if memory else None,
             "obstacle": obstacle,
         }
         yield row, data

@@ -31,27 +31,35 @@ class Case:
 CASES = (
     Case(
         id="deepseek",
-        reason="671e9 bytes are 624.92 Gi; 5 % more is 656.17, 20 % more 749.90; its files have 688 GB = 641 Gi",
+        reason="671e9 bytes are 624.92 Gi; 5 % more is 656.17; x 1.2 / 0.9 = 833.2; its files have 688 GB = 641 Gi",
         params="671B",
         precision="fp8",
         disk="657Gi",
-        vram="750Gi",
+        vram="834Gi",
     ),
     Case(
         id="llama",
-        reason="405e9 x 2 bytes are 810 GB = 754.37 Gi, which is what its files have",
+        reason="405e9 x 2 bytes are 810 GB = 754.37 Gi, as its files have; x 1.2 / 0.9 = 1005.8",
         params="405B",
         precision="bf16",
         disk="793Gi",
-        vram="906Gi",
+        vram="1006Gi",
     ),
     Case(
         id="gpt-oss",
-        reason="120e9 x 4.25 bits are 63.75 GB = 59.37 Gi: a scale of 8 bits stands for 32 numbers of 4",
+        reason="120e9 x 4.25 bits are 63.75 GB = 59.37 Gi: a scale of 8 bits stands for 32 numbers of 4; x 1.2 / 0.9 = 79.2",
         params="120B",
         precision="mxfp4",
         disk="63Gi",
-        vram="72Gi",
+        vram="80Gi",
+    ),
+    Case(
+        id="gguf",
+        reason="7e9 x 4.84 bits are 4.235 GB = 3.944 Gi, x 1.05 = 4.14, x 1.2 / 0.9 = 5.26",
+        params="7B",
+        precision="Q4_K_M",
+        disk="5Gi",
+        vram="6Gi",
     ),
 )
 
@@ -66,14 +74,27 @@ def test_shows_the_arithmetic_for_each_kind_of_node() -> None:
     shown = output_of("size", "--params", "671B", "--precision", "fp8")
     assert "671B parameters x 8 bits (fp8) = 671.0 GB = 625Gi" in shown
     rows = [line for line in shown.splitlines() if "8 x H100" in line]
-    # 750 / 80 = 9.4, so 10 GPUs, more than a node of 8 has: two whole nodes.
-    assert "750Gi / 80Gi = 10 GPUs" in rows[0]
+    # 834 / 80 = 10.4, so 11 GPUs, more than a node of 8 has: two whole nodes.
+    assert "834Gi / 80Gi = 11 GPUs" in rows[0]
     assert "2 nodes x 8 GPUs" in rows[0]
 
 
 def test_takes_the_headroom_option() -> None:
     (found,) = json.loads(output_of("size", "--params", "100B", "--precision", "fp8", "--headroom", "0", "-o", "json"))
-    assert found["vram"] == "94Gi", "100e9 / 2^30 = 93.13"
+    assert found["vram"] == "104Gi", "100e9 / 2^30 / 0.9 = 103.48"
+
+
+def test_never_fits_what_needs_more_than_engines_use() -> None:
+    """1T in fp8 are 932Gi; with the headroom 1118Gi, more than 0.9 of the 1120Gi of eight H200."""
+    (found,) = json.loads(output_of("size", "--params", "1T", "--precision", "fp8", "-o", "json"))
+    (h200,) = [pool for pool in found["pools"] if pool["pool"] == "8 x H200"]
+    assert (found["vram"], h200["nodes"]) == ("1242Gi", 2), "931.3 x 1.2 / 0.9 = 1241.8"
+
+
+def test_refuses_parameters_without_a_unit() -> None:
+    done = run("size", "--params", "27", "--precision", "bf16")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --params 27 has no unit; was 27B meant?\n"
 
 
 def test_sizes_a_declared_model_on_given_pools() -> None:
@@ -128,10 +149,9 @@ def test_sends_the_token() -> None:
 
 
 def test_uses_nine_tenths_of_gpu_memory(tmp_path: Path) -> None:
-    """4 nodes x 4 GPUs x 80Gi are 1280Gi, of which engines take 1152Gi; the maths of the decision stay."""
-    assert "1152Gi of 1280Gi" in output_of("size", "-f", "examples/kimi-k26-vram")
+    """4 nodes x 4 GPUs x 80Gi are 1280Gi, of which engines take 1152Gi; `vram` counts all, as the scheduler does."""
     (row,) = json.loads(output_of("size", "-f", "examples/kimi-k26-vram", "-o", "json"))[0]["pools"]
-    assert (row["usableMemory"], row["obstacle"]) == ("1152Gi", "")
+    assert (row["memory"], row["usableMemory"], row["obstacle"]) == ("1280Gi", "1152Gi", "")
     text = (ROOT / "examples/gemma-one-gpu/model.yaml").read_text()
     large = tmp_path / "model.yaml"
     large.write_text(text.replace("  serving:\n", "  resources: {disk: 75Gi}\n  serving:\n"))
