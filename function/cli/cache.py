@@ -218,7 +218,9 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
         if hydrated.get("status") == Status.TRUE:
             return
         if text(hydrated, "reason") in _TERMINAL:
-            raise CliError(f"{message}. Then set another value of spec.retry", Code.REFUSED)
+            is_invalid = text(hydrated, "reason") == Hydrated.INVALID_CACHE
+            advice = "Correct the ModelCache" if is_invalid else "Then set another value of spec.retry"
+            raise CliError(f"{message}. {advice}", Code.REFUSED)
         _pause(deadline, f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'")
 
 

@@ -23,6 +23,8 @@ class Row(CacheEntry):
     sync_failed: bool = False  # the provider failed with an unrecognized error
     missing: bool = False  # the environment does not exist or is invalid
     claim_missing: bool = False  # a user's claim does not exist there
+    unplannable: bool = False  # the cache's spec and the environment leave no way to store the weights there
+    prestaged: bool = False  # nothing is downloaded, by `preload: false`
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
 
     @property
@@ -54,6 +56,8 @@ def build_row(
         hydration=hydration,
         access_mode=access_mode,
         claim_missing=state.finding is Finding.CLAIM_NOT_FOUND,
+        unplannable=state.finding is Finding.UNPLANNABLE,
+        prestaged=state.finding is Finding.PRESTAGED,
     )
 
 
@@ -84,9 +88,11 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     status, reason = _judge_hydration(rows, incomplete)
     have = "are known to have" if any(row.unreachable for row in rows) else "have"
     ready = sum(row.is_ready for row in rows)
-    message = (
-        f"{ready} of {len(rows)} environments {have} the weights" if rows else "No environment is named or selected"
-    )
+    message = f"{ready} of {len(rows)} environments {have} the weights"
+    if not rows:
+        message = "No environment is named or selected"
+    elif all(row.prestaged for row in rows):
+        message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures first, then clusters that do not answer, then what is furthest from Ready.
     incomplete.sort(
         key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
@@ -107,6 +113,8 @@ def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[St
         return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
     if any(row.claim_missing for row in rows):
         return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
+    if any(row.unplannable for row in rows):
+        return Status.FALSE, Hydrated.INVALID_CACHE
     if any(row.missing and not row.is_ready for row in rows):
         return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND
     if incomplete and all(row.too_large for row in incomplete):

@@ -281,4 +281,6 @@ def describe_cache(entry: CacheEntry | None, namespace: str) -> StorageState:
         return StorageState(finding=Finding.CACHE_IN_OTHER_NAMESPACE, message=entry.hydration.namespace)
     is_known = not entry.unreachable or entry.phase is Phase.FAILED
     finding = _OF_CACHE.get(entry.phase, Finding.CACHE_PENDING) if is_known else Finding.CACHE_UNREACHABLE
+    if finding is Finding.CACHE_HYDRATED and not entry.hydration.completed_at:
+        finding = Finding.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
     return StorageState(finding=finding, message=entry.message)

@@ -47,7 +47,7 @@ CASES = (
     ),
     Case(
         id="gpt-oss",
-        reason="120e9 x 4.25 bits are 63.75 GB = 59.37 Gi: a scale of 8 bits stands for 32 numbers of 4; x 1.2 / 0.9 = 79.2",
+        reason="120e9 x 4.25 bits (a scale of 8 for 32 numbers of 4) are 63.75 GB = 59.37 Gi; x 1.2 / 0.9 = 79.2",
         params="120B",
         precision="mxfp4",
         disk="63Gi",

@@ -120,6 +120,7 @@ def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False
     )
 
 
+UNPLANNABLE = replace(_row(Phase.PENDING), unplannable=True)
 SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
 
 
@@ -139,11 +140,28 @@ SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
         ((_row(Phase.PENDING, missing=True), _row(Phase.READY)), Hydrated.ENVIRONMENT_NOT_FOUND),
         ((_row(Phase.PENDING, missing=True), _row(Phase.PENDING, claim_missing=True)), Hydrated.CLAIM_NOT_FOUND),
         ((_row(Phase.READY, missing=True),), Hydrated.HYDRATED),
+        ((_row(Phase.READY), UNPLANNABLE), Hydrated.INVALID_CACHE),
+        ((UNPLANNABLE, _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
     ],
     ids=str,
 )
 def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
     assert summarize_hydration(rows).reason == want
+
+
+def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
+    row = build_row("e", StorageState(finding=Finding.PRESTAGED), Hydration(), "", None, is_hydrated=True)
+    found = summarize_hydration((row,))
+    assert (found.status, found.reason) == (Status.TRUE, Hydrated.HYDRATED)
+    assert found.message == "preload is false: nothing is downloaded, and pods read what is on the claims"
+
+
+def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
+    problem = Problem("spec.storage.size", "required where neither the model's disk nor its vram is declared")
+    state = StorageState(finding=Finding.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
+    found = summarize_hydration((build_row("e", state, Hydration(), "", None, is_hydrated=False),))
+    assert (found.status, found.reason) == (Status.FALSE, Hydrated.INVALID_CACHE)
+    assert found.message == f"0 of 1 environments have the weights. e: {problem}"
 
 
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:

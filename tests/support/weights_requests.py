@@ -71,7 +71,8 @@ def named_cache(
     model: str = "kimi-k2-instruct",
 ) -> ModelCache:
     """Builds a ModelCache that has reported this directory on the environment of the requests."""
-    hydration = Hydration(claim="c" if path else "", path=path, namespace=namespace)
+    completed_at = "2026-01-01T00:00:00Z" if phase is Phase.READY else ""
+    hydration = Hydration(claim="c" if path else "", path=path, namespace=namespace, completed_at=completed_at)
     return ModelCache(
         namespace="ml-team",
         name="kimi",

@@ -69,6 +69,7 @@ class Case:
     words: tuple[str, ...] = ()
 
 
+DONE = Hydration(completed_at="2026-01-01T00:00:00Z")
 CASES = (
     Case("unplannable", StorageState(finding=Finding.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.x.size: must be given",)),
@@ -132,8 +133,10 @@ CASES = (
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
     Case("cache-without-entry", describe_cache(None, ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
-    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY), ""),
+    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY, hydration=DONE), ""),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
+    Case("cache-without-preload", describe_cache(CacheEntry(environment="e", phase=Phase.READY), ""),
+         (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
     Case("cache-no-answer",
          describe_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), ""),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("No answer",)),
