@@ -122,9 +122,15 @@ def build_placements_ready(placements: Sequence[Placement], desired: int) -> Con
         return _placements_ready(Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}")
     phases = (Phase.FAILED, *Phase)  # those that failed come first, then those that are furthest from Ready
     unready = sorted((p for p in placements if not p.ready), key=lambda p: (phases.index(p.phase), p.name))
-    rows = join_with_more([f"{p.name} on {p.environment}: {p.phase}" for p in unready], separator="; ")
+    rows = join_with_more([_describe_unready(p) for p in unready], separator="; ")
     message = f"{counts}; {rows or 'Scheduled says why there are no more'}"
     return _placements_ready(Status.FALSE, PlacementsReady.STARTING, message)
+
+
+def _describe_unready(placement: Placement) -> str:
+    # A phase says what its own reason would only repeat.
+    cause = placement.obstacle if f"({placement.phase})" not in placement.obstacle else ""
+    return f"{placement.name} on {placement.environment}: {', '.join(filter(None, (placement.phase, cause)))}"
 
 
 def _describe_obstacles(placements: Sequence[Placement]) -> str:

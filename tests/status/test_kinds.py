@@ -218,6 +218,20 @@ def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntr
     assert (found.phase, found.unreachable) == (want, True)
 
 
+@pytest.mark.parametrize(
+    ("phase", "obstacle", "want"),
+    [
+        (Phase.PENDING, "StorageReady is False (ClaimNotFound)", "Pending, StorageReady is False (ClaimNotFound)"),
+        (Phase.DOWNLOADING, "StorageReady is False (Downloading)", "Downloading"),
+        (Phase.STARTING, "", "Starting"),
+    ],
+)
+def test_deployment_names_what_its_placement_waits_for(phase: Phase, obstacle: str, want: str) -> None:
+    placement = replace(builders.placement("a", phase=phase), obstacle=obstacle)
+    message = deployments.build_placements_ready([placement], 1).message
+    assert message == f"0 of 1 placements are ready; {placement.name} on a: {want}"
+
+
 def test_names_failed_placements_first() -> None:
     phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
     rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
