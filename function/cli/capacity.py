@@ -10,7 +10,7 @@ import click
 
 from function.cli.gpus import Usage, format_largest, format_suggestions, format_users, group_by_accelerator, list_usages
 from function.cli.inputs import load_inventory, warn_of_invalid
-from function.cli.options import EVERY_FORM, Form, Sources, examples, form, sources
+from function.cli.options import EVERY_FORM, CliError, Code, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_capacity
 from function.cli.store import read_environments, read_placements
 from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
@@ -37,6 +37,8 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
     store = load_inventory(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
     environments = read_environments(store)
+    if not environments:
+        raise CliError("there is no InferenceEnvironment. Give one with -f", Code.NOT_FOUND)
     if suggesting:
         click.echo(format_suggestions(store, environments), nl=False)
         return
@@ -57,9 +59,6 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
 
 def _print_tables(usages: Sequence[Usage], *, wide: bool) -> None:
     """Prints the pools, then the totals of each accelerator on all clusters, and those of all accelerators."""
-    if not usages:
-        click.echo("There is no InferenceEnvironment")
-        return
     is_observed = any(usage.pool and usage.pool.facts for usage in usages)
     hidden = {*(() if wide else ("MEMORY", "NETWORK", "MULTINODE")), *(() if is_observed else ("USABLE",))}
     headers = [header for header in _HEADERS if header not in hidden]

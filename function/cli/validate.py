@@ -80,6 +80,8 @@ def validate(  # click's options
     if not paths and not files:
         raise click.UsageError("Missing FILE")
     manifests = [(file, manifest) for file, manifest in read_files((*paths, *files)) if is_known(manifest)]
+    if not manifests:
+        raise CliError(f"there is no object to check in {', '.join((*paths, *files))}")
     store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     faults = check_manifests(manifests, store, target.namespace or "default")
     code = Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK

@@ -12,13 +12,14 @@ import click
 
 from function.cli.composing import list_conditions
 from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
-from function.cli.options import Form, Sources, examples, form, sources
+from function.cli.options import Code, Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import BAD, DIM, GOOD, STATUS_COLOURS, format_data, paint, print_hint, wrap_lines
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.reasons import Outlook, Refused, Status
+from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
 from function.status.model_deployment import find_unresolved
 
@@ -48,14 +49,19 @@ class Report:
     others: tuple[Reason, ...]  # a fault of the deployment itself, and placements that are not ready
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_placed(self) -> bool:
+        """Tells whether the deployment has all placements that it requests."""
+        return any((c["type"], c["status"]) == ("Scheduled", Status.TRUE) for c in self.conditions)
+
 
 @click.command(epilog=examples("why"))
 @click.argument("deployment", required=False)
 @sources
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
-def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form) -> None:
-    """Say why a deployment is not placed or not ready, and what to change.
+def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form) -> Code:
+    """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
     Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
     """
@@ -73,6 +79,7 @@ def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form)
         reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
         data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
         click.echo(format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons}))
+    return Code.OK if report.is_placed else Code.REFUSED
 
 
 def _read_report(store: Store, ref: Ref) -> Report:
@@ -114,7 +121,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
-            remedies=tuple(refusal.remedy for refusal in infeasible.refusals if refusal.remedy),
+            remedies=_list_remedies(infeasible),
             outlook=_OUTLOOKS[infeasible.outlook],
         )
         for infeasible in (find_unresolved(decision) if decision else ())
@@ -127,6 +134,12 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
         others=(*faults, *_find_unready(inventory.store, ref)),
         notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
+
+
+def _list_remedies(infeasible: Infeasible) -> tuple[str, ...]:
+    """Returns the one change that clears an environment's refusal; nothing where one change does not suffice."""
+    remedies = [refusal.remedy for refusal in infeasible.refusals]
+    return tuple(filter(None, remedies)) if len(remedies) == 1 else ()
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:

@@ -70,7 +70,8 @@ class Refusal:
         if self.field is Field.LEDGER:
             return ""
         if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
-            return f"Declare {self.field} on pool {self.pool} of InferenceEnvironment {self.environment}"
+            where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
+            return f"If its nodes have it, declare {self.field} on {where}"
         if self.quota_usage is not None and self.quota_usage.exceeds_limit:
             return "Request less, or ask the platform team to raise the limits"
         if self.reason is Refused.INSUFFICIENT_CAPACITY and self.use and self.use.unusable_nodes:

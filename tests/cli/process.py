@@ -78,6 +78,13 @@ def output_of(*arguments: str, **variables: str) -> str:
     return done.stdout
 
 
+def refused_output_of(*arguments: str, **variables: str) -> str:
+    """Run a command that answers no (exit code 1) and return what it wrote."""
+    done = run(*arguments, **variables)
+    assert done.returncode == 1, done.stderr
+    return done.stdout
+
+
 def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
     """Return the lines on standard error but the one that says what comes next."""
     return done.stderr.partition("\nNext: ")[0].splitlines()

@@ -7,7 +7,7 @@ import pytest
 
 from function.kube.manifests import Manifest, get, mapping
 from tests.cli.conftest import Live, controlled, example, find_manifest
-from tests.cli.process import output_of, run, write
+from tests.cli.process import refused_output_of, run, write
 
 ENVIRONMENTS = 6  # more than the five that a condition names
 
@@ -40,7 +40,7 @@ def from_files(objects: list[Manifest], folder: Path) -> list[str]:
 
 def test_why_groups_the_environments_that_refuse_from_files(grown: list[Manifest], tmp_path: Path) -> None:
     done = run("why", *from_files(grown, tmp_path))
-    assert (done.returncode, done.stderr.startswith("error")) == (0, False), done.stderr
+    assert (done.returncode, done.stderr.startswith("error")) == (1, False), done.stderr
     assert "6 environments: " in done.stdout
     assert "e0, e1, e2, e3 and 2 more" in done.stdout
 
@@ -50,7 +50,7 @@ def test_why_prints_what_the_controller_wrote(grown: list[Manifest], live: Live)
     unplaced = get(deployment, "status.unplaced")
     assert isinstance(unplaced, list)
     assert len(unplaced) == ENVIRONMENTS
-    shown = output_of("why", "gemma", "--all", *live(*grown, namespace="chat"))
+    shown = refused_output_of("why", "gemma", "--all", *live(*grown, namespace="chat"))
     for row in unplaced:
         assert f"{get(row, 'environment')}: {get(row, 'reason')}" in shown
         assert str(get(row, "message")) in " ".join(shown.split())

@@ -8,7 +8,7 @@ import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import ELSEWHERE, KIMI, error_lines, output_of, run, write
+from tests.cli.process import ELSEWHERE, KIMI, error_lines, output_of, refused_output_of, run, write
 
 
 def two_short_environments(folder: Path) -> list[str]:
@@ -32,7 +32,7 @@ def test_lists_nearest_first_with_remedies(tmp_path: Path) -> None:
 
 
 def test_writes_json(tmp_path: Path) -> None:
-    found = json.loads(output_of("why", "kimi-k2", *two_short_environments(tmp_path), "-o", "json"))
+    found = json.loads(refused_output_of("why", "kimi-k2", *two_short_environments(tmp_path), "-o", "json"))
     assert [r["reason"] for r in found["reasons"]] == ["SharedStorageMissing", "NoEnvironmentMatches"]
     assert found["reasons"][0]["outlook"] == "unschedulable"
     scheduled = {c["type"]: c for c in found["conditions"]}["Scheduled"]
@@ -59,7 +59,7 @@ def test_explains_placements_that_are_not_ready(live: Live, kimi: list[Manifest]
 
 def test_names_a_missing_model() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
-    assert (done.returncode, error_lines(done)) == (0, [])
+    assert (done.returncode, error_lines(done)) == (1, [])
     assert "ModelResolved False ModelNotFound" in done.stdout
 
 
@@ -72,7 +72,7 @@ def test_explains_a_placement_that_cannot_grow(live: Live, kimi: list[Manifest])
     # What is held counts, and not what a placement only waits for.
     mapping(placement, "status.service")["replicas"] = 0
     mapping(other, "status.service")["replicas"] = 2
-    shown = output_of("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
+    shown = refused_output_of("why", "kimi-k2", "-f", KIMI, "--live", *live(placement, other))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (waiting)" in shown
     assert "pool h200 has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit" in shown
@@ -103,7 +103,7 @@ def hundred(tmp_path: Path) -> list[str]:
 
 
 def test_groups_many_environments_by_reason(hundred: list[str]) -> None:
-    shown = output_of("why", *hundred)
+    shown = refused_output_of("why", *hundred)
     assert (
         shown.partition("\n\n")[2]
         == """\
@@ -123,16 +123,16 @@ the whole pool (1 node) holds 0
 Every environment: --all
 """
     )
-    every = output_of("why", *hundred, "--all")
+    every = refused_output_of("why", *hundred, "--all")
     assert sum(line[0].isdecimal() for line in every.splitlines() if line) == 100
-    assert len(json.loads(output_of("why", *hundred, "-o", "json"))["reasons"]) == 100
+    assert len(json.loads(refused_output_of("why", *hundred, "-o", "json"))["reasons"]) == 100
 
 
 def test_wraps_long_reasons_on_a_narrow_terminal(tmp_path: Path) -> None:
     short = two_short_environments(tmp_path)
-    narrow = output_of("why", *short, COLUMNS="60")
+    narrow = refused_output_of("why", *short, COLUMNS="60")
     assert max(map(len, narrow.splitlines())) <= 60
-    assert narrow.split() == output_of("why", *short).split(), "the words are the same"
+    assert narrow.split() == refused_output_of("why", *short).split(), "the words are the same"
 
 
 def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
@@ -142,3 +142,16 @@ def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
     done = run("why", "-f", KIMI, "-f", write(tmp_path, other))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: which ModelDeployment? There are assistants/kimi-k2, assistants/second\n"
+
+
+def test_advises_nothing_where_one_change_does_not_suffice(tmp_path: Path) -> None:
+    """A pool with two faults was advised to declare the one that its hardware may not have."""
+    manifests = example("kimi-k2-two-nodes")
+    for manifest in manifests:
+        for pool in listing(manifest, "spec.nodePools"):
+            pool.pop("capabilities", None)
+            pool["multiNodeCapable"] = False
+    shown = refused_output_of("why", "kimi-k2", "-f", write(tmp_path, *manifests))
+    assert "is not multiNodeCapable" in shown
+    assert "does not declare memoryPerGpu" in shown
+    assert "do:" not in shown

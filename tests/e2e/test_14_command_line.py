@@ -80,7 +80,9 @@ def test_plan_agrees_with_the_controller(world: World) -> None:
 
 
 def test_commands_read_the_control_plane(world: World) -> None:
-    assert "InsufficientCapacity (waiting)" in output_of(world, "why", "waits")
+    refused = run(world, "why", "waits")
+    assert refused.returncode == 1, refused.stderr
+    assert "InsufficientCapacity (waiting)" in refused.stdout
     root = json.loads(output_of(world, "tree", "runs", "-o", "json"))
     (placement,) = root["children"]
     assert {child["ready"] for child in placement["children"]} == {"True"}

@@ -169,7 +169,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
             "a: profile multinode: pool x does not declare memoryPerGpu, 141Gi required",
-            "Declare memoryPerGpu on pool x of InferenceEnvironment a",
+            "If its nodes have it, declare memoryPerGpu on pool x of InferenceEnvironment a",
         ),
     ),
     Case(
@@ -181,7 +181,7 @@ CASES = (
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
             "a: profile default: pool x does not declare memoryPerGpu, which spec.resources.vram is divided by",
-            "Declare memoryPerGpu on pool x of InferenceEnvironment a",
+            "If its nodes have it, declare memoryPerGpu on pool x of InferenceEnvironment a",
         ),
     ),
     Case(
