@@ -38,7 +38,8 @@ from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
-from function.status.inference_environment import note_unlabelled_pools
+from function.status.cluster_model import list_notes
+from function.status.inference_environment import note_tcp_fallback, note_unlabelled_pools
 from function.status.weights import format_redownload_note
 from function.weights.faults import find_faults
 from function.weights.planner import DeploymentWeights
@@ -79,9 +80,10 @@ def validate(  # click's options
     """
     if not paths and not files:
         raise click.UsageError("Missing FILE")
-    manifests = [(file, manifest) for file, manifest in read_files((*paths, *files)) if is_known(manifest)]
-    if not manifests:
-        raise CliError(f"there is no object to check in {', '.join((*paths, *files))}")
+    objects = read_files((*paths, *files))
+    if not objects:
+        raise CliError(f"there is no object in {', '.join((*paths, *files))}")
+    manifests = [(file, manifest) for file, manifest in objects if is_known(manifest)]
     store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
     faults = check_manifests(manifests, store, target.namespace or "default")
     code = Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
@@ -282,10 +284,11 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from _find_repeated_downloads(store, manifest)
         case "ClusterModel" | "Model":
             model = parse_model(manifest).value
-            yield from _find_small_memory(store, model) if model else ()
+            yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
         case "InferenceEnvironment":
-            unlabelled = note_unlabelled_pools(parse_environment(manifest, BUILT_IN).value.pools)
-            yield from [Problem("spec.nodePools", unlabelled)] if unlabelled else []
+            pools = parse_environment(manifest, BUILT_IN).value.pools
+            notes = (note_unlabelled_pools(pools), *map(note_tcp_fallback, pools))
+            yield from (Problem("spec.nodePools", note) for note in notes if note)
 
 
 def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
@@ -313,14 +316,11 @@ def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Probl
 
 
 def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:
-    field, required = ("vram", model.vram) if model.vram else ("disk", model.disk)
     for profile in model.profiles:
         shape, memory = profile.shape, profile.requires.memory_per_gpu
-        if required and shape and memory and shape.gpus * memory < required:
+        if model.vram and shape and memory and shape.gpus * memory < model.vram:
             total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
-            yield Problem(
-                f"spec.resources.{field}", f"is {gib(required)}, and {total}: the weights may not fit its GPUs"
-            )
+            yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
     for environment in read_environments(store):
         storage = environment.storage
         if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:

@@ -12,6 +12,7 @@ from function.domain.model import (
     HuggingFaceSource,
     Model,
     OciSource,
+    Problem,
     Profile,
     PvcSource,
     Shape,
@@ -32,31 +33,34 @@ def build_model_valid(model: Model) -> Condition:
     """Returns ModelValid with every problem of every profile, or with notes."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
-    message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *list_notes(model)])
+    notes = map(str, list_notes(model))
+    message = "; ".join([f"{format_count(len(model.profiles), 'profile')} can be served", *notes])
     return Condition(ConditionType.MODEL_VALID, Status.TRUE, ModelValid.VALID, message)
 
 
-def list_notes(model: Model) -> list[str]:
-    """Returns notes on a valid model, each with its field."""
-    notes: list[str] = []
+def list_notes(model: Model) -> list[Problem]:
+    """Returns what is valid and most likely not meant, by field."""
+    notes: list[Problem] = []
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
-        notes.append("spec.oci.image: names a tag, which may move; a digest always means the same weights")
+        notes.append(Problem("spec.oci.image", "names a tag, which may move; a digest always means the same weights"))
     for profile in model.profiles:
-        notes += [f"spec.serving[{profile.name}].{text}" for text in _list_profile_notes(profile, model)]
+        fields = _list_profile_notes(profile, model)
+        notes += [Problem(f"spec.serving[{profile.name}].{field}", message) for field, message in fields]
     return notes
 
 
-def _list_profile_notes(profile: Profile, model: Model) -> Iterator[str]:
+def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, str]]:
     engine, shape, file = profile.engine, profile.shape, find_single_file(model.source)
     if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
-        yield "engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
+        yield "engine.image", "does not tell the engine's version, the newest is assumed; engine.version says it"
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
-        yield "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
+        field = "replicaTopology.placement.podsAcrossNodes"
+        yield field, "with none two pods may share a node, and each is charged one"
     tokenizer = ENGINES[engine.name].tokenizer_flag
     if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
-        yield f"engine.args: engines read no tokenizer well from {file}; {tokenizer} names another"
+        yield "engine.args", f"engines read no tokenizer well from {file}; {tokenizer} names another"
     if shape and (beyond := note_insufficient_memory(model, shape, profile.requires.memory_per_gpu)):
-        yield f"replicaTopology: {beyond}"
+        yield "replicaTopology", beyond
 
 
 def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
@@ -64,9 +68,10 @@ def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | N
     if not model.disk or not memory_per_gpu or model.disk <= usable_memory(shape.gpus * memory_per_gpu):
         return ""
     room = (
-        f"{shape.gpus} GPUs of {gib(memory_per_gpu)} hold {gib(usable_memory(shape.gpus * memory_per_gpu))} of weights"
+        f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold "
+        f"{gib(usable_memory(shape.gpus * memory_per_gpu))} of weights"
     )
-    return f"{room} at most, and spec.resources.disk is {gib(model.disk)}"
+    return f"{room}, and spec.resources.disk is {gib(model.disk)}"
 
 
 def build_status(model: Model) -> Manifest:

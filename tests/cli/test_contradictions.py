@@ -64,7 +64,7 @@ def test_plan_of_one_deployment_agrees_with_the_plan_of_all(three: str) -> None:
 
 
 def test_why_agrees_with_plan(three: str) -> None:
-    found = json.loads(output_of("why", "c", "-f", three, "-o", "json"))
+    found = json.loads(run("why", "c", "-f", three, "-o", "json").stdout)
     assert [reason["reason"] for reason in found["reasons"]] == ["InsufficientCapacity"]
 
 

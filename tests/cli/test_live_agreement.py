@@ -9,7 +9,7 @@ import pytest
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, controlled, example, find_manifest
-from tests.cli.process import output_of, run, write
+from tests.cli.process import output_of, refused_output_of, run, write
 from tools.engine import Engine
 
 
@@ -45,14 +45,14 @@ def test_plan_agrees_with_the_controller_before_a_ledger_is_published(
 
 def test_why_prints_what_the_controller_reports(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
     server.put(unpublished)
-    shown = output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    shown = refused_output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east: InsufficientCapacity" in shown
 
 
 def test_why_reads_only_its_namespace(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
     server.put(unpublished)
-    output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
+    refused_output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     namespace = "GET /apis/modelplane.ai/v1alpha1/namespaces/assistants"
     assert [request for request in server.requests if "/version" not in request] == [
         f"{namespace}/modeldeployments",

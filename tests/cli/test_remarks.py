@@ -54,7 +54,7 @@ def test_remarks_on_sizes_that_storage_ignores(tmp_path: Path) -> None:
 def test_remarks_on_weights_beyond_gpu_memory(tmp_path: Path) -> None:
     """Whatever the profile asks for: 16 GPUs of 141Gi of which nine tenths are for use: 2030.4Gi, in whole Gi."""
     (plan,) = json.loads(output_of("plan", *kimi(tmp_path, {}, disk="2100Gi"), "-o", "json"))
-    wanted = "16 GPUs of 141Gi hold 2031Gi of weights at most, and spec.resources.disk is 2100Gi"
+    wanted = "16 GPUs of 141Gi can hold 2031Gi of weights, and spec.resources.disk is 2100Gi"
     assert plan["remarks"] == [f"h200-east: {wanted}"]
 
 

@@ -303,9 +303,14 @@ DOUBTS = (
     ),
     Case(
         id="weights-beyond-the-gpus",
-        reason="27 billion parameters of two bytes on one GPU of 40Gi",
+        reason="27 billion parameters of two bytes on one GPU of 40Gi, of which engines use 36",
         given=(sized(resources={"disk": "55Gi"}),),
-        want=("spec.resources.disk: is 55Gi, and 1 x 40Gi of profile one are 40Gi: the weights may not fit its GPUs",),
+        want=(
+            (
+                "spec.serving[one].replicaTopology: 1 GPU of 40Gi can hold 36Gi of weights, "
+                "and spec.resources.disk is 55Gi"
+            ),
+        ),
     ),
     Case(id="weights-within-the-gpus", reason="one that fits", given=(sized(resources={"disk": "30Gi"}),)),
     Case(
