@@ -39,6 +39,9 @@ class State(Enum):
         cluster=ClusterReady.KUBECONFIG_MISSING,
         unreachable=True,
     )
+    INVALID_KUBECONFIG = _Facts(
+        message="The cluster's Secret holds no kubeconfig", cluster=ClusterReady.KUBECONFIG_MISSING, unreachable=True
+    )
     NO_REFERENCE = _Facts(message="A Secret that is copied to the cluster does not exist")
     NO_REFERENCE_KEY = _Facts(message="A Secret that is copied to the cluster lacks the key")
     REJECTED = _Facts(message="The cluster refused it", cluster=ClusterReady.UNREACHABLE, refused=True)
@@ -107,6 +110,9 @@ _PHRASES: tuple[tuple[tuple[str, ...], State], ...] = (
     (("cannot get credentials",), State.NO_CREDENTIALS),
     (("cannot extract from secret key",), State.NO_CREDENTIALS),
     (("cannot get provider config",), State.NO_CREDENTIALS),
+    (("failed to load kubeconfig",), State.INVALID_KUBECONFIG),
+    (("cannot create new rest config using provider secret",), State.INVALID_KUBECONFIG),
+    (("currentcontext not set in kubeconfig",), State.INVALID_KUBECONFIG),
     # The API server cannot reach its webhook: the same words follow as when the API server itself is unreachable.
     (("failed calling webhook",), State.WEBHOOK_FAILED),
     (("denied the request",), State.REJECTED),
@@ -153,5 +159,7 @@ def read_object(observed: Manifest | None) -> ObservedObject:
         message = _CONNECTION.sub("", message)
         lowered = message.lower()
         states = (state for phrases, state in _PHRASES if all(phrase in lowered for phrase in phrases))
-        return ObservedObject(next(states, State.UNRECOGNISED), manifest, message)
+        state = next(states, State.UNRECOGNISED)
+        # Of a Secret that is no kubeconfig the provider only quotes Go's parser.
+        return ObservedObject(state, manifest, "" if state is State.INVALID_KUBECONFIG else message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)

@@ -36,6 +36,7 @@ _CLUSTER: Mapping[ClusterReady, tuple[Status, str]] = {
 }
 # Where the state of the preset says more than the reason.
 _CLUSTER_BY_STATE: Mapping[State, str] = {
+    State.INVALID_KUBECONFIG: "{secret} holds no kubeconfig: put a complete one under that key",
     State.REJECTED: "The cluster refuses {secret}: {error}",
     State.UNAUTHORISED: "Renew {secret}: {error}",
     State.UNKNOWN_FIELD: f"The cluster has another KServe: {{error}}; {_INSTALL}",

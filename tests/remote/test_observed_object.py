@@ -30,6 +30,10 @@ CASES = (
     Case("no-secret", "the kubeconfig's Secret is missing",
          'connect failed: cannot get credentials: cannot get credentials secret: Secret "x" not found',
          State.NO_CREDENTIALS),
+    Case("no-kubeconfig", "the kubeconfig's Secret holds something else",
+         "connect failed: cannot build kube client for provider config: failed to load kubeconfig: couldn't get "
+         "version/kind; json parse error: json: cannot unmarshal string into Go value of type struct",
+         State.INVALID_KUBECONFIG),
     Case("no-token", "a Secret to copy is missing",
          'observe failed: cannot resolve resource references: cannot get referenced resource: secrets "x" not found',
          State.NO_REFERENCE),

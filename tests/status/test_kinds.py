@@ -35,6 +35,7 @@ class Cluster:
 
 CLUSTERS = (
     Cluster("new", _seen(State.UNSEEN, {}), (Status.UNKNOWN, "Connecting"), "ns/k"),
+    Cluster("no-kubeconfig", _seen(State.INVALID_KUBECONFIG, {}), (Status.FALSE, "KubeconfigMissing"), "holds no"),
     Cluster("secret", _seen(State.NO_CREDENTIALS, {}, "not found"), (Status.FALSE, "KubeconfigMissing"), "ns/k"),
     Cluster("no-kind", _seen(State.KIND_MISSING, {}, "no matches"), (Status.FALSE, "KServeMissing"), "install KServe"),
     Cluster("no-namespace", _seen(State.NAMESPACE_MISSING, {}, "x"), (Status.FALSE, "KServeMissing"),
