@@ -5,16 +5,11 @@ this call belong to that step. Of the rest ours are of the few kinds that we com
 label is recognised by its composition-resource-name, and one on which the label was changed by its own name, which is a
 hash that only this function makes. What another step composed and does not desire any more is left to Crossplane.
 
-Crossplane reads the list of composed resources from the composite, possibly from before its own last write, and each
-resource from a cache. A resource that it does not observe it neither shows nor deletes: if it is no longer composed, it
-runs on and nothing ever deletes it. Such an orphan is found by its label, an Object or Usage by its name in that list.
-Its controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
-observed and is composed once more, so that Crossplane adopts it; what should be deleted is deleted on the reconcile
-that observes it.
-
-An orphan may have changed since it was listed, so it is applied only over the resourceVersion that was seen; otherwise
-the API server refuses it (409) and Crossplane reconciles again. If it was deleted meanwhile it is recreated, and
-removed on the reconcile that observes it.
+A resource that Crossplane does not observe it neither shows nor deletes: if it is no longer composed, it runs on and
+nothing ever deletes it. Such an orphan is found by its label, an Object or Usage by its name in Crossplane's list. Its
+controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
+observed and is composed once more over the resourceVersion that was seen, so that Crossplane adopts it; what should be
+deleted is deleted on the reconcile that observes it (decisions 9 and 14).
 """
 
 import re

@@ -2,9 +2,8 @@
 
 **Splitting.** Required resources stay bytes, the rest becomes the SDK's own message: parsing 3,000 items costs ten
 times what receiving them does. The reader is protobuf's own, with a schema that says `bytes` where run_function.proto
-and struct.proto say message. Both look the same on the wire, and fields that a schema does not name are carried along
-unread. Maps (the last of equal keys counts), merged messages, unknown fields and malformed bytes are therefore
-handled by protobuf, as in a full parse.
+and struct.proto say message: both look the same on the wire, so that malformed bytes and repeated keys are handled as
+in a full parse.
 
 **Identifying.** Parsed items are cached under what identifies their content. Crossplane marshals maps in random order,
 so equal items have different bytes. Items from an API server are identified by uid, resourceVersion and size,
