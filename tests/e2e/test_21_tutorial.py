@@ -38,7 +38,9 @@ def plain(said: str) -> str:
 
 
 def test_every_command_of_the_tutorial_works_and_shows_what_it_says(world: World, tmp_path: Path) -> None:
-    steps = blocks()
+    # A deployment that is not placed is explained with exit code 1.
+    refused = re.compile(r"^(modelplane why .*)$", re.MULTILINE)
+    steps = [(refused.sub(r"\1 || test $? = 1", commands), lines) for commands, lines in blocks()]
     script = "\n".join(("set -euo pipefail", *(f"{commands}\necho\necho '{_MARK}'" for commands, _ in steps)))
     done = subprocess.run(
         ("bash", "-c", script),
