@@ -373,7 +373,9 @@ class Auditor(invariants.Auditor):
             self._asked[now.uid] = self.plane.kernel.now
         if not moved:
             return
-        heard = self.words.on_place(now) >= self._changed.get(f"place {now.uid}", 0.0) - self._unheard
+        # The last writer may have begun before the word, and written after it.
+        passing = self.plane.settings.passing_seconds
+        heard = self.words.on_place(now) >= self._changed.get(f"place {now.uid}", 0.0) - passing
         self._moves[now.uid] = 1 if heard else self._moves[now.uid] + 1
         if before.uid in self._served and not heard and self._is_admitted(before):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
