@@ -84,8 +84,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     )
     request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
     if not own_scope.answered:
-        repeated = scopes.repeat_requirements(call, own_scope, request.labels, settings)
-        return hold(replace(own_scope, requirements=repeated), resolving)
+        return hold(own_scope, resolving)
 
     decision = schedule(request, own_scope.environments, own_scope.own)
     considered = Considered(request=request, weights=weights, scope=own_scope, decision=decision, resolved=resolved)

@@ -106,26 +106,15 @@ def required_resources(
     call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings
 ) -> dict[str, Requirement]:
     """Returns what the calls of a reconcile have required so far, whatever prevents a decision now."""
-    return repeat_requirements(call, own_scope(call, deployment, settings), labels, settings)
-
-
-def repeat_requirements(
-    call: Call, own: Scope, labels: Mapping[str, str], settings: Settings
-) -> dict[str, Requirement]:
-    """Returns the requirements of the own scope, and of the fleet if an earlier call of this reconcile required it.
-
-    Crossplane makes five calls at most. If one of them finds another placement of the deployment, whose environment has
-    to be answered first, the next must not begin again with the own scope.
-    """
-    fleet = {
+    own = own_scope(call, deployment, settings)
+    wider = {
+        **_require_namespace(call, settings),
         **_require_environments(labels),
+        **_require_placements_on_used(own),
         **_require_environments({}),
         requirements.PLACEMENTS: requirements.placements(),
     }
-    required = {key: requirement for key, requirement in fleet.items() if key in call.answers}
-    if required:
-        required |= {**_require_namespace(call, settings), **_require_placements_on_used(own)}
-    return {**own.requirements, **required}
+    return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
 
 def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:

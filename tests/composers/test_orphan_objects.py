@@ -188,7 +188,7 @@ def test_adopts_orphan_that_composite_lists() -> None:
 
 @pytest.mark.parametrize("harm", [lambda _: None, _lost_environment], ids=["resolved", "no-environment"])
 def test_adopts_usage_that_composite_lists(harm: Callable[[Scene], None]) -> None:
-    """Histories, seed 47750: it was left out of the list while the environment was gone, and nothing deleted it."""
+    """Left out of the list it would protect its ModelCache for as long as the placement lives."""
     scene = Scene(ON_A_CACHE)
     _list_resources(scene)
     harm(scene)

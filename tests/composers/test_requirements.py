@@ -91,15 +91,3 @@ def test_deployment_of_deleted_environment_requires_all_environments() -> None:
     response = call(request)
     assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_FALSE, "NoEnvironments")
     assert set(response.desired.resources) == kept
-
-
-def test_deployment_requires_the_fleet_on_while_another_environment_of_its_own_is_answered() -> None:
-    """Histories, seed 48035: placements appeared while it was decided, and Crossplane makes five calls at most."""
-    control = plane(STORY)
-    request = request_of(control, only(control, "ModelDeployment"))
-    del request.required_resources["environment-h200-east"]
-    own = set(call(request).requirements.resources)
-    assert own == {"model", "own-placements", "environment-h200-east"}
-    request.required_resources["environments"].SetInParent()
-    asked = set(call(request).requirements.resources)
-    assert asked == own | {"environments", "placements-on-h200-east"}
