@@ -1,5 +1,7 @@
 """A large fleet as Crossplane would send it: 1,000 environments, 2,000 placements of others, one deployment.
 
+BENCH_ENVIRONMENTS sets another number of environments.
+
 Each environment has 16 nodes of 8 GPUs and carries two placements of two nodes each. The deployment finds room
 at once; the one that is too large (nine replicas of two nodes) is refused by every environment.
 """

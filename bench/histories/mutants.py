@@ -125,8 +125,7 @@ MUTANTS = (
             Change(
                 "function.composers.model_placement",
                 "_required_resources",
-                "{requirements.OBJECTS: requirements.objects_of(name, namespace)} | ",
-                "",
+                "    required[requirements.OBJECTS] = requirements.objects_of(name, namespace)\n",
             ),
         ),
     ),

@@ -173,9 +173,8 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
-    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)} | requirements.unobserved_resources(
-        call
-    )
+    required = requirements.unobserved_resources(call)
+    required[requirements.OBJECTS] = requirements.objects_of(name, namespace)
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
