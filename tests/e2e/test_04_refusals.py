@@ -115,7 +115,7 @@ def test_a_refusal_is_told_and_nothing_happens(case: Case, world: World) -> None
     assert condition(found, "Ready")["status"] == "False", case.reason
     assert condition(found, "PlacementsReady")["reason"] == "NothingPlaced", case.reason
     assert not world.placements(TEAM, case.id), case.reason
-    columns = world.stack.kubectl("get", "md", case.id, "-n", TEAM).splitlines()
+    columns = world.stack.kubectl("get", "mdldep", case.id, "-n", TEAM).splitlines()
     assert dict(zip(columns[0].split(), columns[1].split(), strict=False))["PLACED"] == "0", case.reason
 
 
