@@ -1,6 +1,7 @@
 """One history: from its seed to what was wrong in it."""
 
 import gc
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from bench.histories.plane import MOST_ROUNDS, Plane, forget
 from bench.histories.tight import TightWorld
 from bench.histories.words import Words
 from bench.simulator.plane import UnsettledError
+from bench.simulator.rounds import LISTS_CHANGED
 from bench.simulator.settings import Settings
 from function.domain.allocation import Limits
 
@@ -25,6 +27,8 @@ HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 TIGHT = 0.15
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
+# How often a reconcile may fail, by cause: core begins again, and no function can prevent either.
+RETRIED = {"conflict": math.inf, LISTS_CHANGED: 5}
 
 
 @dataclass(slots=True)
@@ -82,7 +86,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
     history.faults["core died"] = plane.core.deaths
     history.calls, history.reconciles = plane.meter.calls.total(), plane.meter.rounds.total()
     failed = plane.meter.failed
-    history.violations += [f"{count} x {what}" for what, count in failed.items() if what != "conflict"]
+    history.violations += [f"{count} x {what}" for what, count in failed.items() if count > RETRIED.get(what, 0)]
     most = max((rounds for rounds, count in plane.meter.quiet_rounds.items() if count), default=0)
     if most > MOST_ROUNDS:
         history.violations.append(f"a reconcile of {most} rounds, under which nothing changed")

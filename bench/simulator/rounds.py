@@ -22,6 +22,7 @@ from bench.simulator.objects import Selector, Version
 from bench.simulator.settings import Settings
 
 MOST_CALLS = 6
+LISTS_CHANGED = "lists changed between the calls"  # core reports an error and begins again
 # As long as core's own: a hash of the request.
 _META = RunFunctionRequest(meta=RequestMeta(tag="0" * 64)).SerializeToString()
 
@@ -51,7 +52,7 @@ class Rounds:
         """Call until what is asked for repeats.
 
         Raises:
-            FailedError: A result is fatal, or the requirements do not repeat.
+            FailedError: A result is fatal, or the requirements do not repeat, also where lists changed meanwhile.
         """
         head = _META + _state(xr, observed)
         seeded = {name: self._cache.find(selector) for name, selector in known.items()}
@@ -70,7 +71,7 @@ class Rounds:
             answers = following
             context = wire.field(wire.CONTEXT, response.context.SerializeToString())
         else:
-            raise FailedError("requirements do not repeat")
+            raise FailedError(LISTS_CHANGED if changed else "requirements do not repeat")
         self._function.meter.rounds[number + 1] += 1
         self._function.meter.quiet_rounds[number + 1] += not changed
         return Answered(response, asked)

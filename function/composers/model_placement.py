@@ -13,7 +13,7 @@ from function.api.settings import parse_settings
 from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.composers.resolve import UnresolvedError, resolve_placement
-from function.contract import Call, Condition, Outcome, Requirement
+from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
@@ -263,4 +263,17 @@ def _hold(
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
-    return replace(held, composed={**held.composed, **services.composed}, status=status)
+    return replace(
+        held, composed={**_protect_cache(call, placement), **held.composed, **services.composed}, status=status
+    )
+
+
+def _protect_cache(call: Call, placement: Placement) -> dict[str, Composed]:
+    """Builds the Usage of the ModelCache that a service may read from, which the placement alone describes."""
+    if (
+        not isinstance(placement.cache, ModelCacheChoice)
+        or not call.answer(requirements.CACHE)
+        or not _has_service(call)
+    ):
+        return {}
+    return build_usage(placement, placement.cache.name)

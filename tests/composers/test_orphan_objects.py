@@ -109,6 +109,33 @@ def test_keeps_orphans_while_service_may_not_be_composed(harm: Callable[[Scene],
     assert scene.service() in lost.composed
 
 
+@pytest.mark.parametrize("harm", [_edited_model, _lost_model, _lost_environment])
+def test_composes_usage_while_references_do_not_resolve(harm: Callable[[Scene], None]) -> None:
+    """A Usage that was left out of the list of resources protected its ModelCache until the environment came back."""
+    scene = Scene(ON_A_CACHE)
+    rest = scene.at_rest().composed["cache-usage"].manifest
+    harm(scene)
+    found = scene.outcome({key: m for key, m in scene.objects.items() if key != "cache-usage"})
+    assert found.composed["cache-usage"].manifest == rest
+
+
+def _lost_service(scene: Scene) -> None:
+    del scene.objects[scene.service()]
+
+
+def _lost_cache(scene: Scene) -> None:
+    del scene.control.composites[only(scene.control, "ModelCache")]
+
+
+@pytest.mark.parametrize("harm", [_lost_service, _lost_cache])
+def test_composes_no_usage_without_service_or_cache(harm: Callable[[Scene], None]) -> None:
+    scene = Scene(ON_A_CACHE)
+    _lost_environment(scene)
+    harm(scene)
+    found = scene.outcome({key: m for key, m in scene.objects.items() if key != "cache-usage"})
+    assert "cache-usage" not in found.composed
+
+
 def _unreadable(scene: Scene) -> None:
     mapping(scene.xr, "spec")["inferenceEnvironmentRef"] = "dallas"
 

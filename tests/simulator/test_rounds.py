@@ -25,7 +25,8 @@ class Asking(Function):
     def __init__(self, ask: Callable[[frozenset[str]], tuple[str, ...]]) -> None:
         super().__init__()
         self.answered: list[dict[str, int]] = []
-        self._ask = ask
+        self.ask = ask
+        self.server: ApiServer | None = None
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Note what was answered, with the number of items."""
@@ -33,7 +34,7 @@ class Asking(Function):
         found = RunFunctionRequest.FromString(request).required_resources
         self.answered.append({name: len(found[name].items) for name in sorted(found)})
         response = RunFunctionResponse()
-        for name in self._ask(frozenset(found)):
+        for name in self.ask(frozenset(found)):
             response.requirements.resources[name].kind = "Thing"
             response.requirements.resources[name].match_name = name
         return response
@@ -46,6 +47,7 @@ def _reconcile(function: Asking, known: Mapping[str, Selector]) -> Answered:
     cache = Cache(kernel, settings, Random(1), lambda _: None)
     server.watchers.append(cache.receive)
     server.create({"kind": "Thing", "metadata": {"name": "a"}})
+    function.server = server
     kernel.run(1)
     ended: list[Answered] = []
 
@@ -89,5 +91,20 @@ def test_a_seeded_answer_stays_though_nobody_asks_for_it() -> None:
 def test_questions_that_never_repeat_fail_the_reconcile() -> None:
     function = Asking(lambda found: tuple(f"n{n}" for n in range(len(found) + 1)))
     with pytest.raises(FailedError, match="requirements do not repeat"):
+        _reconcile(function, {})
+    assert len(function.answered) == 6
+
+
+def test_lists_that_change_meanwhile_are_told_from_questions_that_never_repeat() -> None:
+    """Placements that appear one by one each raise a question of their own; core begins the reconcile again."""
+    function = Asking(lambda _: ())
+
+    def ask(found: frozenset[str]) -> tuple[str, ...]:
+        if "n2" in found and len(found) == len({"n0", "n1", "n2"}) and function.server:
+            function.server.create({"kind": "Thing", "metadata": {"name": "n2"}})
+        return tuple(f"n{n}" for n in range(len(found) + 1))
+
+    function.ask = ask
+    with pytest.raises(FailedError, match="lists changed between the calls"):
         _reconcile(function, {})
     assert len(function.answered) == 6
