@@ -82,7 +82,7 @@ MUTANTS = (
                 "not consumer.uri or (consumer.uri != current_uri and parse_claim(consumer.uri) in claims)",
                 "False",
             ),
-            Change("function.weights.consumers", "may_delete_weights", "if users:", "if False:"),
+            Change("function.weights.consumers", "may_delete_weights", "if named_by:", "if False:"),
         ),
     ),
     Mutant(

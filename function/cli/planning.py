@@ -260,11 +260,11 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
         remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
         storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
-        planned = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
+        plan = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
         profile = considered.request.find_profile(assignment.profile)
-        if planned and profile:
-            remarks += [str(remark.problem) for remark in planned.remarks]
-            load_time = estimate_load(planned.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
+        if plan and profile:
+            remarks += [str(remark.problem) for remark in plan.remarks]
+            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
             remarks += [describe_load(load_time)] if load_time else []
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
 

@@ -46,7 +46,7 @@ class _Inputs:
     cache: ModelCache
     model: Model
     environments: Mapping[str, Environment]
-    users: tuple[Placement, ...]  # placements that name the cache
+    named_by: tuple[Placement, ...]  # the placements that name the cache
     consumers: tuple[Consumer, ...]
     settings: Settings
 
@@ -101,13 +101,13 @@ def _compose_environments(
     resolved = references.model_resolved(inputs.model)
     conditions = (resolved, report.summarize_hydration(rows))
     is_complete = all(condition.status is Status.TRUE for condition in conditions)
-    users = sorted({placement.deployment or placement.name for placement in inputs.users})
+    used_by = sorted({placement.deployment or placement.name for placement in inputs.named_by})
     return build_outcome(
         call,
         settings,
         requirements=required,
         composed=composed,
-        status=report.build_status(inputs.model, size, rows, users, inputs.consumers),
+        status=report.build_status(inputs.model, size, rows, used_by, inputs.consumers),
         conditions=conditions,
         settled=is_complete,
         ready=unready_if_incomplete(composed, works=is_complete),
@@ -120,13 +120,13 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     prefix = f"{name}{_SEPARATOR}"
     observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
     consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]
-    users = [user for user in inputs.users if user.environment == name]
+    named_by = [placement for placement in inputs.named_by if placement.environment == name]
     claims = list_claims(observed.values())
     if environment is None or environment.broken:
         row = report.build_missing_row(name, cache.entry(name))
         return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
     if name not in _list_selected(inputs):
-        may_delete = may_delete_weights(claims, consumers, users, current=None)
+        may_delete = may_delete_weights(claims, consumers, named_by, current=None)
         return _Part(composed={} if may_delete else carry_over(prefixed), observed=prefixed)
 
     writer = ObjectWriter(
@@ -142,7 +142,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     entry = cache.entry(name)
     weights = reconcile_weights(request, writer, entry.hydration if entry else Hydration())
     composed = {NAMESPACE: compose_namespace(namespace, writer), **weights.composed}
-    if not may_delete_weights(claims, consumers, users, weights):
+    if not may_delete_weights(claims, consumers, named_by, weights):
         composed |= weights.stale
     return _Part(
         composed={prefix + key: item for key, item in composed.items()},
@@ -211,7 +211,7 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
         cache=cache,
         model=model,
         environments={e.name: e for e in ENVIRONMENTS.parse(environments, settings)},
-        users=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
+        named_by=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
         consumers=(*find_consumers(cache, placements.values(), owned_claims), *unparsed),
         settings=settings,
     )

@@ -158,8 +158,8 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     except UnresolvedError:
         return None
     is_hydrated = bool(resolved.placement.hydration.completed_at)
-    planned = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
-    plan = planned.accept(claim_exists=is_hydrated, weights_exist=is_hydrated)
+    result = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
+    plan = result.accept(claim_exists=is_hydrated, weights_exist=is_hydrated)
     if plan is None:
         return None
     request = build_serving_request(resolved, plan, placement.replicas)

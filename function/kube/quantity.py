@@ -4,8 +4,9 @@ Two deliberate differences: `.` and a bare sign, which upstream reads as zero, a
 nano are kept exactly instead of being rounded up.
 """
 
+import math
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 
 from function.kube.manifests import JSON
 
@@ -40,18 +41,13 @@ def parse(value: str | int) -> Decimal:
 
 def round_up(value: str | int) -> int:
     """Returns the quantity rounded up to whole base units; raises ValueError as `parse` does."""
-    return int(parse(value).to_integral_value(ROUND_CEILING))
-
-
-def parse_observed(value: str) -> int:
-    """Returns an observed quantity, rounded up and at most `MAX`: some storage reports no limit."""
-    return MAX if parse(value) >= MAX else round_up(value)
+    return math.ceil(parse(value))
 
 
 def parse_or_none(value: JSON) -> int | None:
-    """Returns an observed quantity; None if it is absent or invalid."""
+    """Returns an observed quantity, rounded up and at most `MAX` (some storage reports no limit); None: no quantity."""
     try:
-        return parse_observed(str(value)) if isinstance(value, str | int) else None
+        return math.ceil(min(parse(str(value)), Decimal(MAX))) if isinstance(value, str | int) else None
     except ValueError:
         return None
 

@@ -125,7 +125,7 @@ def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[St
 
 
 def build_status(
-    model: Model, size: Size | None, rows: Sequence[Row], users: Sequence[str], consumers: Sequence[Consumer]
+    model: Model, size: Size | None, rows: Sequence[Row], used_by: Sequence[str], consumers: Sequence[Consumer]
 ) -> Manifest:
     """Builds the status.
 
@@ -157,7 +157,7 @@ def build_status(
             "environments": environments,
             "ready": sum(row.is_ready for row in rows),
             "desired": len(rows),
-            "usedBy": list[JSON](users),
+            "usedBy": list[JSON](used_by),
             "readers": recorded,
         }
     )

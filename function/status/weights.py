@@ -26,7 +26,7 @@ def describe_storage(state: StorageState) -> str:
         message=state.message,
         redownload=format_redownload_note(state.bytes_per_pod),
         failure=state.failure.label if state.failure else "",
-        advice=state.failure.advice.format(size_advice=size_advice) if state.failure else "",
+        advice=state.failure.value.format(size_advice=size_advice) if state.failure else "",
         retry="retry of the ModelCache" if state.for_cache else "modelCache.retry",
         problems=problems,
         obstacle=state.remote.problem,

@@ -10,7 +10,6 @@ as it is while the capacity of the volume suffices: classes round up, and the AP
 capacity.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,6 +21,7 @@ from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ManagementPolicy
 
 READ_WRITE_MANY = "ReadWriteMany"
+_REQUESTED, _CAPACITY = "spec.resources.requests.storage", "status.capacity.storage"
 _LONG_LOAD_SECONDS = 300  # above this, flags that load faster are worth advice
 _STREAM, _PREFETCH = ("--load-format", "runai_streamer"), ("--safetensors-load-strategy", "prefetch")
 
@@ -88,13 +88,12 @@ def get_access_mode(mirrored: Manifest) -> str:
 
 def get_capacity(mirrored: Manifest) -> int | None:
     """Returns the bytes of an observed claim's volume, or before it has one of its request; None where unknown."""
-    capacity = manifests.text(mirrored, "status.capacity.storage")
-    return parse_observed(capacity or manifests.text(mirrored, "spec.resources.requests.storage")) or None
+    capacity = manifests.text(mirrored, _CAPACITY)
+    return quantity.parse_or_none(capacity or manifests.text(mirrored, _REQUESTED)) or None
 
 
 def _access_modes(mirrored: Manifest) -> tuple[str, ...]:
-    modes = manifests.get(mirrored, "spec.accessModes")
-    return tuple(sorted(m for m in modes if isinstance(m, str))) if isinstance(modes, list) else ()
+    return tuple(sorted(manifests.list_texts(mirrored, "spec.accessModes")))
 
 
 class SizeFrom(StrEnum):
@@ -137,17 +136,9 @@ def round_up(amount: int) -> int:
 
 def format_request(size: int, mirrored: Manifest) -> str:
     """Formats the storage request of a claim; `mirrored` is empty while the claim does not exist."""
-    current = manifests.text(mirrored, "spec.resources.requests.storage")
-    capacity = manifests.text(mirrored, "status.capacity.storage")
-    suffices = current and max(parse_observed(current), parse_observed(capacity)) >= size
-    return current if suffices else quantity.gib(size)
-
-
-def parse_observed(text: str) -> int:
-    """Parses an observed quantity into bytes; 0 where it cannot be read."""
-    with suppress(ValueError):
-        return quantity.parse_observed(text)
-    return 0
+    current, capacity = manifests.text(mirrored, _REQUESTED), manifests.text(mirrored, _CAPACITY)
+    largest = max(quantity.parse_or_none(amount) or 0 for amount in (current, capacity))
+    return current if current and largest >= size else quantity.gib(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

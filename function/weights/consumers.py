@@ -78,7 +78,7 @@ def _find_uri(placement: Placement) -> str:
 
 
 def may_delete_weights(
-    claims: Collection[str], consumers: Iterable[Consumer], users: Collection[Placement], current: Weights | None
+    claims: Collection[str], consumers: Iterable[Consumer], named_by: Collection[Placement], current: Weights | None
 ) -> bool:
     """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
@@ -88,12 +88,12 @@ def may_delete_weights(
     Args:
         claims: the claims that the cache has on one environment.
         consumers: the placements that may read from them.
-        users: the placements on this environment that name the cache.
+        named_by: the placements on this environment that name the cache, whether or not they read from it yet.
         current: the weights that replace the others; None: the environment is not selected any more.
 
     """
     if current is None:
-        if users:
+        if named_by:
             # They may be about to read from it: a service reports its URI once it is ready on it.
             return False
         current_uri = ""

@@ -275,22 +275,15 @@ def find_faults_for_existing_claim(
     return (*remaining, fault)
 
 
-def find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
-    """Finds a claim that is smaller than the weights: a fault, or a remark where the storage ignores sizes."""
-    disk, capacity = request.model.disk, request.claim_size(observed)
-    if not disk or not capacity or capacity >= disk:
-        return
-    kinds = {
-        Case.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
-        Case.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
-    }
-    kind, field = kinds.get(request.case, (FaultKind.OWN_SIZE, "size"))
-    yield _fault(request, kind, field, actual=quantity.exact(capacity), required=quantity.exact(disk))
+def find_remarks(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
+    """Finds what is worth knowing and refuses nothing.
 
-
-def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
-    """Finds settings of a claim where none is created. They are remarks: they change nothing and refuse nothing."""
-    if request.case not in (Case.EMPTY_DIR, Case.OCI, Case.PRESTAGED):
+    A claim that is smaller than the weights where the storage ignores sizes, and settings of a claim where none is
+    created.
+    """
+    if not request.environment.storage.size_enforced:
+        yield from _find_small_claim(request, observed)
+    if request.case not in _WITHOUT_CLAIM:
         return
     options = request.managed_options
     settings = {
@@ -303,6 +296,18 @@ def find_unused_settings(request: StorageRequest) -> Iterator[StorageFault]:
     for name, is_set in settings.items():
         if is_set:
             yield _fault(request, FaultKind.NO_CLAIM, name, actual=request.case)
+
+
+def _find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
+    disk, capacity = request.model.disk, request.claim_size(observed)
+    if not disk or not capacity or capacity >= disk:
+        return
+    kinds = {
+        Case.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
+        Case.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
+    }
+    kind, field = kinds.get(request.case, (FaultKind.OWN_SIZE, "size"))
+    yield _fault(request, kind, field, actual=quantity.exact(capacity), required=quantity.exact(disk))
 
 
 def _fault(
@@ -362,7 +367,7 @@ def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[
     if request.case in CREATED_CLAIM and size is None:
         yield _fault(request, FaultKind.SIZE, "size")
     if request.environment.storage.size_enforced:
-        yield from find_small_claim(request, observed)
+        yield from _find_small_claim(request, observed)
 
 
 def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:

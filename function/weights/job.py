@@ -82,50 +82,33 @@ _POD_COUNTS = ("active", "failed", "succeeded", "terminating")
 
 
 class JobFailure(Enum):
-    """Why a Job failed for good: its name in messages, and what to do."""
+    """Why a Job failed for good; the value says what to do."""
 
-    UNAUTHORISED = (
-        "Unauthorised",
-        "the source refused access: check the token, and that its owner may read the repository",
-    )
-    NOT_FOUND = "NotFound", "the source does not know the repository, revision or file: correct the model's source"
-    DISK_FULL = "DiskFull", "the claim is full: {size_advice}"
+    UNAUTHORISED = "the source refused access: check the token, and that its owner may read the repository"
+    NOT_FOUND = "the source does not know the repository, revision or file: correct the model's source"
+    DISK_FULL = "the claim is full: {size_advice}"
     NOT_WRITABLE = (
-        "NotWritable",
-        (
-            "the download's user (1000 unless storage.download.securityContext sets another) may not write to the "
-            "claim, nor may root change that where storage.download.prepare lets it try (root_squash, read-only): "
-            "correct its permissions"
-        ),
+        "the download's user (1000 unless storage.download.securityContext sets another) may not write to the claim, "
+        "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
+        "permissions"
     )
-    INCOMPLETE = (
-        "Incomplete",
-        "files are missing or truncated after the download: check the repository and the patterns",
-    )
-    RATE_LIMITED = "RateLimited", "the source keeps limiting the rate: use a token or a mirror, or wait"
-    UNREACHABLE = (
-        "Unreachable",
-        "the source cannot be reached from the cluster: check proxies, mirrors and its network",
-    )
-    KILLED = "Killed", "the download was killed, most often for memory: raise storage.download.resources"
-    UNKNOWN = "Unknown", "the pod's log says why"
-    DEADLINE_EXCEEDED = (
-        "DeadlineExceeded",
-        "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed",
-    )
+    INCOMPLETE = "files are missing or truncated after the download: check the repository and the patterns"
+    RATE_LIMITED = "the source keeps limiting the rate: use a token or a mirror, or wait"
+    UNREACHABLE = "the source cannot be reached from the cluster: check proxies, mirrors and its network"
+    KILLED = "the download was killed, most often for memory: raise storage.download.resources"
+    UNKNOWN = "the pod's log says why"
+    DEADLINE_EXCEEDED = "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed"
     NO_POD = (
-        "NoPod",
-        (
-            "no pod could be created in ten minutes: the namespace may enforce Pod Security restricted, which refuses "
-            "what storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never "
-            "and correct the claim's permissions"
-        ),
+        "no pod could be created in ten minutes: the namespace may enforce Pod Security restricted, which refuses what "
+        "storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never and "
+        "correct the claim's permissions"
     )
-    EXHAUSTED = "Exhausted", "every attempt was ended from outside (eviction, node loss): look at the pod's events"
+    EXHAUSTED = "every attempt was ended from outside (eviction, node loss): look at the pod's events"
 
-    def __init__(self, label: str, advice: str) -> None:
-        self.label = label
-        self.advice = advice
+    @property
+    def label(self) -> str:
+        """The name in messages, such as `NotFound`."""
+        return self.name.title().replace("_", "")
 
 
 _BY_CODE = {cause.gave_up: JobFailure[cause.name] for cause in Exit} | {REFUSED: JobFailure.NOT_WRITABLE}

@@ -19,14 +19,7 @@ from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan, Size, compute_size
 from function.weights.credentials import SecretCopy, list_copies, plan_credential
-from function.weights.faults import (
-    NOTHING_OBSERVED,
-    StorageFault,
-    find_faults,
-    find_small_claim,
-    find_unused_settings,
-    list_remaining_faults,
-)
+from function.weights.faults import NOTHING_OBSERVED, StorageFault, find_faults, find_remarks, list_remaining_faults
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import Case, ObservedStorage, StorageRequest, cache_key, download_uri, model_directory
 
@@ -108,7 +101,7 @@ class StoragePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlanningResult:
     """A plan and the faults that speak against it."""
 
     plan: StoragePlan | None  # None: a fault rules it out, whatever exists
@@ -120,11 +113,11 @@ class Planned:
         return None if is_refused else self.plan
 
 
-def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> Planned:
+def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> PlanningResult:
     """Plans the claim, the Job and the URI for one placement or ModelCache, and finds every fault of the request."""
     faults = find_faults(request, observed)
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
-        return Planned(plan=None, faults=faults)
+        return PlanningResult(plan=None, faults=faults)
     match request.model.source:
         case OciSource() as source:
             plan = StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
@@ -147,8 +140,8 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             )
         case source:
             plan = _plan_download(request, observed, source)
-    remarks = (*plan.remarks, *find_unused_settings(request))
-    return Planned(plan=replace(plan, bound=request.weights_upper_bound(observed), remarks=remarks), faults=faults)
+    bound, remarks = request.weights_upper_bound(observed), tuple(find_remarks(request, observed))
+    return PlanningResult(plan=replace(plan, bound=bound, remarks=remarks), faults=faults)
 
 
 def name_claim(request: StorageRequest) -> str:
@@ -238,7 +231,6 @@ def _plan_download(
         path=path,
         claim=claim,
         size=size,
-        remarks=() if request.environment.storage.size_enforced else tuple(find_small_claim(request, observed)),
     )
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan

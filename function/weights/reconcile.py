@@ -122,8 +122,8 @@ def decide_job(observed: _Observed) -> JobDecision:
     leave no plan (`_refuse`), nor before the placement is admitted (composers/model_placement.py); a Job that is
     composed may wait for a Secret or be refused (`_find_obstacle`).
     """
-    planned, key, job = observed.plan.job, observed.job_key, observed.job
-    if planned is None or job is None:
+    job_plan, key, job = observed.plan.job, observed.job_key, observed.job
+    if job_plan is None or job is None:
         return JobDecision.NOT_PLANNED
     is_composed = key in observed.writer.observed
     if observed.is_hydrated:
@@ -131,14 +131,14 @@ def decide_job(observed: _Observed) -> JobDecision:
         return JobDecision.OBSERVE if exists else JobDecision.LEAVE_ABSENT
     if observed.is_outdated:
         return JobDecision.RESTART
-    if key != JOB + planned.name:
+    if key != JOB + job_plan.name:
         return JobDecision.KEEP
     if not is_composed and observed.claim_obstacle:
         return JobDecision.WAIT_FOR_CLAIM
     if not is_composed and observed.superseded_to_delete:
         return JobDecision.WAIT_FOR_SUPERSEDED
-    is_shared = planned.policy is ManagementPolicy.RETAIN
-    if is_shared and needs_privileges(planned.manifest) and not job.seen and job.state is not State.ABSENT:
+    is_shared = job_plan.policy is ManagementPolicy.RETAIN
+    if is_shared and needs_privileges(job_plan.manifest) and not job.seen and job.state is not State.ABSENT:
         # Composing it would shorten the deadline of one that runs.
         return JobDecision.WAIT_FOR_ANSWER
     return JobDecision.RUN
@@ -174,10 +174,10 @@ def reconcile_weights(
         write_refused=bool(write_failures),
         service_exists=service_exists,
     )
-    planned = plan_weights(request, storage)
-    if planned.plan is None:
-        return _refuse(request, writer, planned.faults, recorded)
-    plan = planned.plan
+    result = plan_weights(request, storage)
+    plan = result.plan
+    if plan is None:
+        return _refuse(request, writer, result.faults, recorded)
     observed = _Observed(
         writer=writer,
         request=request,
@@ -193,14 +193,14 @@ def reconcile_weights(
         observed = _with_job(observed, plan.job, same_download)
     claim_exists = observed.claim.seen and not is_gone(observed.claim)
     weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
-    if planned.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
-        return _refuse(request, writer, planned.faults, recorded)
+    if result.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
+        return _refuse(request, writer, result.faults, recorded)
     return _apply_plan(observed)
 
 
-def _with_job(observed: _Observed, planned: JobPlan, same_download: tuple[str, ...]) -> _Observed:
+def _with_job(observed: _Observed, job_plan: JobPlan, same_download: tuple[str, ...]) -> _Observed:
     writer, claim, recorded, wanted = observed.writer, observed.claim, observed.recorded, observed.wanted
-    key = find_equivalent_job(writer, planned.manifest, same_download)
+    key = find_equivalent_job(writer, job_plan.manifest, same_download)
     job = writer.read(key)
     outdated = is_outdated(recorded, wanted, claim, job)
     is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
@@ -284,8 +284,8 @@ def _get_access_mode(observed: _Observed) -> str:
     claim = observed.plan.claim
     if claim is None:
         return ""
-    planned = "" if claim.policy is ManagementPolicy.OBSERVE_ONLY else claim.access_mode
-    return get_access_mode(observed.claim.manifest) or planned
+    new_mode = "" if claim.policy is ManagementPolicy.OBSERVE_ONLY else claim.access_mode
+    return get_access_mode(observed.claim.manifest) or new_mode
 
 
 def _compose_claim(observed: _Observed) -> dict[str, Composed]:
@@ -323,7 +323,7 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
 
 def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Composed]:
     """Composes the Job as decided, and deletes superseded ones, unless no other can start."""
-    writer, planned, key = observed.writer, observed.plan.job, observed.job_key
+    writer, job_plan, key = observed.writer, observed.plan.job, observed.job_key
     if decision is JobDecision.WAIT_FOR_CLAIM:
         return {superseded: reapply_observed(writer.observed[superseded]) for superseded in observed.superseded}
     composed = {
@@ -337,14 +337,14 @@ def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Compo
         composed |= _delete_in_two_steps(writer, key)
     elif decision is JobDecision.KEEP:
         composed[key] = reapply_observed(writer.observed[key])
-    elif planned and observed.job and decision in _COMPOSED:
+    elif job_plan and observed.job and decision in _COMPOSED:
         if key not in writer.observed:
             # Those that prove that root must prepare it stay until it is observed.
             proof = (failed for failed in observed.write_failures if failed not in observed.superseded)
             composed |= {failed: reapply_observed(writer.observed[failed]) for failed in proof}
-        policy = planned.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
+        policy = job_plan.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
         written = mapping(writer.observed.get(key), "spec.forProvider.manifest")
-        manifest = with_pod_start_deadline(planned.manifest, written, observed.job.manifest)
+        manifest = with_pod_start_deadline(job_plan.manifest, written, observed.job.manifest)
         composed[key] = writer.compose(key, manifest, policy)
     return composed
 

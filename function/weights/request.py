@@ -148,7 +148,7 @@ class StorageRequest:
 
     @property
     def _own_options(self) -> CreatedStorage:
-        # A claim that all models of a namespace share is the environment's alone: its users must agree on it.
+        # A claim that all models of a namespace share is the environment's alone: all of them must agree on it.
         return CreatedStorage() if self.case is Case.SHARED else self.managed_options
 
 

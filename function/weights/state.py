@@ -264,12 +264,10 @@ def describe_download(job: ObservedObject, claim: ObservedObject) -> StorageStat
     return StorageState(finding=finding, name=name, message=message, failure=failure, remote=job)
 
 
-def describe_hydrated(
-    planned: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]
-) -> StorageState:
+def describe_hydrated(plan: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]) -> StorageState:
     """Describes verified weights; what the cluster refuses to change about their claim is a remark."""
     if obstacle and obstacle.finding is Finding.CLAIM_REFUSED:
-        unchanged = (*unchanged, Problem(f"claim {planned.claim_name}", obstacle.message))
+        unchanged = (*unchanged, Problem(f"claim {plan.claim_name}", obstacle.message))
     return StorageState(finding=Finding.HYDRATED, problems=unchanged)
 
 

@@ -73,13 +73,13 @@ def test_rounds_up_to_base_units() -> None:
 
 @pytest.mark.parametrize("value", ["1Ei", "8Ei", "1e999", "9" * 32000], ids=lambda v: v[:5])
 def test_observed_quantities_are_bounded(value: str) -> None:
-    assert quantity.parse_observed(value) == quantity.MAX == 2**60, (
+    assert quantity.parse_or_none(value) == quantity.MAX == 2**60, (
         "what reports more has no end, and floats hold no more"
     )
 
 
 def test_observed_quantities_are_rounded_up() -> None:
-    assert quantity.parse_observed("1.5") == 2
+    assert quantity.parse_or_none("1.5") == 2
 
 
 @pytest.mark.parametrize(
