@@ -36,5 +36,5 @@ class Settings:
 
     @property
     def passing_seconds(self) -> float:
-        """For how long what follows from a write may not be written."""
-        return self.unheard_seconds + self.core_seconds
+        """For how long what follows from a write may not be written: a reconcile writes ten things, one by one."""
+        return self.unheard_seconds + self.core_seconds + 10 * self.api_seconds
