@@ -19,6 +19,7 @@ from function.composers.placement_writer import build_placement, lower_replicas
 from function.composers.resolve import UnresolvedError, resolve_model
 from function.composers.scopes import Scope
 from function.contract import Call, Composed, Condition, Outcome, Requirement
+from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
@@ -46,7 +47,6 @@ class Considered:
     weights: DeploymentWeights
     scope: Scope
     decision: Decision
-    resolved: Condition  # ModelResolved
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -67,44 +67,51 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     try:
-        model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
+        model = _resolve_usable_model(call, deployment, settings)
     except UnresolvedError as error:
         return hold(own_scope, error.conditions)
-    if not model.profiles:
-        invalid = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
-        return hold(own_scope, [invalid])
-    resolved = references.model_resolved(model)
-    resolving = [resolved, references.resolving(ConditionType.SCHEDULED)]
-    weights = DeploymentWeights(
-        model=model,
-        choice=deployment.cache,
-        cache=own_scope.cache,
-        namespace=deployment.namespace,
-        owner=deployment.name,
-    )
-    request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
+    resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
         return hold(own_scope, resolving)
+    considered = _decide_from_own_scope(deployment, model, own_scope)
+    if not _is_steady(considered):
+        considered = _decide_from_fleet(call, settings, considered)
+    return considered if considered.scope.answered else hold(considered.scope, resolving)
 
-    decision = schedule(request, own_scope.environments, own_scope.own)
-    considered = Considered(request=request, weights=weights, scope=own_scope, decision=decision, resolved=resolved)
-    if _is_steady(considered):
-        return considered
 
+def _resolve_usable_model(call: Call, deployment: Deployment, settings: Settings) -> Model:
+    model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
+    if not model.profiles:
+        raise UnresolvedError(references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems))
+    return model
+
+
+def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Considered:
+    """Decides as if there were only the environments that the deployment uses and its own placements."""
+    weights = DeploymentWeights(
+        model=model, choice=deployment.cache, cache=scope.cache, namespace=deployment.namespace, owner=deployment.name
+    )
+    request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
+    decision = schedule(request, scope.environments, scope.own)
+    return Considered(request=request, weights=weights, scope=scope, decision=decision)
+
+
+def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Considered:
+    """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
+    request, considered = own.request, own
     in_namespace = call.answers.get(requirements.NAMESPACE, ())  # required only where a quota limits the namespace
     namespace_placements = [p for p in PLACEMENTS.parse(in_namespace) if p]
-    usage = namespace_usage(deployment.namespace, namespace_placements, settings.limits)
-    for scope in scopes.fleet_scopes(call, own_scope, request.labels, settings):
+    usage = namespace_usage(request.deployment.namespace, namespace_placements, settings.limits)
+    for scope in scopes.fleet_scopes(call, own.scope, request.labels, settings):
         if not scope.answered:
-            return hold(scope, resolving)
+            return replace(own, scope=scope)
         make_filter = partial(VERDICT_CACHE.cached_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
-        considered = replace(considered, scope=scope, decision=decision)
+        considered = replace(own, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     decision = limit_decision(considered.decision, request.to_placement, namespace_placements, settings.limits)
-    request = replace(request, quota_usage=find_quota_refusal(decision))
-    return replace(considered, request=request, decision=decision)
+    return replace(considered, request=replace(request, quota_usage=find_quota_refusal(decision)), decision=decision)
 
 
 def _hold_placements(
@@ -163,7 +170,7 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     placed = tuple(request.to_placement(assignment) for assignment in decision.assignments)
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     conditions = [
-        considered.resolved,
+        references.model_resolved(request.model),
         report.build_scheduled(request, decision),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
     ]
