@@ -1,4 +1,4 @@
-"""What stays, what is decided again, what is evicted: docs/design.md, "What stays"."""
+"""What stays, what is decided again, what is evicted: docs/concepts.md, "What stays"."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""One replica's shape: as declared, or from GPU memory (docs/design.md, "The shape of a replica")."""
+"""One replica's shape: as declared, or from GPU memory (docs/concepts.md, "The shape of a replica")."""
 
 from dataclasses import dataclass
 
