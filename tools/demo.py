@@ -12,7 +12,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -21,9 +21,10 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
+from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
-from function.cli.pictures import draw_plans
+from function.cli.pictures import draw_world
 from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespace
@@ -112,10 +113,10 @@ def print_table(rows: Iterable[Row]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def draw_to(file: Path, plans: Iterable[Plan]) -> None:
+def draw_to(file: Path, plans: Sequence[Plan]) -> None:
     """Draw the clusters with what is placed there."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(draw_plans(plans))
+    file.write_text(draw_world(list_usages(plans[0].store), plans))
     print(f"\nAs a picture: {os.path.relpath(file)}")
 
 

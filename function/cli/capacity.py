@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import click
 
 from function.cli.gpus import Usage, format_largest, format_suggestions, format_users, group_by_accelerator, list_usages
-from function.cli.inputs import load_inventory, warn_of_invalid
+from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
 from function.cli.options import EVERY_FORM, CliError, Code, Form, Sources, examples, form, sources
-from function.cli.pictures import draw_capacity
-from function.cli.store import read_environments, read_placements
+from function.cli.pictures import draw_world
+from function.cli.planning import plan_deployments
+from function.cli.store import read_environments
 from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint
 from function.domain.environment import format_unusable
 from function.kube.manifests import JSON, Manifest
@@ -34,22 +35,28 @@ _USERS_SHOWN = 2
 )
 @form(*EVERY_FORM, Form.SVG)
 def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
-    """Show environments and pools: who uses them, what is free, and the largest replica that still fits."""
-    store = load_inventory(sources, (*_KINDS, "Object") if suggesting else _KINDS).store
+    """Show environments and pools: who uses them, what is free, and the largest replica that still fits.
+
+    With files the deployments in them count as 'plan' would place them.
+    """
+    kinds = KINDS if sources.files else _KINDS
+    inventory = load_inventory(sources, (*kinds, "Object") if suggesting else kinds)
+    store = inventory.store
     environments = read_environments(store)
     if not environments:
         raise CliError("there is no InferenceEnvironment. Give one with -f", Code.NOT_FOUND)
     if suggesting:
         click.echo(format_suggestions(store, environments), nl=False)
         return
-    usages = list_usages(store, environments, read_placements(store))
+    plans = plan_deployments(inventory, store.refs("ModelDeployment")) if sources.files else []
+    usages = list_usages(store)
     warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
             _print_tables(usages, wide=form is Form.WIDE)
             print_hint(f"plan{sources.file_options or ' -f FILE --live'}")
         case Form.SVG:
-            click.echo(draw_capacity(usages))
+            click.echo(draw_world(usages, plans))
         case Form.NAME:
             for environment in environments:
                 click.echo(f"inferenceenvironment.modelplane.ai/{environment.name}")

@@ -11,7 +11,7 @@ import yaml
 
 from function.api.inference_environment import parse_environment
 from function.cli.inputs import find_invalid_pools
-from function.cli.store import Store
+from function.cli.store import Store, read_environments, read_placements
 from function.domain.allocation import Grant, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
@@ -75,10 +75,10 @@ def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]
     return sorted(groups.items())
 
 
-def list_usages(store: Store, environments: Iterable[Environment], placements: Sequence[Placement]) -> list[Usage]:
+def list_usages(store: Store) -> list[Usage]:
     """Returns every pool with what is charged in it, as its environment publishes it."""
-    usages = list[Usage]()
-    for environment in environments:
+    usages, placements = list[Usage](), read_placements(store)
+    for environment in read_environments(store):
         ledger = admit_placements(environment, placements)
         for pool in environment.pools:
             room, grants = ledger.pools[pool.name].room, ledger.pools[pool.name].grants

@@ -8,6 +8,7 @@ import click
 
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
+from function.cli.gpus import list_usages
 from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
 from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
@@ -58,9 +59,9 @@ def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...
             diffs[p.ref] = [*_list_changes(p), *lines]
     match form:
         case Form.SVG:
-            from function.cli.pictures import draw_plans  # noqa: PLC0415  # only where a picture is drawn
+            from function.cli.pictures import draw_world  # noqa: PLC0415  # only where a picture is drawn
 
-            click.echo(draw_plans(plans))
+            click.echo(draw_world(list_usages(inventory.store), plans))
         case Form.JSON | Form.YAML:
             data: list[JSON] = [_build_data(p, diffs.get(p.ref)) for p in plans]
             compared: list[JSON] = [change.build_data() for change in changes or ()]

@@ -2,13 +2,16 @@
 
 import copy
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import cells, output_of, write
+from tests.cli.process import EXAMPLES, cells, output_of, write
 
 
 def test_shows_usage_of_a_control_plane(live: Live) -> None:
@@ -21,10 +24,29 @@ def test_shows_usage_of_a_control_plane(live: Live) -> None:
 
 
 def test_shows_unused_pools_from_files() -> None:
-    rows = {row[0]: row for row in cells(output_of("capacity", "-f", "examples/two-environments"))}
+    rows = {row[0]: row for row in cells(output_of("capacity", "-f", "examples/two-environments/environment.yaml"))}
     # Neither pool is multiNodeCapable, so one node is the largest replica.
     assert rows["h100-tokyo"][4:] == ["0/4", "0/32", "32", "1 node x 8 GPUs", "-"]
     assert rows["a100-oslo"][4:] == ["0/8", "0/32", "32", "1 node x 4 GPUs", "-"]
+
+
+@pytest.mark.parametrize("files", [*sorted(path for path in EXAMPLES.iterdir() if path.is_dir()), EXAMPLES], ids=str)
+def test_counts_what_the_same_files_would_place(files: Path) -> None:
+    placed, free_nodes = Counter[tuple[str, str]](), dict[tuple[str, str], int]()
+    for plan in json.loads(output_of("plan", "-f", str(files), "-o", "json")):
+        for placement in plan["placements"]:
+            gpus = placement["topology"]["nodes"] * placement["topology"]["gpusPerNode"] * placement["replicas"]
+            placed[placement["environment"], placement["pool"]] += gpus
+    drawn = output_of("plan", "-f", str(files), "-o", "svg")
+    for environment in drawn.split(' font-weight="600">')[1:]:
+        for pool in environment.split('font-size="12">pool ')[1:]:
+            place = environment.partition("<")[0], pool.partition(":")[0]
+            free_nodes[place] = len(re.findall("<title>free: [0-9]+</title>", pool))
+    pools = json.loads(output_of("capacity", "-f", str(files), "-o", "json"))
+    found = {(pool["environment"], pool["pool"]): pool for pool in pools}
+    assert {place: pool["gpus"]["inUse"] for place, pool in found.items() if pool["gpus"]["inUse"]} == dict(placed)
+    assert {place: pool["nodes"]["total"] - pool["nodes"]["inUse"] for place, pool in found.items()} == free_nodes
+    assert output_of("capacity", "-f", str(files), "-o", "svg") == drawn
 
 
 def test_shows_partly_free_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
@@ -79,18 +101,18 @@ def test_writes_wide_and_names() -> None:
 def test_adds_up_by_accelerator() -> None:
     shown = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
     assert cells(shown.partition("\n\n")[2]) == [
-        ["nvidia-a100-80gb", "1", "1", "0/8", "0/32", "32", "1 node x 4 GPUs"],
-        ["nvidia-h100-80gb", "1", "1", "0/4", "0/32", "32", "1 node x 8 GPUs"],
-        ["nvidia-h200-141gb", "1", "1", "0/4", "0/32", "32", "4 nodes x 8 GPUs"],
-        ["all", "3", "3", "0/16", "0/96", "96", "4 nodes x 8 GPUs"],
+        ["nvidia-a100-80gb", "1", "1", "2/8", "8/32", "24", "1 node x 4 GPUs"],  # 2 replicas of 4 GPUs
+        ["nvidia-h100-80gb", "1", "1", "1/4", "4/32", "28", "1 node x 8 GPUs"],  # 2 replicas of 2 GPUs, on one node
+        ["nvidia-h200-141gb", "1", "1", "2/4", "16/32", "16", "2 nodes x 8 GPUs"],  # a replica of 2 nodes
+        ["all", "3", "3", "5/16", "28/96", "68", "2 nodes x 8 GPUs"],
     ]
 
 
 def test_picture_has_totals_by_accelerator() -> None:
     drawn = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
-    assert "3 environments with 96 GPUs: 0 in use, 96 free" in drawn
-    for kind in ("nvidia-a100-80gb", "nvidia-h100-80gb", "nvidia-h200-141gb"):
-        assert f">{kind}: 32 GPUs: 0 in use, 32 free, in 1 environment</text>" in drawn
+    assert "3 environments with 96 GPUs: 28 in use, 68 free" in drawn
+    for kind, used in (("nvidia-a100-80gb", 8), ("nvidia-h100-80gb", 4), ("nvidia-h200-141gb", 16)):
+        assert f">{kind}: 32 GPUs: {used} in use, {32 - used} free, in 1 environment</text>" in drawn
     assert "cannot be used" not in drawn
 
 
@@ -113,7 +135,7 @@ def test_picture_of_a_fleet_counts_omitted_environments(tmp_path: Path) -> None:
     many: list[Manifest] = [{**environment, "metadata": {"name": f"e{number:02}"}} for number in range(50)]
     drawn = output_of("capacity", "-f", write(tmp_path, *many), "-o", "svg")
     assert "50 environments with 1600 GPUs: 0 in use, 1600 free" in drawn
-    assert "and 10 environments more" in drawn
+    assert "and 10 pools more" in drawn
     assert squares(drawn)["#ffffff"] == 40 * 32 + 1
 
 
@@ -121,4 +143,6 @@ def test_picture_names_invalid_pools(tmp_path: Path) -> None:
     environment = find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment")
     for pool in listing(environment, "spec.nodePools"):
         mapping(pool, "capabilities")["memoryPerGpu"] = "much"
-    assert "pool h200 is invalid" in output_of("capacity", "-f", write(tmp_path, environment), "-o", "svg")
+    assert "pool h200: invalid, spec.nodePools[0]" in output_of(
+        "capacity", "-f", write(tmp_path, environment), "-o", "svg"
+    )

@@ -169,22 +169,38 @@ def test_picture_has_a_dark_colour_for_every_colour() -> None:
     assert "@media (prefers-color-scheme: dark)" in style
 
 
-def test_picture_of_many_environments_starts_with_an_overview(tmp_path: Path) -> None:
-    manifests, many = example("kimi-k2-two-nodes"), []
+def test_picture_draws_each_environment_once_and_is_bounded(tmp_path: Path) -> None:
+    many, deployments = [], []
     for number in range(100):
-        each = kimi("InferenceEnvironment")
+        each, deployment = kimi("InferenceEnvironment"), kimi("ModelDeployment")
         mapping(each, "metadata")["name"] = f"e{number:02}"
-        if number >= 30:
+        mapping(deployment, "metadata")["name"] = f"d{number:02}"
+        if number >= 10:
             mapping(each, "metadata")["labels"] = {}
         many.append(each)
-    others = [m for m in manifests if m["kind"] != "InferenceEnvironment"]
-    root = ET.fromstring(output_of("plan", "-f", write(tmp_path, *others, *many), "-o", "svg"))
+        deployments.append(deployment)
+    file = write(tmp_path, kimi("ClusterModel"), *many, *deployments)
+    root = ET.fromstring(run("plan", "-f", file, "-o", "svg").stdout)
     texts = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "100 environments, nearest first" in texts
-    assert {"1 chosen", "29 would do", "70 refuse"} <= set(texts), "what the colours of the tiles are, and how many"
-    assert "and 88 environments more" in texts
-    tiles = [r.get("fill") for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "22"]
-    assert Counter(tiles) == {"#1f9d55": 1, "#8b98ad": 29, "#c0392b": 70}
+    # Ten environments of four nodes hold twenty replicas of two nodes; the refused ones are drawn first.
+    assert sum(text.endswith(": Placed") for text in texts) == 0
+    assert sum(text.endswith(": InsufficientCapacity") for text in texts) == 20
+    assert "and 80 deployments more" in texts
+    assert "100 environments with 3200 GPUs: 320 in use, 2880 free" in texts
+    assert [text for text in texts if text[:1] == "e"] == [f"e{number:02}" for number in range(40)]
+    assert "and 60 pools more" in texts
+    # 2 lines for each of 20 deployments, 4 for each of 40 pools, and the totals.
+    assert int(root.get("height", "")) < 20 * 2 * 18 + 40 * 120 + 200
+
+
+def test_picture_gives_each_deployment_a_colour(tmp_path: Path) -> None:
+    second = kimi("ModelDeployment")
+    mapping(second, "metadata")["name"] = "second"
+    file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment"), second)
+    root = ET.fromstring(output_of("plan", "-f", file, "-o", "svg"))
+    rects = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "9"]
+    # 16 GPUs and a square in the list for each; grey and white are in the legend alone.
+    assert sorted(Counter(rect.get("fill") for rect in rects).values()) == [1, 1, 17, 17]
 
 
 def test_readme_picture_matches_its_command() -> None:
