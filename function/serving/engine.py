@@ -282,9 +282,16 @@ def _list_tls_flags(run: Run) -> tuple[str, ...]:
 
 
 def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
-    """Returns the flags for these parts of the shape that the author has not given; a size of 1 needs none."""
+    """Returns the flags for these parts of the shape that the author has not given.
+
+    A size of 1 needs none, except the ranks of a pod: without their number vLLM starts every rank on the leader.
+    """
     spec, split, sizes = run.spec, run.shape.parallelism, run.shape.parallelism.sizes
-    flags = {field: f"{flag}={sizes[field]}" for field, flag in spec.canonical_size_flags.items() if sizes[field] > 1}
+    flags = {
+        field: f"{flag}={sizes[field]}"
+        for field, flag in spec.canonical_size_flags.items()
+        if sizes[field] > 1 or field == DATA_LOCAL
+    }
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
     given = parse_parallel_flags(run.engine.name, run.engine.args).values
