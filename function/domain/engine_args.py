@@ -218,9 +218,14 @@ def find_tls_faults(engine: Engine, path: str = "engine") -> tuple[Problem, ...]
 
 
 def find_shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -> tuple[Problem, ...]:
-    """Returns which arguments contradict the shape of a replica; `path` is the path of the arguments."""
+    """Returns what in an engine contradicts the shape of a replica; `path` is the path of the arguments."""
     # Without variables, which have no effect here, an engine is hashable.
-    return _find_cached_shape_faults(replace(engine, env=()), shape, path) if engine.args else ()
+    faults = _find_cached_shape_faults(replace(engine, env=()), shape, path) if engine.args else ()
+    spec, ability = ENGINES[engine.name], Ability.RANKS_OVER_NODES
+    if shape.nodes == 1 or shape.parallelism.data is None or has_ability(engine, ability) or not spec.data_spans_nodes:
+        return faults
+    why = f"{engine.image!r} cannot {ability.value}; must be {engine.name} {spec.abilities[ability].since} or later"
+    return (*faults, Problem(f"{path.removesuffix('args')}image", why))
 
 
 def uses_ray(engine: Engine) -> bool:

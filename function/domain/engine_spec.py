@@ -44,6 +44,7 @@ class Ability(Enum):
 
     NODES = "span nodes without Ray"
     RAY = "bring Ray"
+    RANKS_OVER_NODES = "spread data parallelism over nodes"
     KSERVE_RANKS = "start under KServe's preset for data parallelism"
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
@@ -118,6 +119,7 @@ _VLLM = EngineSpec(
     abilities={
         Ability.NODES: VersionRange(since=Version(0, 11, 1)),
         Ability.RAY: VersionRange(until=Version(0, 18, 0), stock_only=True),
+        Ability.RANKS_OVER_NODES: VersionRange(since=Version(0, 9, 1)),
         # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
         Ability.KSERVE_RANKS: VersionRange(until=Version(0, 28, 0)),
         Ability.DRAIN: VersionRange(since=Version(0, 18, 0)),
@@ -177,6 +179,7 @@ _SGLANG = EngineSpec(
     abilities={
         Ability.NODES: ALWAYS,
         Ability.RAY: NEVER,
+        Ability.RANKS_OVER_NODES: NEVER,
         Ability.KSERVE_RANKS: NEVER,
         Ability.DRAIN: NEVER,
         Ability.GGUF: ALWAYS,

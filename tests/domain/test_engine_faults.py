@@ -58,7 +58,7 @@ CASES = [
          "--distributed-executor-backend=mp spans nodes from vLLM 0.11.1 on; must be left out or ray, or use a "
          "later image"),
     Case("mp-on-one-node", "nothing to span", vllm(f"{OFFICIAL}:v0.8.0", MP), ONE),
-    Case("mp-of-ranks", "each rank is on one node", vllm(f"{OFFICIAL}:v0.8.0", MP), RANKS),
+    Case("mp-of-ranks", "each rank is on one node", vllm(f"{OFFICIAL}:v0.10.0", MP), RANKS),
     Case("other", "no way to other nodes", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), TWO,
          "--distributed-executor-backend=uni cannot span nodes; must be left out, ray or mp"),
     Case("other-on-one-node", "the author's", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), ONE),
@@ -72,6 +72,18 @@ CASES = [
 def test_checks_the_executor_of_several_nodes(case: Case) -> None:
     want = (Problem("args[0]", case.want),) if case.want else ()
     assert find_shape_faults(case.engine, case.shape, "args") == want, case.reason
+
+
+def test_checks_the_ranks_of_several_nodes() -> None:
+    """Before 0.9.1 vLLM fails on them, which it would say only after the download."""
+    (problem,) = find_shape_faults(vllm(f"{OFFICIAL}:v0.9.0"), RANKS, "spec.serving[0].engine.args")
+    assert problem == Problem(
+        "spec.serving[0].engine.image",
+        f"'{OFFICIAL}:v0.9.0' cannot spread data parallelism over nodes; must be vLLM 0.9.1 or later",
+    )
+    assert find_shape_faults(vllm(f"{OFFICIAL}:v0.9.1"), RANKS) == ()
+    on_one = shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))
+    assert find_shape_faults(vllm(f"{OFFICIAL}:v0.9.0"), on_one) == ()
 
 
 def test_reports_sizes_beside_the_executor() -> None:
