@@ -162,7 +162,7 @@ modelplane plan -f deployment.yaml --live -o wide
 modelplane plan -f deployment.yaml --live --diff
 modelplane plan -A --set us-east/h100.maxNodeCount=8
 modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg
-modelplane render -f examples/kimi-k2-two-nodes --all-clusters
+modelplane render -f examples/kimi-k2-two-nodes
 modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService
 modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/
 modelplane render -f examples/kimi-k2-two-nodes --level remote -o json

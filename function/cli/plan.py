@@ -213,7 +213,7 @@ def _choose_next(plans: list[Plan], sources: Sources) -> str:
     refused = next((p for p in plans if not p.is_placed), None)
     if refused:
         return f"why {refused.ref.name} -n {refused.ref.namespace}{options}"
-    return f"render{options} --all-clusters" if options else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
+    return f"render{options}" if options else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
 
 
 def _is_waiting(reason: str) -> bool:

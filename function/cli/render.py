@@ -1,4 +1,4 @@
-"""`render`: writes every manifest that would finally exist, each with the cluster that it is on.
+"""`render`: writes every manifest that would finally exist, each below a comment that names its cluster.
 
 Both levels at once: what a deployment composes is a composite itself. Left out are statuses, since they would be made
 up, and what exists only while weights are downloaded, such as the copy of a token and the ConfigMap with the scripts.
@@ -16,7 +16,8 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.planning import compose_files
 from function.cli.store import Ref, Store, read_environments, refuse_unknown
 from function.cli.tables import format_data
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, mapping, strings, text
+from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Status
 from function.remote.carry_over import desired_from_observed
 
@@ -50,11 +51,10 @@ class Place:
 @click.option("--level", type=click.Choice(["control-plane", "remote"]), help="Only one level.")
 @click.option("--cluster", metavar="ENVIRONMENT", help="Only what is on the cluster of this environment.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only this kind; may be repeated.")
-@click.option("--all-clusters", "mixed", is_flag=True, help="Write manifests of several clusters into one stream.")
 @click.option("--output-dir", metavar="FOLDER", type=click.Path(path_type=Path), help="Files, a folder each cluster.")
 @form(Form.YAML, Form.JSON, Form.NAME)
-def render(  # noqa: PLR0913  # click's options
-    *, sources: Sources, output_dir: Path | None, mixed: bool, form: Form, level: str | None, cluster: str | None,
+def render(
+    *, sources: Sources, output_dir: Path | None, form: Form, level: str | None, cluster: str | None,
     kinds: tuple[str, ...],
 ) -> Code:  # fmt: skip
     """Write every manifest that would finally exist, on the control plane and on the clusters.
@@ -87,7 +87,7 @@ def render(  # noqa: PLR0913  # click's options
     if output_dir:
         _write_files(chosen, output_dir)
     else:
-        _print_manifests(chosen, form, mixed=mixed)
+        _print_manifests(chosen, form)
     for line in refusals:
         click.echo(line, err=True)
     return Code.REFUSED if refusals else Code.OK
@@ -102,8 +102,10 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> dict[Place, Manifest]:
             # Without status, without what Crossplane adds, and never with the data of a Secret.
             manifest = desired_from_observed(observed).manifest
             placed[Place("", Ref.of(manifest))] = manifest
-            if text(manifest, "kind") == "Object" and get(manifest, "spec.managementPolicies") != ["Observe"]:
-                remote = mapping(manifest, "spec.forProvider.manifest")
+            remote, policies = mapping(manifest, "spec.forProvider.manifest"), get(manifest, "spec.managementPolicies")
+            # A Job that is kept on a claim is only observed at last; what else is only observed has no label of ours.
+            is_labelled = strings(remote, "metadata.labels").items() >= MANAGED_BY.items()
+            if text(manifest, "kind") == "Object" and (policies != ["Observe"] or is_labelled):
                 config = text(manifest, "spec.providerConfigRef.name")
                 placed[Place(clusters.get(config, config), Ref.of(remote))] = remote
     return {place: placed[place] for place in sorted(placed)}
@@ -134,8 +136,7 @@ def _clean_name(name: str) -> str:
     return _NOT_IN_FILE_NAMES.sub("-", name).lstrip(".")
 
 
-def _print_manifests(manifests: Mapping[Place, Manifest], form: Form, *, mixed: bool) -> None:
-    clusters = sorted({place.cluster for place in manifests})
+def _print_manifests(manifests: Mapping[Place, Manifest], form: Form) -> None:
     match form:
         case Form.NAME:
             for manifest in manifests.values():
@@ -145,11 +146,6 @@ def _print_manifests(manifests: Mapping[Place, Manifest], form: Form, *, mixed: 
         case Form.JSON:
             items: list[JSON] = [{"place": place.cluster, "manifest": m} for place, m in manifests.items()]
             click.echo(format_data(form, items))
-        case _ if len(clusters) > 1 and not mixed:
-            raise CliError(
-                f"these are manifests of {len(clusters)} clusters ({', '.join(clusters)}). Choose by --level, "
-                "--cluster or --kind, write a folder for each with --output-dir, or one stream with --all-clusters"
-            )
         case _:
             for place, manifest in manifests.items():
                 click.echo(f"---\n# {place}\n{format_data(Form.YAML, manifest)}")

@@ -196,5 +196,5 @@ def _choose_next(report: Report, sources: Sources) -> str:
     if report.others or report.refusals:
         return f"capacity{sources.file_options}"
     if sources.files:
-        return f"render{sources.file_options} --all-clusters"
+        return f"render{sources.file_options}"
     return f"tree {report.ref.name} -n {report.ref.namespace}"

@@ -35,7 +35,7 @@ def test_prints_the_next_command_on_standard_error() -> None:
     shown = run("plan", "-f", KIMI)
     assert "Next:" not in shown.stdout, "a pipe gets the answer alone"
     last = shown.stderr.splitlines()[-1]
-    assert last == f"Next: modelplane render -f {KIMI} --all-clusters"
+    assert last == f"Next: modelplane render -f {KIMI}"
     assert run(*last.split()[2:]).returncode == 0
 
 

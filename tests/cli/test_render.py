@@ -18,7 +18,7 @@ def kinds(rendered: str) -> Counter[str]:
 
 
 def test_renders_both_levels() -> None:
-    found = kinds(output_of("render", "-f", KIMI, "--all-clusters"))
+    found = kinds(output_of("render", "-f", KIMI))
     remote = ("Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService", "LLMInferenceServiceConfig")
     # Each remote object has an Object that describes it; the class is described only to be looked at.
     assert found == Counter({"ModelPlacement": 1, "ClusterProviderConfig": 1, "Object": 6, **dict.fromkeys(remote, 1)})
@@ -65,7 +65,7 @@ def test_lists_refusals_on_standard_error(tmp_path: Path) -> None:
     for manifest in manifests:
         if manifest["kind"] == "InferenceEnvironment":
             mapping(manifest, "spec")["nodePools"] = []
-    done = run("render", "-f", write(tmp_path, *manifests), "--all-clusters")
+    done = run("render", "-f", write(tmp_path, *manifests))
     assert done.returncode == 1
     assert "ModelDeployment assistants/kimi-k2: Scheduled is False, NoPoolSatisfiesRequirements" in done.stderr
     assert "ModelPlacement" not in kinds(done.stdout)
@@ -85,17 +85,33 @@ def test_renders_no_secret_value() -> None:
 
 def test_renders_no_script() -> None:
     """The ConfigMap with them is gone once the weights are there, and the Job names it."""
-    everything = output_of("render", "-f", KIMI, "--all-clusters")
+    everything = output_of("render", "-f", KIMI)
     assert "kind: Job" in everything
     assert "import" not in everything, "neither in the Job nor in the Object that carries it"
 
 
-def test_refuses_to_mix_clusters_by_default() -> None:
-    done = run("render", "-f", KIMI)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "manifests of 2 clusters (control plane, h200-east). Choose by --level" in done.stderr
+def test_names_the_cluster_of_each_manifest() -> None:
+    documents = output_of("render", "-f", KIMI).split("---\n")[1:]
+    assert {each.partition(":")[0] for each in documents} == {"# control plane", "# h200-east"}
+    assert len(documents) == 13
     one = output_of("render", "-f", KIMI, "--cluster", "h200-east")
     assert one == output_of("render", "-f", KIMI, "--level", "remote")
+
+
+def test_renders_the_job_of_every_claim_and_no_claim_of_a_user() -> None:
+    """A Job that is kept on a shared or user's claim is only observed at the end, as is the user's own claim."""
+    shared = kinds(output_of("render", "-f", "examples/shared-claim", "--level", "remote"))
+    assert (shared["Job"], shared["PersistentVolumeClaim"]) == (2, 1), "two models on one claim"
+    own = kinds(output_of("render", "-f", "examples/bring-your-own-claim", "--level", "remote"))
+    assert (own["Job"], own["PersistentVolumeClaim"], own["StorageClass"]) == (1, 0, 0)
+
+
+def test_renders_the_job_of_a_retained_claim(tmp_path: Path) -> None:
+    manifests = example("kimi-k2-two-nodes")
+    cache = mapping(mapping(find_manifest(manifests, "ModelDeployment"), "spec"), "modelCache")
+    mapping(find_manifest(manifests, "ModelDeployment"), "spec")["modelCache"] = {**cache, "retain": True}
+    retained = kinds(output_of("render", "-f", write(tmp_path, *manifests), "--level", "remote"))
+    assert (retained["Job"], retained["PersistentVolumeClaim"]) == (1, 1)
 
 
 def test_writes_a_folder_for_each_cluster(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, output_of, run, 
 FILES = ("-f", KIMI)
 COMMANDS = (
     ("plan", *FILES),
-    ("render", *FILES, "--all-clusters"),
+    ("render", *FILES),
     ("why", "kimi-k2", *FILES),
     ("tree", "kimi-k2", *FILES),
     ("capacity", *FILES),

@@ -95,7 +95,7 @@ def test_commands_read_the_control_plane(world: World) -> None:
 def test_commands_apply_files_over_live_objects(world: World, tmp_path: Path) -> None:
     file = tmp_path / "deployment.yaml"
     file.write_text(yaml.safe_dump(deployment(TEAM, "runs", "commanded", on="commanded")))
-    rendered = yaml.safe_load_all(output_of(world, "render", "-f", str(file), "--live", "--all-clusters"))
+    rendered = yaml.safe_load_all(output_of(world, "render", "-f", str(file), "--live"))
     kinds = {manifest["kind"] for manifest in rendered if manifest}
     assert {"ModelPlacement", "LLMInferenceService", "Job", "PersistentVolumeClaim"} <= kinds
     assert "commanded" in output_of(world, "size", "--live", "--params", "16B", "--precision", "bf16")
