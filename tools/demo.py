@@ -21,6 +21,7 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
+from function.cli.checks import Item
 from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
@@ -83,7 +84,8 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    return [set_namespace(manifest, "default") for _, manifest in read_files(paths) if is_known(manifest)]
+    manifests = (item.manifest for item in read_files(paths) if isinstance(item, Item))
+    return [set_namespace(manifest, "default") for manifest in manifests if is_known(manifest)]
 
 
 def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:

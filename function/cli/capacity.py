@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from function.cli.gpus import Usage, format_largest, format_suggestions, format_users, group_by_accelerator, list_usages
-from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
+from function.cli.inputs import load_inventory
 from function.cli.options import EVERY_FORM, CliError, Code, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_world
 from function.cli.planning import plan_deployments
@@ -39,8 +39,7 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
 
     With files the deployments in them count as 'plan' would place them.
     """
-    kinds = KINDS if sources.files else _KINDS
-    inventory = load_inventory(sources, (*kinds, "Object") if suggesting else kinds)
+    inventory = load_inventory(sources, (*_KINDS, "Object") if suggesting else _KINDS)
     store = inventory.store
     environments = read_environments(store)
     if not environments:
@@ -50,7 +49,6 @@ def capacity(*, sources: Sources, suggesting: bool, form: Form) -> None:
         return
     plans = plan_deployments(inventory, store.refs("ModelDeployment")) if sources.files else []
     usages = list_usages(store)
-    warn_of_invalid(store, _KINDS)
     match form:
         case Form.TABLE | Form.WIDE:
             _print_tables(usages, wide=form is Form.WIDE)

@@ -69,7 +69,7 @@ def _read_data(store: Store, xr: Manifest, environment: Manifest, spec: Manifest
             configs = [config] if config else []
         for config in configs:
             data = mapping(config, "data")
-            for key in reversed(_split_path(text(source, "toFieldPath"))):
+            for key in reversed(split_path(text(source, "toFieldPath"))):
                 data = {key: data}
             yield data
 
@@ -108,13 +108,13 @@ def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> 
             raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which is not set")
 
 
-def _split_path(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Returns the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
     return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
 
 
 def _get_at(value: JSON, path: str) -> JSON:
-    for key in _split_path(path):
+    for key in split_path(path):
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):

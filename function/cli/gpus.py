@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import yaml
 
 from function.api.inference_environment import parse_environment
-from function.cli.inputs import find_invalid_pools
-from function.cli.store import Store, read_environments, read_placements
+from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
 from function.domain.allocation import Grant, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem

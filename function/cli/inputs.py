@@ -1,4 +1,4 @@
-"""Reads files, a live control plane, or both, into one store of objects, and names what is wrong with them.
+"""Reads files, a live control plane, or both, into one store of objects, and checks them first as `validate` does.
 
 Files are applied over the live objects. An environment from a file without a status counts as Ready, since its author
 asks where deployments would be placed once everything is up; --strict takes every status as it is.
@@ -6,19 +6,14 @@ asks where deployments would be placed once everything is up; --strict takes eve
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 import yaml
 
-from function.api.cluster_model import parse_model
-from function.api.inference_environment import ParsedEnvironment, parse_environment
-from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_deployment
-from function.api.model_placement import parse_placement
-from function.api.problems import SPECS, Parsed, find_unknown_fields
+from function.cli.checks import Fault, Item, check_items, find_entry, find_problems, print_faults
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
@@ -33,20 +28,10 @@ from function.cli.store import (
     set_namespace,
 )
 from function.composers import COMPOSERS
-from function.domain.environment import Environment
-from function.domain.model import BrokenEntry
-from function.domain.settings import BUILT_IN
+from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
 
 KINDS = tuple(COMPOSERS)
-PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
-    "ClusterModel": parse_model,
-    "Model": parse_model,
-    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
-    "ModelPlacement": parse_placement,
-    "ModelDeployment": parse_deployment,
-    "ModelCache": parse_model_cache,
-}
 _SUFFIXES = (".yaml", ".yml", ".json")
 _ADVICE = "Put --- between objects, or leave one out"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -76,49 +61,30 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
         return constructed
 
 
-def read_files(paths: Iterable[str]) -> list[tuple[str, Manifest]]:
-    """Reads the manifests of files, folders and standard input (`-`), each with the name of its file, in their order.
-
-    Raises:
-        CliError: A file cannot be read, is not YAML, or holds something else than manifests.
-    """
-    return [item for path in paths for name, content in _read_path(path) for item in _parse_manifests(name, content)]
+def read_files(paths: Iterable[str]) -> list[Item | Fault]:
+    """Reads the manifests of files, folders and standard input (`-`), in their order, and why others cannot be read."""
+    return [item for path in paths for item in _read_path(path)]
 
 
-def _read_path(path: str) -> Iterator[tuple[str, str]]:
+def _read_path(path: str) -> Iterator[Item | Fault]:
     if path == "-":
-        yield "standard input", sys.stdin.read()
+        yield from _parse_manifests("standard input", sys.stdin.read())
         return
     files = [Path(path)]
     if files[0].is_dir():
         files = sorted(file for file in files[0].rglob("*") if file.suffix in _SUFFIXES and file.is_file())
         if not files:
-            raise CliError(f"{path}: the folder holds no {', '.join(_SUFFIXES)}. Name another")
+            yield _refuse(path, 0, f"the folder holds no {', '.join(_SUFFIXES)}. Name another")
     for file in files:
         try:
-            yield str(file), file.read_text()
+            yield from _parse_manifests(str(file), file.read_text())
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise CliError(f"cannot read {file}: {reason}. Name a file, a folder or -") from error
+            yield _refuse(str(file), 0, f"cannot be read: {reason}. Name a file, a folder or -")
 
 
-def _parse_manifests(file: str, content: str) -> Iterator[tuple[str, Manifest]]:
-    for line, document in _parse_documents(file, content):
-        where = f"{file} line {line}"
-        if not isinstance(document, dict) or not text(document, "kind"):
-            raise CliError(f"{where}: the document is not a Kubernetes manifest (it has no kind). Correct or remove it")
-        if not text(document, "kind").endswith("List") or "items" not in document:
-            yield file, document
-            continue
-        items = get(document, "items")
-        for index, item in enumerate(items if isinstance(items, list) else []):
-            if not isinstance(item, dict) or not text(item, "kind"):
-                raise CliError(f"{where}: items[{index}] has no kind. Correct or remove it")
-            yield file, item
-
-
-def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
-    """Returns every document that is not empty, with the line on which it starts."""
+def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
+    """Returns the manifests of a file, up to the first fault in its YAML."""
     loader, line = _Loader(content), 1
     try:
         while loader.check_node():
@@ -126,14 +92,32 @@ def _parse_documents(file: str, content: str) -> Iterator[tuple[int, JSON]]:
             line = node.start_mark.line + 1
             document = normalize_json(loader.construct_document(node))
             if document is not None:
-                yield line, document
+                yield from _list_manifests(file, node, document)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is not YAML"
         advice = "" if _ADVICE in problem else ". Correct the YAML"
-        raise CliError(f"{file} line {mark.line + 1 if mark else line}: {problem}{advice}") from error
-    except RecursionError as error:
-        raise CliError(f"{file} line {line}: it is nested too deeply, or contains itself. Correct the YAML") from error
+        yield _refuse(file, mark.line + 1 if mark else line, f"{problem}{advice}")
+    except RecursionError:
+        yield _refuse(file, line, "it is nested too deeply, or contains itself. Correct the YAML")
+
+
+def _list_manifests(file: str, node: yaml.Node, document: JSON) -> Iterator[Item | Fault]:
+    """Returns a manifest, or those of a list."""
+    missing = next((field for field in ("kind", "apiVersion") if not text(document, field)), None)
+    if not isinstance(document, dict) or missing:
+        message = f"this is not a Kubernetes manifest (it has no {missing}). Correct or remove it"
+        yield _refuse(file, node.start_mark.line + 1, message)
+    elif text(document, "kind").endswith("List") and isinstance(entries := get(document, "items"), list):
+        _, nodes = find_entry(node, "items")
+        for entry, item in zip(nodes.value if nodes else (), entries, strict=True):
+            yield from _list_manifests(file, entry, item)
+    else:
+        yield Item(document, file, node)
+
+
+def _refuse(file: str, line: int, message: str) -> Fault:
+    return Fault(file=file, line=line, problem=Problem("", message))
 
 
 @dataclass(slots=True)
@@ -192,9 +176,13 @@ def load_inventory(
         cluster = connect(target)
         namespace = cluster.namespace
         narrow = namespace if one_namespace and not target.all_namespaces else ""
+        if sources.files:
+            kinds = tuple(dict.fromkeys((*kinds, *KINDS)))  # what files may refer to
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
-    known = (manifest for _, manifest in read_files(sources.files) if is_known(manifest))
+    items = read_files(sources.files)
+    print_faults(check_items(items, Store(store.values()), namespace or "default"))
+    known = [item.manifest for item in items if isinstance(item, Item) and is_known(item.manifest)]
     manifests = [set_namespace(manifest, namespace or "default") for manifest in known]
     for manifest in manifests:
         store.lay_over(manifest)
@@ -254,30 +242,8 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
             block[last] = yaml.safe_load(content)
         except yaml.YAMLError as error:
             raise CliError(f"--set {value}: {content} is not YAML") from error
-        unknown = [set(find_unknown_fields(SPECS[ref.kind], mapping(m, "spec"), "spec")) for m in (before, after)]
-        for problem in sorted(unknown[1] - unknown[0]):
+        for problem in sorted({*find_problems(after)} - {*find_problems(before)}):
             raise CliError(f"--set {value}: {problem}")
         store.put(after)
         edited.add(ref)
     return frozenset(edited)
-
-
-def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEntry, ...]:
-    """Returns the invalid pools of an environment, in its order."""
-    if not environment.broken_pools:
-        return ()
-    return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).invalid_pools
-
-
-def warn_of_invalid(store: Store, kinds: Iterable[str]) -> None:
-    """Warns of objects of some kinds that have faults, and of pools that are left out, on standard error."""
-    for manifest in (manifest for kind in kinds for manifest in store.all(kind)):
-        ref = Ref.of(manifest)
-        parsed = PARSERS[ref.kind](manifest)
-        environment = parsed if isinstance(parsed, ParsedEnvironment) else None
-        problems = environment.other_problems if environment else parsed.problems
-        if problems:
-            click.echo(f"warning: {ref}: {'; '.join(map(str, problems))}", err=True)
-        for pool in environment.invalid_pools if environment else ():
-            reasons = "; ".join(map(str, pool.problems))
-            click.echo(f"warning: pool {pool.name} of {ref} is left out: {reasons}", err=True)

@@ -173,7 +173,7 @@ modelplane tree kimi-k2 -n assistants --watch
 modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg
 modelplane capacity -f fleet/ -o wide
 modelplane capacity -o svg > capacity.svg
-modelplane validate examples/
+modelplane validate examples/kimi-k2-two-nodes
 modelplane validate deployment.yaml --live
 cat model.yaml | modelplane validate - -o json
 modelplane size --params 671B --precision fp8

@@ -9,7 +9,7 @@ import click
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
-from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
+from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
@@ -44,7 +44,6 @@ def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...
     Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
     """
     inventory = load_inventory(sources, sets=sets)
-    warn_of_invalid(inventory.store, KINDS)
     refs = inventory.list_deployments(deployments)
     decided = _plan_all(inventory) if inventory.before else plan_deployments(inventory, refs)
     changes = _compare_plans(_plan_all(inventory.before), decided) if inventory.before else None

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.inputs import Inventory, find_invalid_pools
-from function.cli.store import Ref, Store
+from function.cli.inputs import Inventory
+from function.cli.store import Ref, Store, find_invalid_pools
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from function.cli.inputs import KINDS, load_inventory, warn_of_invalid
+from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, sources
 from function.cli.planning import compose_files
 from function.cli.store import Ref, Store, read_environments, refuse_unknown
@@ -64,7 +64,6 @@ def render(
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     inventory = load_inventory(sources)
-    warn_of_invalid(inventory.store, KINDS)
     outcomes = compose_files(inventory)
     refusals = [
         f"{ref}: {condition.type} is False, {condition.reason}: {condition.message}"

@@ -24,7 +24,7 @@ from urllib.parse import quote
 import click
 
 from function.api.cluster_model import parse_model
-from function.cli.inputs import load_inventory, warn_of_invalid
+from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import format_data, format_table, print_hint
@@ -133,7 +133,6 @@ def size(  # noqa: PLR0913  # click's options
         sizes = [_size_files(model.source, model.name, headroom) for model in models]
     if context_length:
         sizes = [_add_cache(size_, config, hub, context_length, concurrency) for size_ in sizes]
-    warn_of_invalid(store, ["InferenceEnvironment"])
     results = [(size_, list(_fit_pools(size_, models, store))) for size_ in sizes]
     if form is not Form.TABLE:
         data: list[JSON] = [

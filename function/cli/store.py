@@ -15,6 +15,7 @@ from function.cli.options import CliError, Code
 from function.composers import COMPOSERS
 from function.contract import Answered, RequiredResource, Requirement
 from function.domain.environment import Environment
+from function.domain.model import BrokenEntry
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, copy_manifest, flag, listing, mapping, strings, text
@@ -161,6 +162,13 @@ def normalize_json(value: JSON) -> JSON:
 def read_environments(store: Store, settings: Settings = BUILT_IN) -> list[Environment]:
     """Returns every environment, invalid ones included, with the settings where it declares nothing."""
     return [parse_environment(manifest, settings).value for manifest in store.all("InferenceEnvironment")]
+
+
+def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEntry, ...]:
+    """Returns the invalid pools of an environment, in its order."""
+    if not environment.broken_pools:
+        return ()
+    return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).invalid_pools
 
 
 def read_placements(store: Store) -> list[Placement]:

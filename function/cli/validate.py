@@ -1,63 +1,16 @@
-"""`validate`: finds what the API server would refuse, what it would drop silently, and references that lead nowhere.
+"""`validate`: checks files and prints what every command prints of them before it decides anything."""
 
-The rules are those of the function's own parser, which checks all that the XRDs and their CEL rules demand. A reference
-is followed where an object of its kind is among the files, or with --live on the control plane; otherwise it cannot be
-checked.
-"""
-
-import json
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import click
 
-from function.api.cluster_model import parse_model
-from function.api.inference_environment import parse_environment
-from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_deployment
-from function.api.model_placement import parse_placement
-from function.api.problems import SPECS, find_nearest, find_unknown_fields, join_path, unknown_value
-from function.api.settings import ENVIRONMENT_KEY, parse_settings
-from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
-from function.cli.gpus import find_contradictions
-from function.cli.inputs import KINDS, PARSERS, load_inventory, read_files
+from function.cli.checks import Item, check_items, find_code
+from function.cli.inputs import KINDS, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
-from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
-from function.cli.tables import BAD, GOOD, WAIT, format_data, paint
-from function.composers import COMPOSERS
-from function.domain.cache import ModelCacheChoice
-from function.domain.environment import Environment, StorageMode
-from function.domain.model import Model, Problem
-from function.domain.placement import Deployment, Placement
-from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.cli.store import Store, is_known
+from function.cli.tables import GOOD, format_data, paint
+from function.kube.manifests import JSON
 from function.kube.messages import format_count
-from function.kube.names import GROUP, VERSION
-from function.kube.quantity import gib
-from function.reasons import Refused
-from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
-from function.scheduling.verdicts import SchedulingRequest
-from function.status.cluster_model import list_notes
-from function.status.inference_environment import note_tcp_fallback, note_unlabelled_pools
-from function.status.weights import format_redownload_note
-from function.weights.faults import find_faults
-from function.weights.planner import DeploymentWeights
-from function.weights.request import Case, build_cache_request
-
-# A DNS subdomain, as the API server requires of every name.
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_LONGEST_NAME = 253
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One fault of one object in one file."""
-
-    file: str
-    ref: Ref
-    problem: Problem
-    is_warning: bool = False  # it is allowed, and most likely not meant
 
 
 @click.command(epilog=examples("validate"))
@@ -80,13 +33,12 @@ def validate(  # click's options
     """
     if not paths and not files:
         raise click.UsageError("Missing FILE")
-    objects = read_files((*paths, *files))
-    if not objects:
+    items = read_files((*paths, *files))
+    if not items:
         raise CliError(f"there is no object in {', '.join((*paths, *files))}")
-    manifests = [(file, manifest) for file, manifest in objects if is_known(manifest)]
-    store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
-    faults = check_manifests(manifests, store, target.namespace or "default")
-    code = Code.REFUSED if any(strict or not fault.is_warning for fault in faults) else Code.OK
+    live_store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
+    faults = [fault for fault in check_items(items, live_store, target.namespace or "default") if fault.file]
+    code = find_code(faults) or (Code.REFUSED if strict and faults else Code.OK)
     if form is not Form.TABLE:
         data: list[JSON] = [
             {
@@ -100,229 +52,10 @@ def validate(  # click's options
         click.echo(format_data(form, data))
         return code
     for fault in faults:
-        path = paint(fault.problem.path, WAIT if fault.is_warning else BAD)
-        level = "warning: " if fault.is_warning else ""
-        click.echo(f"{level}{fault.file}: {fault.ref}: {path}: {fault.problem.message}")
+        click.echo(str(fault))
     warnings = sum(fault.is_warning for fault in faults)
-    errors, checked = len(faults) - warnings, format_count(len(manifests), "object")
-    summary = f"{format_count(errors, 'fault')} in {checked}" if errors else f"{checked} {paint('valid', GOOD)}"
+    checked = sum(isinstance(item, Item) and is_known(item.manifest) for item in items)
+    errors, objects = len(faults) - warnings, format_count(checked, "object")
+    summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
     return code
-
-
-def check_manifests(manifests: Iterable[tuple[str, Manifest]], store: Store, namespace: str) -> list[Fault]:
-    """Returns every fault, file by file; the objects are laid over those of the store."""
-    items = [(file, set_namespace(manifest, namespace)) for file, manifest in manifests]
-    files: dict[Ref, str] = {}
-    faults: list[Fault] = []
-    for file, manifest in items:
-        ref = Ref.of(manifest)
-        if ref in files:
-            repeated = Problem("metadata.name", f"{ref} is given twice, in {files[ref]} too")
-            faults.append(Fault(file=file, ref=ref, problem=repeated))
-        files[ref] = file
-        store.put(manifest)
-    for file, manifest in items:
-        ref = Ref.of(manifest)
-        problems = {*_find_problems(manifest), *_find_unresolved_references(store, manifest)}
-        warnings = {*_find_warnings(store, manifest), *find_contradictions(store, manifest)}
-        faults += (Fault(file=file, ref=ref, problem=problem) for problem in problems)
-        faults += (Fault(file=file, ref=ref, problem=problem, is_warning=True) for problem in warnings)
-    return sorted(faults, key=lambda fault: (fault.is_warning, fault.file, fault.ref, fault.problem))
-
-
-def _find_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Returns what is wrong with an object by itself."""
-    kind, name = text(manifest, "kind"), text(manifest, "metadata.name")
-    if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
-        allowed = f"must be lower-case letters, digits, - and ., {_LONGEST_NAME} at most"
-        yield Problem("metadata.name", f"{json.dumps(name)} is not allowed; {allowed}")
-    if kind == CONFIG:
-        context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
-        yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)
-    if kind == "Composition":
-        for index, step in enumerate(listing(manifest, "spec.pipeline")):
-            input_ = mapping(step, "input")
-            fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-            is_settings = text(input_, "apiVersion").startswith(INPUT_GROUP)
-            for p in parse_settings(fields, {}).problems if is_settings else ():
-                path = join_path(join_path("spec.pipeline", index), "input")
-                yield Problem(p.path.replace("input", path, 1), p.message)
-    elif is_ours(manifest):
-        yield from find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
-        yield from PARSERS[kind](manifest).problems
-    elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
-        if text(manifest, "apiVersion") != VERSION:
-            yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
-        if kind not in COMPOSERS:
-            yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
-
-
-def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Returns every reference of an object that leads nowhere, or to an object that does not fit it."""
-    check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
-    if check is None or not is_ours(manifest):
-        return
-    ref = _read_model_ref(manifest)
-    if ref.name:
-        yield from _check_name(store, ref, "spec.modelRef.name")
-    yield from check(store, manifest, _find_model(store, manifest))
-
-
-def _read_model_ref(manifest: Manifest) -> Ref:
-    kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
-    return Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
-
-
-def _find_model(store: Store, manifest: Manifest) -> Model | None:
-    model = store.get(_read_model_ref(manifest))
-    return parse_model(model).value if model else None
-
-
-def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
-    deployment = parse_deployment(manifest).value
-    if deployment is None:
-        return
-    if isinstance(deployment.cache, ModelCacheChoice):
-        ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
-        yield from _check_name(store, ref, "spec.modelCache.name")
-    if model is None:
-        return
-    settings = _read_settings(store, manifest)
-    weights = _place_weights(store, deployment, model)
-    request = SchedulingRequest(deployment=deployment, model=model, weights=weights)
-    fault = find_unsatisfiable_storage(
-        request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
-    )
-    if fault is not None:
-        yield fault.problem
-
-
-def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
-    cache, names = parse_model_cache(manifest).value, get(manifest, "spec.environments")
-    for index, name in enumerate(names if isinstance(names, list) else []):
-        yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
-    if cache is None or model is None:
-        return
-    settings = _read_settings(store, manifest)
-    namespace = settings.remote_namespace(cache.namespace)
-    for environment in filter(cache.selects, read_environments(store, settings)):
-        faults = find_faults(build_cache_request(model, cache, environment, namespace))
-        yield from (fault.problem for fault in faults)
-
-
-def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
-    name, placement = text(manifest, "spec.inferenceEnvironmentRef.name"), parse_placement(manifest).value
-    ref = Ref("InferenceEnvironment", "", name)
-    yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
-    if ref not in store or placement is None:
-        return
-    settings = _read_settings(store, manifest)
-    environment = parse_environment(store[ref], settings).value
-    pool = environment.pool(placement.pool)
-    if placement.pool and pool is None:
-        message = f"InferenceEnvironment {name} has no pool {placement.pool}"
-        yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
-    if model is not None and pool is not None and placement.shape is not None:
-        weights = _place_weights(store, placement, model)
-        faults = weights.find_faults(environment, pool, placement.shape, placement.replicas)
-        yield from (fault.problem for fault in faults)
-
-
-_REFERENCE_CHECKS = {
-    "ModelDeployment": _check_deployment,
-    "ModelCache": _check_cache,
-    "ModelPlacement": _check_placement,
-}
-
-
-def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
-    """Returns a problem where an object does not exist although others of its kind are known."""
-    others = store.refs(ref.kind)
-    if others and ref not in others:
-        known = [other.name for other in others if other.namespace == ref.namespace]
-        yield Problem(path, _suggest_nearest(f"there is no {ref}", ref.name, known))
-
-
-def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
-    close = find_nearest(name, known)
-    return f"{message}; did you mean {close}?" if close else message
-
-
-def _read_settings(store: Store, manifest: Manifest) -> Settings:
-    """Returns the platform's settings for an object, as far as they are known."""
-    try:
-        call = build_first_call(store, manifest)
-    except CliError:
-        return BUILT_IN
-    return parse_settings(call.input, call.context).value
-
-
-def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:
-    name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
-    cache = store.get(Ref("ModelCache", of.namespace, name))
-    return DeploymentWeights(
-        model=model,
-        choice=of.cache,
-        cache=parse_model_cache(cache).value if cache else None,
-        namespace=of.namespace,
-        owner=of.name,
-    )
-
-
-_SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
-_SMALLEST_SIZE = 2**20  # no GPU and no claim has less
-
-
-def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Returns what is allowed and looks like a slip, or costs more than it seems."""
-    if not is_ours(manifest):
-        return
-    yield from _find_missing_units(manifest.get("spec"), "spec")
-    match text(manifest, "kind"):
-        case "ModelDeployment":
-            yield from _find_repeated_downloads(store, manifest)
-        case "ClusterModel" | "Model":
-            model = parse_model(manifest).value
-            yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
-        case "InferenceEnvironment":
-            pools = parse_environment(manifest, BUILT_IN).value.pools
-            notes = (note_unlabelled_pools(pools), *map(note_tcp_fallback, pools))
-            yield from (Problem("spec.nodePools", note) for note in notes if note)
-
-
-def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_missing_units(item, join_path(path, index))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            is_number = str(item).isdecimal() and isinstance(item, int | str)
-            if key in _SIZE_FIELDS and is_number and 0 < int(str(item)) < _SMALLEST_SIZE:
-                yield Problem(join_path(path, key), f"{item} is a number of bytes; was {item}Gi meant?")
-            else:
-                yield from _find_missing_units(item, join_path(path, key))
-
-
-def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
-    if deployment is None or model is None:
-        return
-    weights, nowhere = _place_weights(store, deployment, model), Environment(name="")
-    for profile in model.profiles:
-        if profile.shape and weights.build_request(nowhere, NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR:
-            message = f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
-            yield Problem("spec.modelCache", message)
-
-
-def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:
-    for profile in model.profiles:
-        shape, memory = profile.shape, profile.requires.memory_per_gpu
-        if model.vram and shape and memory and shape.gpus * memory < model.vram:
-            total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
-            yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
-    for environment in read_environments(store):
-        storage = environment.storage
-        if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
-            claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
-            yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")

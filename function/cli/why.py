@@ -11,7 +11,7 @@ from itertools import groupby
 import click
 
 from function.cli.composing import list_conditions
-from function.cli.inputs import KINDS, Inventory, load_inventory, warn_of_invalid
+from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Code, Form, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
@@ -67,7 +67,6 @@ def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form)
     """
     if sources.files:
         inventory = load_inventory(sources)
-        warn_of_invalid(inventory.store, KINDS)
         report = _decide_report(inventory, inventory.find_deployment(deployment))
     else:
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)

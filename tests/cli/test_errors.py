@@ -29,7 +29,7 @@ CASES = (
         reason="with the line on which the list should have ended",
         arguments=("plan", "-f", "{folder}/broken.yaml"),
         code=2,
-        says="broken.yaml line 3",
+        says="broken.yaml:3: ",
     ),
     Case(
         id="not-a-manifest",
@@ -38,7 +38,7 @@ CASES = (
         code=2,
         says="not a Kubernetes manifest",
     ),
-    Case(id="not-text", reason="an image", arguments=("validate", "{folder}/image.yaml"), code=2, says="not text"),
+    Case(id="not-text", reason="an image", arguments=("plan", "-f", "{folder}/image.yaml"), code=2, says="not text"),
     Case(id="empty-folder", reason="nothing in it", arguments=("render", "-f", "{folder}/none"), code=2, says="none"),
     Case(
         id="no-deployment",

@@ -2,48 +2,61 @@
 
 from pathlib import Path
 
+from function.cli.checks import Item
 from function.cli.inputs import load_inventory, read_files
 from function.cli.options import Sources, Target
 from function.cli.store import Ref, Store, set_owner
 from function.contract import Requirement
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import VERSION
+from tests.cli.conftest import example, find_manifest
 from tests.cli.process import write
 
 XR: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "metadata": {"name": "run", "namespace": "team"}}
 
 
+def read(paths: list[str]) -> list[Manifest]:
+    return [item.manifest for item in read_files(paths) if isinstance(item, Item)]
+
+
 def test_reads_yaml_as_kubernetes_does(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text("kind: A\nwhen: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n---\n---\nkind: B\n")
-    first, second = (manifest for _, manifest in read_files([str(file)]))
-    assert first == {"kind": "A", "when": "2026-01-01T00:00:00Z", "whole": 2, "half": 0.5, "1": "x"}
+    values = "when: 2026-01-01T00:00:00Z\nwhole: 2.0\nhalf: 0.5\n1: x\n"
+    file.write_text(f"apiVersion: v1\nkind: A\n{values}---\n---\napiVersion: v1\nkind: B\n")
+    first, second = read([str(file)])
+    assert {**first} == {
+        "apiVersion": "v1",
+        "kind": "A",
+        "when": "2026-01-01T00:00:00Z",
+        "whole": 2,
+        "half": 0.5,
+        "1": "x",
+    }
     assert isinstance(first["whole"], int)
-    assert second == {"kind": "B"}
+    assert second == {"apiVersion": "v1", "kind": "B"}
 
 
 def test_reads_items_of_a_list(tmp_path: Path) -> None:
     file = write(tmp_path, {"apiVersion": "v1", "kind": "List", "items": [XR]})
-    assert [manifest for _, manifest in read_files([file])] == [XR]
+    assert read([file]) == [XR]
 
 
 def test_reads_folders_recursively(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/z.yml", "a.json", "c.txt"):
-        (tmp_path / name).write_text(f'{{"kind": "{name}"}}')
-    assert [text(manifest, "kind") for _, manifest in read_files([str(tmp_path)])] == ["a.json", "b/z.yml"]
+        (tmp_path / name).write_text(f'{{"apiVersion": "v1", "kind": "{name}"}}')
+    assert [text(manifest, "kind") for manifest in read([str(tmp_path)])] == ["a.json", "b/z.yml"]
 
 
 def test_sets_the_namespace_of_namespaced_kinds(tmp_path: Path) -> None:
-    bare: Manifest = {**XR, "metadata": {"name": "run"}}
-    model: Manifest = {"apiVersion": VERSION, "kind": "ClusterModel", "metadata": {"name": "model"}}
-    file = write(tmp_path, bare, model)
+    deployment, model = (find_manifest(example("gemma-one-gpu"), kind) for kind in ("ModelDeployment", "ClusterModel"))
+    file = write(tmp_path, {**deployment, "metadata": {"name": "run"}}, model)
     assert load_inventory(Sources(files=(file,))).store.refs("ModelDeployment") == [
         Ref("ModelDeployment", "default", "run")
     ]
     store = load_inventory(Sources(files=(file,), target=Target(namespace="team"))).store
     assert store.refs("ModelDeployment", "ClusterModel") == [
-        Ref("ClusterModel", "", "model"),
+        Ref("ClusterModel", "", "gemma-3-27b"),
         Ref("ModelDeployment", "team", "run"),
     ]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.checks import Fault, Item, check_items
 from function.cli.store import Store
-from function.cli.validate import Fault, check_manifests
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example
@@ -242,14 +242,14 @@ def errors(found: list[Fault]) -> list[Fault]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_reports_faults(case: Case) -> None:
-    found = errors(check_manifests([(f"{number}.yaml", m) for number, m in enumerate(case.given)], Store(), "default"))
+    found = errors(check_items([Item(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"))
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
 @pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_every_example_is_valid(story: str) -> None:
-    found = [(story, manifest) for manifest in example(story)]
-    assert errors(check_manifests(found, Store(), "default")) == []
+    found = [Item(manifest, story) for manifest in example(story)]
+    assert errors(check_items(found, Store(), "default")) == []
 
 
 def test_exits_for_ci(tmp_path: Path) -> None:
@@ -259,8 +259,9 @@ def test_exits_for_ci(tmp_path: Path) -> None:
     done = run("validate", good, bad)
     assert (done.returncode, done.stderr) == (1, "")
     first = done.stdout.splitlines()[0]
-    assert first.startswith(f"{bad}: ClusterModel model: metadata.name: ")
-    assert f"{bad}: ModelDeployment team/run: spec.environmnts: is not a field" in done.stdout
+    assert first.startswith(f"error: {bad}:4: ClusterModel model: metadata.name: ")
+    line = Path(bad).read_text().partition("environmnts")[0].count("\n") + 1
+    assert f"error: {bad}:{line}: ModelDeployment team/run: spec.environmnts: is not a field" in done.stdout
 
 
 def test_reads_standard_input_and_writes_json() -> None:
@@ -350,7 +351,7 @@ DOUBTS = (
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.id)
 def test_reports_warnings(case: Case) -> None:
-    found = check_manifests([(f"{number}.yaml", m) for number, m in enumerate(case.given)], Store(), "default")
+    found = check_items([Item(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default")
     assert errors(found) == [], case.reason
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 

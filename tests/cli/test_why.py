@@ -149,8 +149,7 @@ def test_advises_nothing_where_one_change_does_not_suffice(tmp_path: Path) -> No
     manifests = example("kimi-k2-two-nodes")
     for manifest in manifests:
         for pool in listing(manifest, "spec.nodePools"):
-            pool.pop("capabilities", None)
-            pool["multiNodeCapable"] = False
+            pool["capabilities"] = {"multiNodeCapable": False}
     shown = refused_output_of("why", "kimi-k2", "-f", write(tmp_path, *manifests))
     assert "is not multiNodeCapable" in shown
     assert "does not declare memoryPerGpu" in shown

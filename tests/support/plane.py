@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
+from function.cli.checks import Item
 from function.cli.inputs import read_files
 from function.cli.store import Ref, Store
 from function.composers import compose
@@ -35,7 +36,7 @@ def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
 
 def manifests(story: str) -> list[Manifest]:
     """Return the manifests of an example, in the order of its files."""
-    return [manifest for _, manifest in read_files([str(EXAMPLES / story)])]
+    return [item.manifest for item in read_files([str(EXAMPLES / story)]) if isinstance(item, Item)]
 
 
 def plane(story: str, world: World | None = None, settings: Manifest | None = None) -> ControlPlane:

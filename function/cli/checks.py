@@ -1,0 +1,346 @@
+"""Finds what the API server would refuse, what it would drop silently, and references that lead nowhere.
+
+The rules are those of the function's own parser, which checks all that the XRDs and their CEL rules demand. A reference
+is followed where an object of its kind is known; otherwise it cannot be checked. Every command prints what is found
+before it decides anything, and `validate` prints nothing else.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import click
+import yaml
+
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import parse_environment
+from function.api.model_cache import parse_model_cache
+from function.api.model_deployment import parse_deployment
+from function.api.model_placement import parse_placement
+from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields, join_path, unknown_value
+from function.api.settings import ENVIRONMENT_KEY, parse_settings
+from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
+from function.cli.gpus import find_contradictions
+from function.cli.options import CliError, Code
+from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
+from function.cli.tables import BAD, WAIT, paint
+from function.composers import COMPOSERS
+from function.domain.cache import ModelCacheChoice
+from function.domain.environment import Environment, StorageMode
+from function.domain.model import Model, Problem
+from function.domain.placement import Deployment, Placement
+from function.domain.settings import BUILT_IN, Settings
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.names import GROUP, VERSION
+from function.kube.quantity import gib
+from function.reasons import Refused
+from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
+from function.scheduling.verdicts import SchedulingRequest
+from function.status.cluster_model import list_notes
+from function.status.inference_environment import note_tcp_fallback, note_unlabelled_pools
+from function.status.weights import format_redownload_note
+from function.weights.faults import find_faults
+from function.weights.planner import DeploymentWeights
+from function.weights.request import Case, build_cache_request
+
+# A DNS subdomain, as the API server requires of every name.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_LONGEST_NAME = 253
+_PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
+    "ClusterModel": parse_model,
+    "Model": parse_model,
+    "InferenceEnvironment": lambda manifest: parse_environment(manifest, BUILT_IN),
+    "ModelPlacement": parse_placement,
+    "ModelDeployment": parse_deployment,
+    "ModelCache": parse_model_cache,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One manifest as it was read."""
+
+    manifest: Manifest
+    file: str = ""  # empty: the control plane
+    node: yaml.Node | None = None  # the YAML of the manifest
+
+    def find_line(self, path: str) -> int:
+        """Returns the line of a field, or of the nearest block around it that exists; 0 where it is not known."""
+        node, line = self.node, self.node.start_mark.line + 1 if self.node else 0
+        for key in split_path(path):
+            place, node = find_entry(node, key)
+            line = place.start_mark.line + 1 if place else line
+        return line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of one object, or why a file cannot be read."""
+
+    file: str  # empty: the control plane
+    line: int = 0  # 0: not known
+    ref: Ref = Ref("", "", "")  # empty: nothing could be read
+    problem: Problem
+    is_warning: bool = False  # it is allowed, and most likely not meant
+
+    def __str__(self) -> str:
+        level = paint("warning", WAIT) if self.is_warning else paint("error", BAD)
+        place, ref = f"{self.file}:{self.line}" if self.line else self.file, str(self.ref) if self.ref.kind else ""
+        return ": ".join(filter(None, (level, place, ref, self.problem.path, self.problem.message)))
+
+
+def find_code(faults: Iterable[Fault]) -> Code:
+    """Returns the exit code for faults; warnings alone have none."""
+    errors = [fault for fault in faults if not fault.is_warning]
+    return Code.OK if not errors else Code.REFUSED if all(fault.ref.kind for fault in errors) else Code.USAGE
+
+
+def print_faults(faults: Iterable[Fault]) -> None:
+    """Prints faults on standard error, the same only once a command, and ends the command unless all are warnings."""
+    faults, context = list(faults), click.get_current_context(silent=True)
+    printed = context.find_root().meta.setdefault(__name__, set()) if context else set[Fault]()
+    for fault in faults:
+        if fault not in printed:
+            click.echo(str(fault), err=True)
+        printed.add(fault)
+    if code := find_code(faults):
+        raise click.exceptions.Exit(code)
+
+
+def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> list[Fault]:
+    """Returns every fault of files, and lays their objects over those of the store, which are the control plane's.
+
+    The API server has accepted these: their own faults are warnings.
+    """
+    faults = [item for item in items if isinstance(item, Fault)]
+    known = (item for item in items if isinstance(item, Item) and is_known(item.manifest))
+    read = [replace(item, manifest=set_namespace(item.manifest, namespace)) for item in known]
+    given: dict[Ref, Item] = {}
+
+    def add(item: Item, problems: Iterable[Problem], *, is_warning: bool = False) -> None:
+        for problem in set(problems):
+            file, line, ref = item.file, item.find_line(problem.path), Ref.of(item.manifest)
+            faults.append(Fault(file=file, line=line, ref=ref, problem=problem, is_warning=is_warning))
+
+    for item in read:
+        ref = Ref.of(item.manifest)
+        if ref in given:
+            add(item, [Problem("metadata.name", f"{ref} is given twice, in {given[ref].file} too")])
+        given[ref] = item
+        store.put(item.manifest)
+    for item in read:
+        add(item, (*find_problems(item.manifest), *_find_unresolved_references(store, item.manifest)))
+        warnings = (*_find_warnings(store, item.manifest), *find_contradictions(store, item.manifest))
+        add(item, warnings, is_warning=True)
+    for ref in store.keys() - given:
+        add(Item(store[ref]), find_problems(store[ref]), is_warning=True)
+    return sorted(faults, key=lambda fault: (fault.is_warning, fault.file, fault.line, fault.ref, fault.problem))
+
+
+def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | tuple[None, None]:
+    """Returns where an entry of a map or list starts, and the entry; of a list by number or by name."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((name, value) for name, value in node.value if name.value == key), (None, None))
+    for index, entry in enumerate(node.value if isinstance(node, yaml.SequenceNode) else ()):
+        name = find_entry(entry, "name")[1]
+        if key in (str(index), name.value if name else None):
+            return entry, entry
+    return None, None
+
+
+def find_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Returns what is wrong with an object by itself."""
+    kind, name = text(manifest, "kind"), text(manifest, "metadata.name")
+    if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
+        allowed = f"must be lower-case letters, digits, - and ., {_LONGEST_NAME} at most"
+        yield Problem("metadata.name", f"{json.dumps(name)} is not allowed; {allowed}")
+    if kind == CONFIG:
+        context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
+        yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)
+    if kind == "Composition":
+        for index, step in enumerate(listing(manifest, "spec.pipeline")):
+            input_ = mapping(step, "input")
+            fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
+            is_settings = text(input_, "apiVersion").startswith(INPUT_GROUP)
+            for p in parse_settings(fields, {}).problems if is_settings else ():
+                path = join_path(join_path("spec.pipeline", index), "input")
+                yield Problem(p.path.replace("input", path, 1), p.message)
+    elif is_ours(manifest):
+        yield from find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
+        yield from _PARSERS[kind](manifest).problems
+    elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
+        if text(manifest, "apiVersion") != VERSION:
+            yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
+        if kind not in COMPOSERS:
+            yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
+
+
+def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Returns every reference of an object that leads nowhere, or to an object that does not fit it."""
+    check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
+    if check is None or not is_ours(manifest):
+        return
+    ref = _read_model_ref(manifest)
+    if ref.name:
+        yield from _check_name(store, ref, "spec.modelRef.name")
+    yield from check(store, manifest, _find_model(store, manifest))
+
+
+def _read_model_ref(manifest: Manifest) -> Ref:
+    kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
+    return Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
+
+
+def _find_model(store: Store, manifest: Manifest) -> Model | None:
+    model = store.get(_read_model_ref(manifest))
+    return parse_model(model).value if model else None
+
+
+def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+    deployment = parse_deployment(manifest).value
+    if deployment is None:
+        return
+    if isinstance(deployment.cache, ModelCacheChoice):
+        ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
+        yield from _check_name(store, ref, "spec.modelCache.name")
+    if model is None:
+        return
+    settings = _read_settings(store, manifest)
+    weights = _place_weights(store, deployment, model)
+    request = SchedulingRequest(deployment=deployment, model=model, weights=weights)
+    fault = find_unsatisfiable_storage(
+        request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
+    )
+    if fault is not None:
+        yield fault.problem
+
+
+def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+    cache, names = parse_model_cache(manifest).value, get(manifest, "spec.environments")
+    for index, name in enumerate(names if isinstance(names, list) else []):
+        yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
+    if cache is None or model is None:
+        return
+    settings = _read_settings(store, manifest)
+    namespace = settings.remote_namespace(cache.namespace)
+    for environment in filter(cache.selects, read_environments(store, settings)):
+        faults = find_faults(build_cache_request(model, cache, environment, namespace))
+        yield from (fault.problem for fault in faults)
+
+
+def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+    name, placement = text(manifest, "spec.inferenceEnvironmentRef.name"), parse_placement(manifest).value
+    ref = Ref("InferenceEnvironment", "", name)
+    yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
+    if ref not in store or placement is None:
+        return
+    settings = _read_settings(store, manifest)
+    environment = parse_environment(store[ref], settings).value
+    pool = environment.pool(placement.pool)
+    if placement.pool and pool is None:
+        message = f"InferenceEnvironment {name} has no pool {placement.pool}"
+        yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
+    if model is not None and pool is not None and placement.shape is not None:
+        weights = _place_weights(store, placement, model)
+        faults = weights.find_faults(environment, pool, placement.shape, placement.replicas)
+        yield from (fault.problem for fault in faults)
+
+
+_REFERENCE_CHECKS = {
+    "ModelDeployment": _check_deployment,
+    "ModelCache": _check_cache,
+    "ModelPlacement": _check_placement,
+}
+
+
+def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
+    """Returns a problem where an object does not exist although others of its kind are known."""
+    others = store.refs(ref.kind)
+    if others and ref not in others:
+        known = [other.name for other in others if other.namespace == ref.namespace]
+        yield Problem(path, _suggest_nearest(f"there is no {ref}", ref.name, known))
+
+
+def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
+    close = find_nearest(name, known)
+    return f"{message}; did you mean {close}?" if close else message
+
+
+def _read_settings(store: Store, manifest: Manifest) -> Settings:
+    """Returns the platform's settings for an object, as far as they are known."""
+    try:
+        call = build_first_call(store, manifest)
+    except CliError:
+        return BUILT_IN
+    return parse_settings(call.input, call.context).value
+
+
+def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:
+    name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
+    cache = store.get(Ref("ModelCache", of.namespace, name))
+    return DeploymentWeights(
+        model=model,
+        choice=of.cache,
+        cache=parse_model_cache(cache).value if cache else None,
+        namespace=of.namespace,
+        owner=of.name,
+    )
+
+
+_SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
+_SMALLEST_SIZE = 2**20  # no GPU and no claim has less
+
+
+def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Returns what is allowed and looks like a slip, or costs more than it seems."""
+    if not is_ours(manifest):
+        return
+    yield from _find_missing_units(manifest.get("spec"), "spec")
+    match text(manifest, "kind"):
+        case "ModelDeployment":
+            yield from _find_repeated_downloads(store, manifest)
+        case "ClusterModel" | "Model":
+            model = parse_model(manifest).value
+            yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
+        case "InferenceEnvironment":
+            pools = parse_environment(manifest, BUILT_IN).value.pools
+            notes = (note_unlabelled_pools(pools), *map(note_tcp_fallback, pools))
+            yield from (Problem("spec.nodePools", note) for note in notes if note)
+
+
+def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_missing_units(item, join_path(path, index))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            is_number = str(item).isdecimal() and isinstance(item, int | str)
+            if key in _SIZE_FIELDS and is_number and 0 < int(str(item)) < _SMALLEST_SIZE:
+                yield Problem(join_path(path, key), f"{item} is a number of bytes; was {item}Gi meant?")
+            else:
+                yield from _find_missing_units(item, join_path(path, key))
+
+
+def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
+    if deployment is None or model is None:
+        return
+    weights, nowhere = _place_weights(store, deployment, model), Environment(name="")
+    for profile in model.profiles:
+        if profile.shape and weights.build_request(nowhere, NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR:
+            message = f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
+            yield Problem("spec.modelCache", message)
+
+
+def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:
+    for profile in model.profiles:
+        shape, memory = profile.shape, profile.requires.memory_per_gpu
+        if model.vram and shape and memory and shape.gpus * memory < model.vram:
+            total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
+            yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
+    for environment in read_environments(store):
+        storage = environment.storage
+        if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
+            claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
+            yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")
