@@ -117,22 +117,17 @@ class PoolCapacity:
 
 def count_in_empty_pool(pool: Pool, share: Share) -> int:
     """Returns how many replicas of a share would fit an empty pool of which every node is usable."""
-    return PoolCapacity(pool.max_nodes, pool.gpus_per_node, exclusive_nodes=exclusive_nodes(pool)).count_fitting(share)
+    return empty_pool(pool, pool.max_nodes).count_fitting(share)
 
 
-def empty_pool(pool: Pool) -> PoolCapacity:
-    """Returns a pool of which nothing is allocated: all usable nodes."""
+def empty_pool(pool: Pool, usable_nodes: int | None = None) -> PoolCapacity:
+    """Returns a pool of which nothing is allocated, with the nodes that are usable now, or another number of them."""
     return PoolCapacity(
         pool.max_nodes,
         pool.gpus_per_node,
-        unusable_nodes=pool.max_nodes - pool.usable_nodes,
-        exclusive_nodes=exclusive_nodes(pool),
+        unusable_nodes=pool.max_nodes - (pool.usable_nodes if usable_nodes is None else usable_nodes),
+        exclusive_nodes=(pool.needs_exclusive_node(1, 0), pool.needs_exclusive_node(2, 0)),
     )
-
-
-def exclusive_nodes(pool: Pool) -> tuple[bool, bool]:
-    """Tells whether a pod needs a node to itself, in replicas of one node and in replicas of several."""
-    return pool.needs_exclusive_node(1, 0), pool.needs_exclusive_node(2, 0)
 
 
 class Holdings:

@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
@@ -29,7 +28,7 @@ from function.scheduling.verdicts import Assignment, Infeasible, Rank, Schedulin
 from function.weights.faults import StorageFault
 
 FilterFunc: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
-_Step: TypeAlias = tuple[int, Refusal]
+_Step: TypeAlias = tuple[int, Refusal]  # a refusal, after the step that refuses: a position in `CHECKS`, or beyond
 
 
 @dataclass(frozen=True)
@@ -209,17 +208,9 @@ def find_step(refusal: Refusal) -> int:
 def filter_candidates(
     request: SchedulingRequest, environment: Environment, ledger: Ledger
 ) -> Iterator[tuple[Candidate | None, tuple[Refusal, ...]]]:
-    """Returns every candidate that `filter_environment` would try if none were feasible, in its order.
-
-    Each has everything that refuses it; None stands for one that is refused before a pool is tried.
-    """
-    if environment.broken:
-        yield None, refuse_unreadable(environment, Field.ENVIRONMENT).refusals
-    elif refusals := check_selectors(request, environment):
-        yield None, refusals
-    else:
-        for candidate, steps in _try_candidates(request, environment, ledger, _check_ready(environment)):
-            yield candidate, tuple(refusal for _, refusal in steps)
+    """Returns every candidate that `filter_environment` would try if none were feasible, with all its refusals."""
+    for candidate, steps in _try_candidates(request, environment, ledger, _check_ready(environment)):
+        yield candidate, tuple(refusal for _, refusal in steps)
 
 
 def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
@@ -264,57 +255,71 @@ def _check_selector(environment: Environment, selector: Selector, field: Field, 
 
 
 def _filter(request: SchedulingRequest, environment: Environment, ledger: Ledger, unready: Refusal | None) -> Verdict:
-    if environment.broken:
-        return refuse_unreadable(environment, Field.ENVIRONMENT)
-    outside = check_selectors(request, environment)
-    if outside:
-        return Infeasible(environment=environment.name, refusals=outside, failed_at=SELECTION)
-    nearest: list[Iterator[_Step]] = []
-    furthest, best = SELECTION, None
+    """Returns the feasible candidate that is chosen, else every refusal of the nearest one.
+
+    The nearest are those whose first refusal comes at the latest step; of several the one with the fewest refusals
+    counts. The steps of a candidate run as they are asked for: after the first refusal only for the nearest.
+    """
+    chosen: Assignment | None = None
+    nearest_step = SELECTION  # the latest step at which a candidate was first refused
+    nearest: list[tuple[Refusal, Iterator[_Step]]] = []  # the first refusal at that step, and the steps still to run
     for candidate, steps in _try_candidates(request, environment, ledger, unready):
-        if best is not None and (candidate is None or candidate.profile.name != best.profile):
-            break
+        if chosen is not None and (candidate is None or candidate.profile.name != chosen.profile):
+            break  # pools compete within a profile only: profiles are tried in declared order
         first = next(steps, None)
         if first is None:
-            assert candidate is not None  # a candidate without refusal has a pool and a shape
-            assert candidate.shape is not None
-            feasible = Assignment(
-                environment=environment.name,
-                profile=candidate.profile.name,
-                pool=candidate.pool.name,
-                shape=candidate.shape,
-                replicas=request.deployment.replicas,
-                vram=request.model.vram if candidate.profile.shape is None else None,
-                rank=rank_candidate(candidate, ledger),
-            )
+            assert candidate is not None  # what is not refused has a pool
+            feasible = _assign(candidate, ledger)
             if feasible.rank is None:
                 return feasible
-            best = feasible if best is None else min(best, feasible, key=attrgetter("preference"))
+            chosen = feasible if chosen is None else min(chosen, feasible, key=attrgetter("preference"))
             continue
-        if first[0] > furthest:
-            furthest, nearest = first[0], []
-        if first[0] == furthest:
-            nearest.append(chain((first,), steps))
-    if best is not None:
-        return best
-    refusals = min((tuple(refusal for _, refusal in steps) for steps in nearest), key=len)
-    return Infeasible(environment=environment.name, refusals=refusals, failed_at=furthest)
+        step, refusal = first
+        if step > nearest_step:
+            nearest_step, nearest = step, []
+        if step == nearest_step:
+            nearest.append((refusal, steps))
+    if chosen is not None:
+        return chosen
+    refusals = min(((refusal, *(later for _, later in steps)) for refusal, steps in nearest), key=len)
+    return Infeasible(environment=environment.name, refusals=refusals, failed_at=nearest_step)
 
 
 def _try_candidates(
     request: SchedulingRequest, environment: Environment, ledger: Ledger, unready: Refusal | None
 ) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
+    """Yields every candidate with its refusals; None stands for what is refused before a pool is tried."""
+    if environment.broken:
+        yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.ENVIRONMENT))])
+        return
+    if refusals := check_selectors(request, environment):
+        yield None, ((SELECTION, refusal) for refusal in refusals)
+        return
     for profile in request.model.profiles:
         refused = check_profile_selector(profile, environment)
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
         elif not environment.pools:
-            yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.NODE_POOLS).refusals[0])])
+            yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.NODE_POOLS))])
         else:
             for pool in environment.pools:
                 shape = compute_shape(profile, request.model.vram, pool)
                 candidate = Candidate(request, environment, profile, pool, shape)
                 yield candidate, _run_filters(candidate, ledger, unready)
+
+
+def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
+    assert candidate.shape is not None  # without one it is refused
+    model = candidate.request.model
+    return Assignment(
+        environment=candidate.environment.name,
+        profile=candidate.profile.name,
+        pool=candidate.pool.name,
+        shape=candidate.shape,
+        replicas=candidate.request.deployment.replicas,
+        vram=model.vram if candidate.profile.shape is None else None,
+        rank=rank_candidate(candidate, ledger),
+    )
 
 
 def _run_filters(candidate: Candidate, ledger: Ledger, unready: Refusal | None) -> Iterator[_Step]:
@@ -381,15 +386,14 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     )
 
 
-def refuse_unreadable(environment: Environment, field: Field) -> Infeasible:
+def refuse_unreadable(environment: Environment, field: Field) -> Refusal:
     """Returns the refusal of an environment whose spec or pools are invalid or missing."""
-    refusal = Refusal(
+    return Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         field=field,
         environment=environment.name,
         actual=environment.broken_pools or None,
     )
-    return Infeasible(environment=environment.name, refusals=(refusal,), failed_at=FIRST_OF_POOL)
 
 
 def _check_ready(environment: Environment) -> Refusal | None:

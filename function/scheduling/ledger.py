@@ -67,13 +67,12 @@ def allocate_pool(
     What is granted one by one may fit closer together once all of it is known, so rejected ones are tried again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
-    holdings = _collect_holdings(pool, known, granted, pools)
-    rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
-    while granted_more:  # each pass grants something, and nothing twice
-        holdings = _collect_holdings(pool, known, holdings.all_grants(), pools)
+    granted_more = True
+    while granted_more:  # each pass but the last grants something, and nothing twice
+        holdings = _collect_holdings(pool, known, granted, pools)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
-    grants = tuple(sorted(holdings.all_grants(), key=grant_sort_key))
-    return PoolLedger(room=holdings.room(), grants=grants, rejected=rejected)
+        granted = holdings.all_grants()
+    return PoolLedger(room=holdings.room(), grants=tuple(sorted(granted, key=grant_sort_key)), rejected=rejected)
 
 
 def _collect_holdings(

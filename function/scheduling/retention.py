@@ -11,6 +11,7 @@ from function.reasons import Refused
 from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
     CHECKS,
+    FIRST_OF_POOL,
     Candidate,
     check_profile_selector,
     check_selectors,
@@ -166,7 +167,8 @@ def _why_not_scaled(
 ) -> Infeasible | None:
     pool, profile = environment.pool(placement.pool), request.find_profile(placement.profile)
     if pool is None or environment.broken:
-        return refuse_unreadable(environment, Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS)
+        refusal = refuse_unreadable(environment, Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS)
+        return Infeasible(environment=environment.name, refusals=(refusal,), failed_at=FIRST_OF_POOL)
     if profile is None:  # it cannot be read, so that nothing could be composed
         refusal = Refusal(
             reason=Refused.INVALID_PROFILE,
