@@ -5,8 +5,8 @@ What a cluster owner brings (an observed claim, a class, a definition) is there 
 
 from dataclasses import dataclass
 
-from function.kube.manifests import Manifest, copy_manifest, get, listing, mapping, text
-from tools.remote_stages import StepByStep, condition
+from function.kube.manifests import Manifest, get, listing, mapping, text
+from tools.remote_stages import StepByStep, condition, copy_manifest
 
 # What a copied Secret's key holds: tests look for it where it must not turn up.
 SECRET_VALUE = "c2ltdWxhdGVkLXNlY3JldA=="  # noqa: S105  # base64 of a made-up word

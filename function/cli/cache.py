@@ -5,6 +5,7 @@ one. A Job with the same image, user and node settings as the download removes e
 that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
 """
 
+import copy
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -29,18 +30,7 @@ from function.cli.tables import (
     print_hint,
     print_watched,
 )
-from function.kube.manifests import (
-    JSON,
-    Manifest,
-    condition,
-    copy_manifest,
-    get,
-    list_texts,
-    listing,
-    mapping,
-    prune,
-    text,
-)
+from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
 from function.remote.health import READINESS, Level, assess
@@ -352,7 +342,7 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
 
 def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
     """Returns the claim and the directory of a download's Object, and an Object that removes the directory."""
-    job = copy_manifest(mapping(download, "spec.forProvider.manifest"))
+    job = copy.deepcopy(mapping(download, "spec.forProvider.manifest"))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
     directory = "".join(list_texts(container, "args")[1:2])

@@ -4,6 +4,7 @@ Files are applied over the live objects. An environment from a file without a st
 asks where deployments would be placed once everything is up; --strict takes every status as it is.
 """
 
+import copy
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ from function.cli.store import (
 )
 from function.composers import COMPOSERS
 from function.domain.model import Problem
-from function.kube.manifests import JSON, Manifest, copy_manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 
 KINDS = tuple(COMPOSERS)
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -229,7 +230,7 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
         if before is None:
             known = [other.name for other in store.refs(ref.kind)]
             raise refuse_unknown(f"--set {value}: there is no {ref}", environment, known)
-        after = copy_manifest(before)
+        after = copy.deepcopy(before)
         pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
         if pool not in pools:
             raise refuse_unknown(f"--set {value}: there is no pool {pool} of {ref}", pool, [*pools])

@@ -18,7 +18,7 @@ from function.domain.environment import Environment
 from function.domain.model import BrokenEntry
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, copy_manifest, flag, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, flag, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
@@ -183,7 +183,7 @@ def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:
     metadata = mapping(manifest, "metadata")
     namespace = text(owner, "metadata.namespace") or text(metadata, "namespace")
     return {
-        **copy_manifest(manifest),
+        **manifest,
         "metadata": {
             **metadata,
             **({"namespace": namespace} if namespace else {}),

@@ -78,17 +78,6 @@ def find_controller(manifest: JSON) -> str:
     return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
 
 
-def copy_manifest(manifest: Manifest) -> Manifest:
-    """Returns a deep copy, in a fifth of the time of copy.deepcopy."""
-    return {key: _copied(value) for key, value in manifest.items()}
-
-
-def _copied(value: JSON) -> JSON:
-    if isinstance(value, dict):
-        return copy_manifest(value)
-    return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
 def prune(manifest: Mapping[str, JSON]) -> Manifest:
     """Returns the map without its entries that are None, so that a literal can have optional fields."""
     return {key: value for key, value in manifest.items() if value is not None}
