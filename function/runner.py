@@ -22,7 +22,7 @@ from crossplane.function.proto.v1.run_function_pb2 import RunFunctionResponse
 from function import composers
 from function.contract import Call, Outcome, Pause, noop
 from function.executor import MAX_CALL_SECONDS, FairExecutor, TooLongError
-from function.kube.manifests import text
+from function.kube.manifests import mapping, text
 from function.metrics import CallResult, Metrics
 from function.reasons import Unfinished
 from function.wire.requests import MalformedError, read_call, split_request
@@ -69,10 +69,8 @@ class Runner:
         started = time.perf_counter()
         received = split_request(request)
         call = read_call(received, pause, trust_versions=self._trust_versions)
-        kind = text(call.xr, "kind")
-        log = self._log.bind(
-            kind=kind, namespace=text(call.xr, "metadata.namespace"), name=text(call.xr, "metadata.name")
-        )
+        kind, metadata = text(call.xr, "kind"), mapping(call.xr, "metadata")
+        log = self._log.bind(kind=kind, namespace=text(metadata, "namespace"), name=text(metadata, "name"))
         failure = (Unfinished.INTERNAL_ERROR, "")
         for result in (CallResult.COMPOSED, CallResult.KEPT):
             try:
@@ -94,9 +92,8 @@ class Runner:
             self._metrics.count_conditions(kind, call, outcome)
             return response
         reason, detail = failure
-        response = refuse_request(
-            received.rest, f"{reason}: {detail}" if detail else "Internal error, see the function's log"
-        )
+        message = f"{reason}: {detail}" if detail else "Internal error, see the function's log"
+        response = refuse_request(received.rest, message)
         seconds = time.perf_counter() - started
         self._metrics.count_call(kind, CallResult.FATAL, seconds, len(request), response.ByteSize())
         return response

@@ -43,15 +43,20 @@ def is_current(manifest: Manifest, type_: str = "Ready") -> bool:
 
 def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
     """Returns a share of a pool from a row of status."""
-    has_labels = isinstance(get(row, "nodeSelector"), dict)
     return Share(
         pool=text(row, "pool"),
         nodes=integer(row, "nodes"),
         gpus_per_node=integer(row, "gpusPerNode"),
         replicas=integer(row, "replicas"),
         exclusive_replica_nodes=exclusive_replica_nodes,
-        labels=tuple(sorted(strings(row, "nodeSelector").items())) if has_labels else None,
+        labels=parse_node_selector(row),
     )
+
+
+def parse_node_selector(row: Manifest) -> tuple[tuple[str, str], ...] | None:
+    """Returns the labels by which a row of status says that pods select their nodes; None: not recorded."""
+    is_recorded = isinstance(get(row, "nodeSelector"), dict)
+    return tuple(sorted(strings(row, "nodeSelector").items())) if is_recorded else None
 
 
 def build_share(share: Share) -> Manifest:

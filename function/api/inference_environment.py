@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function import schemas
-from function.api.common import is_current, is_ready, parse_selector, parse_share
+from function.api.common import is_current, is_ready, parse_node_selector, parse_selector, parse_share
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
@@ -38,7 +38,6 @@ from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,
     condition,
-    get,
     integer,
     is_deleting,
     list_texts,
@@ -118,9 +117,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
-ENVIRONMENTS: ParseCache[Environment] = ParseCache(
-    lambda manifest, settings: parse_environment(manifest, settings).value
-)
+ENVIRONMENTS: ParseCache[Environment] = ParseCache(lambda item, settings: parse_environment(item, settings).value)
 
 
 def _parse_access(
@@ -217,14 +214,12 @@ def _find_moved_pools(
     Until the environment publishes its ledger for the new labels, the published row of such a pool is about other
     nodes.
     """
-    labels = {pool.name: dict(pool.labels) for pool in pools}
+    labels = {pool.name: pool.labels for pool in pools}
     moved: dict[str, frozenset[str]] = {}
     for name, row in published.items():
-        selector = strings(row, "nodeSelector")
-        is_recorded = isinstance(get(row, "nodeSelector"), dict) and name not in broken_pools
-        if is_recorded and labels.get(name) != selector:
-            nodes = Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=tuple(selector.items()))
-            moved[name] = find_pools(nodes, pools)
+        selector = parse_node_selector(row)
+        if selector is not None and name not in broken_pools and labels.get(name) != selector:
+            moved[name] = find_pools(Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=selector), pools)
     return moved
 
 

@@ -24,20 +24,6 @@ ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
 
 _META = ("apiVersion", "kind", "metadata")
-# Fields of `download`, with those of `Download`.
-_DOWNLOAD_FIELDS = {
-    "image": "image",
-    "resources": "resources",
-    "env": "env",
-    "nodeSelector": "node_selector",
-    "tolerations": "tolerations",
-    "serviceAccountName": "service_account",
-    "imagePullSecrets": "pull_secrets",
-    "tokenSecretName": "token_secret",
-    "activeDeadlineSeconds": "deadline_seconds",
-    "backoffLimit": "backoff_limit",
-    "securityContext": "security",
-}
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
@@ -73,13 +59,15 @@ def parse_download(block: schemas.Download | None, weaker: Download, path: str, 
     refuse_templates(block, path, problems)
     parse_image(block.image, f"{path}.image", problems)
 
-    chosen: dict[str, Any] = {}
+    names = {field.alias or name: name for name, field in schemas.Download.model_fields.items()}
+    chosen: dict[str, Any] = {}  # by the names of the schema, which `Download` has, too
     for key, value in dump(block).items():
-        if key in _DOWNLOAD_FIELDS and value is not None and not problems.find_within(f"{path}.{key}"):
-            chosen[_DOWNLOAD_FIELDS[key]] = tuple(value) if isinstance(value, list) else value
-    secrets = chosen.pop("pull_secrets", None)
-    pull_secrets = weaker.pull_secrets if secrets is None else tuple(secret["name"] for secret in secrets)
-    return replace(weaker, **chosen, pull_secrets=pull_secrets, prepare=Prepare(block.prepare or weaker.prepare))
+        if value is not None and not problems.find_within(f"{path}.{key}"):
+            chosen[names[key]] = tuple(value) if isinstance(value, list) else value
+    secrets = chosen.pop("image_pull_secrets", None)
+    pull_secrets = weaker.image_pull_secrets if secrets is None else tuple(secret["name"] for secret in secrets)
+    chosen["prepare"] = Prepare(block.prepare or weaker.prepare)
+    return replace(weaker, **chosen, image_pull_secrets=pull_secrets)
 
 
 def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, path: str, problems: Problems) -> Kserve:

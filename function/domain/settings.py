@@ -26,7 +26,7 @@ class Prepare(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """Settings of download Jobs."""
+    """Settings of download Jobs, named as in the API."""
 
     image: str = INITIALIZER_IMAGE
     # No memory limit, because downloads exceed any (docs/facts.md, storage-initializer).
@@ -34,12 +34,12 @@ class Download:
     env: tuple[Manifest, ...] = ()
     node_selector: Manifest = field(default_factory=dict)
     tolerations: tuple[Manifest, ...] = ()
-    service_account: str | None = None  # None: the default one of the namespace
-    pull_secrets: tuple[str, ...] = ()
-    token_secret: str | None = None  # Secret on the remote cluster; None: the Secret of the model is copied
-    deadline_seconds: int = 86400
+    service_account_name: str | None = None  # None: the default one of the namespace
+    image_pull_secrets: tuple[str, ...] = ()
+    token_secret_name: str | None = None  # Secret on the remote cluster; None: the Secret of the model is copied
+    active_deadline_seconds: int = 86400
     backoff_limit: int = 6
-    security: Manifest = field(default_factory=dict)  # merged over the default security context
+    security_context: Manifest = field(default_factory=dict)  # merged over the default security context
     prepare: Prepare = Prepare.AUTO
 
 

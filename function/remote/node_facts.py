@@ -155,18 +155,16 @@ def gpu_memory(node: Node) -> int | None:
 
 def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str, PoolFacts]:
     """Returns the facts of every pool by name; the order of the nodes changes nothing."""
-    all_nodes = sorted(nodes, key=lambda node: node.name)
+    listed = sorted(nodes, key=lambda node: node.name)
     own: dict[str, list[Node]] = defaultdict(list)
     shared: dict[str, list[tuple[Node, str]]] = defaultdict(list)  # with the name of the pool that the node counts for
-    for node in all_nodes:
+    for node in listed:
         pools = [pool.name for pool in environment.pools if node.belongs_to(pool)]
         for name in pools[:1]:
             own[name].append(node)
         for name in pools[1:]:
             shared[name].append((node, pools[0]))
-    return {
-        pool.name: _summarize_pool(pool, own[pool.name], shared[pool.name], all_nodes) for pool in environment.pools
-    }
+    return {pool.name: _summarize_pool(pool, own[pool.name], shared[pool.name], listed) for pool in environment.pools}
 
 
 def _summarize_pool(

@@ -13,7 +13,7 @@ from function.kube.manifests import Manifest, condition, mapping, text
 from function.reasons import ClusterReady
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Facts:
     """What a state says to the user, and about the object and its cluster."""
 
@@ -29,36 +29,32 @@ class State(Enum):
 
     UNSEEN = _Facts(cluster=ClusterReady.CONNECTING)  # not composed, or not yet reconciled by the provider
     PRESENT = _Facts(cluster=ClusterReady.CONNECTED)
-    ABSENT = _Facts(message="It does not exist on the cluster")  # of an Object that only observes
-    KIND_MISSING = _Facts(message="The cluster does not serve its kind", cluster=ClusterReady.KSERVE_MISSING)
-    NAMESPACE_MISSING = _Facts(
-        message="Its namespace does not exist on the cluster", cluster=ClusterReady.KSERVE_MISSING
-    )
+    ABSENT = _Facts("It does not exist on the cluster")  # of an Object that only observes
+    KIND_MISSING = _Facts("The cluster does not serve its kind", cluster=ClusterReady.KSERVE_MISSING)
+    NAMESPACE_MISSING = _Facts("Its namespace does not exist on the cluster", cluster=ClusterReady.KSERVE_MISSING)
     NO_CREDENTIALS = _Facts(
-        message="The cluster's kubeconfig is missing or unusable",
-        cluster=ClusterReady.KUBECONFIG_MISSING,
-        unreachable=True,
+        "The cluster's kubeconfig is missing or unusable", cluster=ClusterReady.KUBECONFIG_MISSING, unreachable=True
     )
     INVALID_KUBECONFIG = _Facts(
-        message="The cluster's Secret holds no kubeconfig", cluster=ClusterReady.KUBECONFIG_MISSING, unreachable=True
+        "The cluster's Secret holds no kubeconfig", cluster=ClusterReady.KUBECONFIG_MISSING, unreachable=True
     )
-    NO_REFERENCE = _Facts(message="A Secret that is copied to the cluster does not exist")
-    NO_REFERENCE_KEY = _Facts(message="A Secret that is copied to the cluster lacks the key")
-    REJECTED = _Facts(message="The cluster refused it", cluster=ClusterReady.UNREACHABLE, refused=True)
+    NO_REFERENCE = _Facts("A Secret that is copied to the cluster does not exist")
+    NO_REFERENCE_KEY = _Facts("A Secret that is copied to the cluster lacks the key")
+    REJECTED = _Facts("The cluster refused it", cluster=ClusterReady.UNREACHABLE, refused=True)
     UNKNOWN_FIELD = _Facts(
-        message="The cluster does not know one of its fields: another version of its CRD is installed",
+        "The cluster does not know one of its fields: another version of its CRD is installed",
         cluster=ClusterReady.KSERVE_MISSING,
         refused=True,
     )
-    CONFLICT = _Facts(message="Write conflict; the provider will retry", transient=True)
-    WEBHOOK_FAILED = _Facts(message="A webhook of the cluster does not answer", transient=True)
+    CONFLICT = _Facts("Write conflict; the provider will retry", transient=True)
+    WEBHOOK_FAILED = _Facts("A webhook of the cluster does not answer", transient=True)
     UNAUTHORISED = _Facts(
-        message="The cluster and the kubeconfig do not accept each other's credentials",
+        "The cluster and the kubeconfig do not accept each other's credentials",
         cluster=ClusterReady.UNREACHABLE,
         unreachable=True,
     )
-    UNREACHABLE = _Facts(message="The cluster does not answer", cluster=ClusterReady.UNREACHABLE, unreachable=True)
-    UNRECOGNISED = _Facts(message="Unrecognized error from provider-kubernetes")
+    UNREACHABLE = _Facts("The cluster does not answer", cluster=ClusterReady.UNREACHABLE, unreachable=True)
+    UNRECOGNISED = _Facts("Unrecognized error from provider-kubernetes")
 
 
 @dataclass(frozen=True, slots=True)

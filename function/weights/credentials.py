@@ -54,7 +54,6 @@ class SecretCopy:
 class Credential:
     """A Secret on the remote cluster that a download reads, and how its container and pod refer to it."""
 
-    name: str
     copy: SecretCopy | None = None  # None: the Secret is on the remote cluster already
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
@@ -78,17 +77,16 @@ def plan_credential(
         # A Secret that the model does not reference may be missing.
         optional: Manifest = {} if origin else {"optional": True}
         env: Manifest = {"name": HUB_KEY, "valueFrom": {"secretKeyRef": {**ref, **optional}}}
-        return Credential(name=name, copy=copy, env=(env,))
+        return Credential(copy=copy, env=(env,))
     if is_file and origin:
         items: list[JSON] = [{"key": origin.key, "path": origin.key}]
         return Credential(
-            name=name,
             copy=copy,
             env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": f"{DIRECTORY}/{origin.key}"},),
             volumes=({"name": "credentials", "secret": {"secretName": name, "items": items}},),
             mounts=({"name": "credentials", "mountPath": DIRECTORY, "readOnly": True},),
         )
-    return Credential(name=name, copy=copy, env_from=({"secretRef": {"name": name}},))
+    return Credential(copy=copy, env_from=({"secretRef": {"name": name}},))
 
 
 def list_copies(credential: Credential | None, pull_secrets: Iterable[PullSecret] = ()) -> tuple[SecretCopy, ...]:

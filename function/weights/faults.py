@@ -345,7 +345,7 @@ def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iter
         return
     if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
-    account = request.environment.storage.download.service_account
+    account = request.environment.storage.download.service_account_name
     if account:
         yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
 

@@ -138,7 +138,7 @@ def build_job(spec: DownloadSpec) -> Manifest:
     labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cache_key(spec.source)}
     job_spec: Manifest = manifests.prune(
         {
-            "activeDeadlineSeconds": spec.download.deadline_seconds,
+            "activeDeadlineSeconds": spec.download.active_deadline_seconds,
             "backoffLimit": spec.download.backoff_limit,
             "podFailurePolicy": {"rules": _build_failure_rules(is_prepared=spec.is_prepared)},
             "template": {
@@ -198,7 +198,7 @@ def build_initializer(
         "resources": download.resources if download.resources != built_in.resources else None,
         "env": requested_env or None,
         "envFrom": [*env_from] or None,
-        "imagePullSecrets": [*sorted(download.pull_secrets)] or None,
+        "imagePullSecrets": [*sorted(download.image_pull_secrets)] or None,
     }
     bundle = _find_certificates(env)
     if bundle and isinstance(source, UriSource):
@@ -211,7 +211,7 @@ def build_initializer(
         env=tuple(env),
         env_from=env_from,
         bundle=bundle,
-        pull_secrets=download.pull_secrets,
+        pull_secrets=download.image_pull_secrets,
         named=manifests.prune(requested),
     )
 
@@ -261,7 +261,8 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
     download, pool = spec.download, spec.pool
     env = _build_env(spec.source, download, spec.credential)
     volumes, mounts = _build_volumes(spec, env)
-    pull_secrets: list[JSON] = [{"name": name} for name in dict.fromkeys((*download.pull_secrets, *spec.pull_secrets))]
+    secret_names = dict.fromkeys((*download.image_pull_secrets, *spec.pull_secrets))
+    pull_secrets: list[JSON] = [{"name": name} for name in secret_names]
     # An unprivileged user, unless the platform sets another.
     security: Manifest = {
         "runAsUser": 1000,
@@ -270,14 +271,14 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
         "fsGroupChangePolicy": "OnRootMismatch",
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
-        **download.security,
-        **({"runAsNonRoot": False} if download.security.get("runAsUser") == 0 else {}),
+        **download.security_context,
+        **({"runAsNonRoot": False} if download.security_context.get("runAsUser") == 0 else {}),
     }
     return manifests.prune(
         {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
-            "serviceAccountName": download.service_account,
+            "serviceAccountName": download.service_account_name,
             "imagePullSecrets": pull_secrets or None,
             # The platform names nodes for downloads where it knows where their volumes are.
             "nodeSelector": download.node_selector or (dict(pool.labels) if pool else None) or None,

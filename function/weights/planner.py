@@ -127,16 +127,14 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             existing = _plan_existing(Case.MODEL_CACHE, entry.hydration.claim, entry.hydration.path)
             plan = replace(existing, gate=Gate.CACHE, key=cache_key(source))
         case source if request.case is Case.EMPTY_DIR:
-            secret_name = _name_secret(request, request.owner)
-            credential = plan_credential(
-                source, request.environment.storage.download.token_secret, secret_name, is_lasting=True
-            )
+            download, secret_name = request.environment.storage.download, _name_secret(request, request.owner)
+            credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
             plan = StoragePlan(
                 type=Case.EMPTY_DIR,
                 uri=download_uri(source),
                 key=cache_key(source),
                 copies=list_copies(credential),
-                initializer=build_initializer(request.environment.storage.download, source, credential),
+                initializer=build_initializer(download, source, credential),
             )
         case source:
             plan = _plan_download(request, observed, source)
@@ -238,13 +236,10 @@ def _plan_download(
     stem = f"weights-{plan.key}" if row.job is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
-    secret_name = _name_secret(request, stem, *owner)
-    credential = plan_credential(
-        source, request.environment.storage.download.token_secret, secret_name, is_lasting=False
-    )
+    download, secret_name = request.environment.storage.download, _name_secret(request, stem, *owner)
+    credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=False)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
-    prepare = request.environment.storage.download.prepare
     manifest = build_job(
         DownloadSpec(
             namespace=request.namespace,
@@ -252,11 +247,12 @@ def _plan_download(
             claim=plan.claim_name,
             scripts=manifests.text(scripts, "metadata.name"),
             source=source,
-            download=request.environment.storage.download,
+            download=download,
             credential=credential,
             retry=request.retry,
             pull_secrets=tuple(secret.name for secret in pull_secrets),
-            is_prepared=prepare is Prepare.ALWAYS or (prepare is Prepare.AUTO and observed.write_refused),
+            is_prepared=download.prepare is Prepare.ALWAYS
+            or (download.prepare is Prepare.AUTO and observed.write_refused),
             pool=request.node_local_pool(observed),
         )
     )

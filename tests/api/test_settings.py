@@ -54,10 +54,10 @@ def test_parses_every_field() -> None:
             env=({"name": "HF_ENDPOINT", "value": "http://mirror"},),
             node_selector={"pool": "cpu"},
             tolerations=({"operator": "Exists"},),
-            service_account="loader",
-            pull_secrets=("registry",),
-            token_secret="hub",
-            deadline_seconds=60,
+            service_account_name="loader",
+            image_pull_secrets=("registry",),
+            token_secret_name="hub",
+            active_deadline_seconds=60,
             backoff_limit=0,
         ),
         kserve=Kserve(namespace="llm", config_prefix="", gateway=False, tls=True),
@@ -73,7 +73,7 @@ def test_parses_every_field() -> None:
 def test_parses_the_security_context_of_downloads() -> None:
     said: Manifest = {"runAsUser": 2000, "supplementalGroups": [5]}
     parsed = parse_settings({"download": {"securityContext": said, "prepare": "Never"}}, {})
-    assert parsed == Parsed(replace(BUILT_IN, download=Download(security=said, prepare=Prepare.NEVER)))
+    assert parsed == Parsed(replace(BUILT_IN, download=Download(security_context=said, prepare=Prepare.NEVER)))
 
 
 def test_context_overrides_the_input_field_by_field() -> None:

@@ -77,7 +77,7 @@ class Case:
     want: set[str]
 
 
-AS_ROOT = replace(BUILT_IN.download, security={"runAsUser": 0})
+AS_ROOT = replace(BUILT_IN.download, security_context={"runAsUser": 0})
 PREPARED = {
     "prepare may run as root", "prepare runs as user 0", "prepare adds CHOWN", "prepare adds DAC_OVERRIDE",
     "prepare adds FOWNER",

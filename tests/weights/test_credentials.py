@@ -18,7 +18,6 @@ class Case:
     reason: str
     source: HuggingFaceSource | UriSource
     existing: str | None = None
-    name: str = ""
     copy: SecretCopy | None = None
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
@@ -34,7 +33,6 @@ CASES = (
         "hub-token",
         "the hub's client reads HF_TOKEN",
         HuggingFaceSource(repo="a/b", secret=HUB),
-        name="copy",
         copy=SecretCopy(name="copy", origin=HUB),
         env=(ref("copy", "token"),),
     ),
@@ -43,7 +41,6 @@ CASES = (
         "an external operator put it there",
         HuggingFaceSource(repo="a/b", secret=HUB),
         existing="hf",
-        name="hf",
         env=(ref("hf", "token"),),
     ),
     Case(
@@ -51,14 +48,12 @@ CASES = (
         "it lifts the rate limit, and must not stop a download where it is missing",
         HuggingFaceSource(repo="a/b"),
         existing="hf",
-        name="hf",
         env=({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN", "optional": True}}},),
     ),
     Case(
         "bucket",
         "boto reads several variables",
         UriSource(uri="s3://b/m", secret=BUCKET),
-        name="copy",
         copy=SecretCopy(name="copy", origin=BUCKET, all_keys=True),
         env_from=({"secretRef": {"name": "copy"}},),
     ),
@@ -66,7 +61,6 @@ CASES = (
         "google",
         "its client reads a file",
         UriSource(uri="gs://b/m", secret=BUCKET),
-        name="copy",
         copy=SecretCopy(name="copy", origin=BUCKET),
         env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/var/secrets/source/account.json"},),
         mounts=({"name": "credentials", "mountPath": "/var/secrets/source", "readOnly": True},),
@@ -78,7 +72,7 @@ CASES = (
 def test_credential(case: Case) -> None:
     found = plan_credential(case.source, case.existing, "copy", is_lasting=False)
     assert found is not None, case.reason
-    assert (found.name, found.copy) == (case.name, case.copy), case.reason
+    assert found.copy == case.copy, case.reason
     assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
     assert len(found.volumes) == len(case.mounts), case.reason
 

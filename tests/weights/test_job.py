@@ -100,10 +100,10 @@ def test_platform_settings_reach_the_pod() -> None:
         env=({"name": "HF_ENDPOINT", "value": "https://hub.mirror"}, {"name": "HF_HOME", "value": "/tmp/x"}),
         node_selector={"pool": "cpu"},
         tolerations=({"key": "batch", "operator": "Exists"},),
-        service_account="downloader",
-        pull_secrets=("mirror",),
+        service_account_name="downloader",
+        image_pull_secrets=("mirror",),
         backoff_limit=2,
-        deadline_seconds=60,
+        active_deadline_seconds=60,
     )
     task = replace(TASK, download=settings)
     found = pod(task)

@@ -354,7 +354,7 @@ def test_keeps_token_of_pods_and_not_of_job() -> None:
 
 
 def test_environments_token_is_not_copied() -> None:
-    request = with_download(replace(MULTI, model=model(GATED)), replace(BUILT_IN.download, token_secret="hub"))
+    request = with_download(replace(MULTI, model=model(GATED)), replace(BUILT_IN.download, token_secret_name="hub"))
     found = planned(request)
     assert found.copies == ()
     assert found.job

@@ -52,14 +52,14 @@ SECURITY: Manifest = {"runAsUser": 2000, "runAsGroup": 3000, "fsGroup": 4000, "s
 
 
 def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
-    found = mapping(build(security=SECURITY), "spec.template.spec.securityContext")
+    found = mapping(build(security_context=SECURITY), "spec.template.spec.securityContext")
     fixed: Manifest = {
         "fsGroupChangePolicy": "OnRootMismatch",
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     assert found == {**SECURITY, **fixed}
-    task = replace(PREPARED, download=Download(security=SECURITY))
+    task = replace(PREPARED, download=Download(security_context=SECURITY))
     (prepare,) = listing(build_job(task), "spec.template.spec.initContainers")
     args = prepare["args"]
     assert isinstance(args, list)
@@ -67,7 +67,7 @@ def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
 
 
 def test_requests_root_explicitly() -> None:
-    found = mapping(build(security={"runAsUser": 0}), "spec.template.spec.securityContext")
+    found = mapping(build(security_context={"runAsUser": 0}), "spec.template.spec.securityContext")
     assert (found["runAsUser"], found["runAsNonRoot"]) == (0, False), "the kubelet refuses the contradiction"
 
 
@@ -97,7 +97,7 @@ def test_does_not_shorten_granted_deadline() -> None:
 
 
 def test_a_short_deadline_is_not_made_longer() -> None:
-    made = build_job(replace(PREPARED, download=Download(deadline_seconds=60)))
+    made = build_job(replace(PREPARED, download=Download(active_deadline_seconds=60)))
     assert deadline(with_pod_start_deadline(made, {}, {})) == 60
 
 
@@ -114,7 +114,7 @@ def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
         ("it had one", build_job(PREPARED), 600, {"failed": 1}, JobFailure.DEADLINE_EXCEEDED),
         ("it had all its time", build_job(PREPARED), 86400, {}, JobFailure.DEADLINE_EXCEEDED),
         ("no level of Pod Security refuses it", PLAIN, 600, {}, JobFailure.DEADLINE_EXCEEDED),
-        ("root from the start", build(security={"runAsUser": 0}), 600, {}, JobFailure.NO_POD),
+        ("root from the start", build(security_context={"runAsUser": 0}), 600, {}, JobFailure.NO_POD),
     ],
 )
 def test_a_job_that_never_had_a_pod(
