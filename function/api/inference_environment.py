@@ -98,7 +98,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
-        storage=_parse_storage(spec.storage or schemas.Storage(), settings, problems),
+        storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems),
         hardware=_parse_hardware(spec.hardware or schemas.Hardware(), problems),
         pull_secrets=tuple(
             _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
@@ -179,12 +179,16 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
     return tuple(pools), tuple(invalid)
 
 
-def _parse_storage(block: schemas.Storage, settings: Settings, problems: Problems) -> EnvironmentStorage:
+def _parse_storage(
+    block: schemas.Storage, manifest: Manifest, settings: Settings, problems: Problems
+) -> EnvironmentStorage:
     claim, bandwidth = block.shared_claim or schemas.SharedClaim(), block.read_bandwidth
+    published = mapping(manifest, "status.storage")
     size = parse_amount(claim.size, "spec.storage.sharedClaim.size", problems)
     class_name = settings.storage_class if block.storage_class_name is None else block.storage_class_name
     return EnvironmentStorage(
         class_name=class_name,
+        missing_class=text(published, "storageClassName") if published.get("found") is False else "",
         access_mode=block.access_mode,
         mode=StorageMode(block.mode),
         shared_claim=claim.name,

@@ -20,6 +20,7 @@ from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
 from function.remote.node_observation import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
@@ -49,17 +50,19 @@ def compose(call: Call, settings: Settings) -> Outcome:
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
     }
-    class_name = environment.storage.class_name
+    class_name, storage_class = environment.storage.class_name, writer.read(CLASS)
     if class_name:
         manifest: Manifest = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
             "metadata": {"name": class_name},
         }
-        composed[CLASS] = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
+        item = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
+        # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
+        composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
-    preset, storage_class = writer.read(PRESET), writer.read(CLASS)
+    preset = writer.read(PRESET)
     return build_outcome(
         call,
         settings,

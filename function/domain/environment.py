@@ -141,6 +141,7 @@ class EnvironmentStorage:
     """Storage of the cluster for weights."""
 
     class_name: str | None = None  # None: not configured; "": the default class of the cluster
+    missing_class: str = ""  # the class that the cluster was last seen not to have
     access_mode: str = "ReadWriteMany"
     mode: StorageMode = StorageMode.PER_MODEL
     shared_claim: str = "model-cache"

@@ -122,6 +122,11 @@ def _describe_small_claim(fault: StorageFault) -> str:
     return f"{fault.actual} is less than the model's spec.resources.disk of {fault.required}"
 
 
+def _describe_missing_class(fault: StorageFault) -> str:
+    missing = f"StorageClass {fault.actual} does not exist on the cluster; create it or name another"
+    return f"{SHARED_STORAGE} Its {missing}" if fault.nodes > 1 else f"its {missing}"
+
+
 _DOWNLOAD_TO_PVC = "set modelCache.type: PVC"
 _ADD_SHARED_CLASS = "Give InferenceEnvironment {environment} a spec.storage with a ReadWriteMany class"
 
@@ -169,6 +174,13 @@ class FaultKind(Enum):
     SIZE = FaultRow(Refused.NO_POOL_SATISFIES_REQUIREMENTS, _describe_size, "a size for the claim", "not declared")
     STORAGE_CLASS = FaultRow(
         Refused.SHARED_STORAGE_MISSING, _describe_storage_class, "a storage class", "none", _ADD_SHARED_CLASS
+    )
+    CLASS_NOT_FOUND = FaultRow(
+        Refused.SHARED_STORAGE_MISSING,
+        _describe_missing_class,
+        "a StorageClass that exists",
+        remedy="Create StorageClass {fault.actual} on the cluster of InferenceEnvironment {environment}, or name "
+        "another in its spec.storage",
     )
     OWN_SIZE = FaultRow(
         Refused.STORAGE_TOO_SMALL,
@@ -237,7 +249,13 @@ class FaultKind(Enum):
 SIZE_FAULTS = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
 # Ignored once the claim exists: nothing of it can be changed.
 NEW_CLAIM_FAULTS = frozenset(
-    {FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE}
+    {
+        FaultKind.SIZE,
+        FaultKind.STORAGE_CLASS,
+        FaultKind.CLASS_NOT_FOUND,
+        FaultKind.ACCESS_MODE,
+        FaultKind.OWN_ACCESS_MODE,
+    }
 )
 
 
@@ -371,11 +389,15 @@ def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[
 
 
 def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
-    if request.case in CREATED_CLAIM and request.class_name is None:
+    if request.case not in CREATED_CLAIM:
+        return
+    if request.class_name is None:
         # A deployment that names one does not help where all models of a namespace share the environment's claim.
         yield _fault(
             request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.managed_options.class_name or ""
         )
+    elif request.class_name and request.class_name == request.environment.storage.missing_class:
+        yield _fault(request, FaultKind.CLASS_NOT_FOUND, "storageClassName", actual=request.class_name)
 
 
 def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:

@@ -255,6 +255,7 @@ def test_a_cache_on_a_claim_of_the_users_says_at_once_that_it_is_of_one_pod() ->
 def test_finds_faults_for_existing_claim(mode: str, nodes: int, replicas: int, left: list[FaultKind]) -> None:
     found = tuple(StorageFault(kind=kind, field="spec.x") for kind in FaultKind)
     of_a_new_one = {FaultKind.SIZE, FaultKind.STORAGE_CLASS, FaultKind.ACCESS_MODE, FaultKind.OWN_ACCESS_MODE}
+    of_a_new_one.add(FaultKind.CLASS_NOT_FOUND)
     sizes = {FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE}
     stays = [kind for kind in FaultKind if kind not in of_a_new_one | sizes]
     assert [fault.kind for fault in find_faults_for_existing_claim(found, mode, nodes, replicas)] == [*stays, *left]

@@ -13,9 +13,11 @@ from function.weights.request import StorageRequest
 from tests.support.weights_requests import CACHE, MULTI, SINGLE, model, named_cache, on_storage
 
 UNCLASSED = on_storage(EnvironmentStorage())
+ABSENT = on_storage(EnvironmentStorage(class_name="filestore", missing_class="filestore"))
 ONCE = on_storage(EnvironmentStorage(class_name="ebs", access_mode="ReadWriteOnce"))
 PVC = CreatedStorage(type=CacheType.PVC)
 MISSING = "multi-node model requires shared storage on the inference environment."
+NOT_FOUND = "StorageClass filestore does not exist on the cluster; create it or name another"
 UNNAMED = "a claim is required, and neither deployment, environment nor defaults name a storage class"
 HTTPS = model(UriSource(uri="https://models.example.com/m.gguf"))
 NO_SIZE = "spec.storage.size: required where neither the model's disk nor its vram is declared"
@@ -45,6 +47,24 @@ CASES = (
         "the text is the API's",
         replace(MULTI, environment=UNCLASSED),
         (f"spec.modelCache.storageClassName: {MISSING}",),
+    ),
+    Case(
+        "multi-node-with-missing-class",
+        "the API's text, and the class that does not exist",
+        replace(MULTI, environment=ABSENT),
+        (f"spec.modelCache.storageClassName: {MISSING} Its {NOT_FOUND}",),
+    ),
+    Case(
+        "single-node-claim-with-missing-class",
+        "the claim would stay Pending",
+        replace(SINGLE, environment=ABSENT, choice=PVC),
+        (f"spec.modelCache.storageClassName: its {NOT_FOUND}",),
+    ),
+    Case("single-node-with-missing-class", "no claim, no class", replace(SINGLE, environment=ABSENT)),
+    Case(
+        "deployment-with-another-class",
+        "the missing class is not used",
+        replace(MULTI, environment=ABSENT, choice=CreatedStorage(class_name="fast")),
     ),
     Case(
         "single-node-claim-without-class",
