@@ -22,8 +22,8 @@ from function.status.inference_environment import build_node_facts
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
-    "ENVIRONMENT", "READY", "POOL", "ACCELERATOR", "MEMORY", "NETWORK", "MULTINODE", "NODES", "USABLE", "GPUS", "FREE",
-    "LARGEST", "USED BY",
+    "ENVIRONMENT", "POOL", "READY", "FREE", "LARGEST", "GPUS", "NODES", "USABLE", "ACCELERATOR", "MEMORY", "NETWORK",
+    "MULTINODE", "USED BY",
 )  # fmt: skip
 _USERS_SHOWN = 2
 
@@ -71,7 +71,7 @@ def _print_tables(usages: Sequence[Usage], *, wide: bool) -> None:
     click.echo(format_table(headers, ([row.get(header) for header in headers] for row in rows)))
     valid = [usage for usage in usages if usage.pool]
     if len(valid) > 1:
-        headers = ["ACCELERATOR", "ENVIRONMENTS", "POOLS", "NODES", "GPUS", "FREE", "LARGEST"]
+        headers = ["ACCELERATOR", "FREE", "LARGEST", "GPUS", "NODES", "ENVIRONMENTS"]
         totals = [_add_up(kind, group) for kind, group in group_by_accelerator(usages)]
         click.echo(f"\n{format_table(headers, [*totals, _add_up('all', valid)] if len(totals) > 1 else totals)}")
 
@@ -80,12 +80,11 @@ def _add_up(name: str, usages: Sequence[Usage]) -> list[object]:
     rooms = [usage.room for usage in usages if usage.room]
     return [
         name,
-        len({usage.environment.name for usage in usages}),
-        len(usages),
-        f"{sum(room.nodes_in_use for room in rooms)}/{sum(room.nodes for room in rooms)}",
-        f"{sum(usage.used for usage in usages)}/{sum(usage.gpus for usage in usages)}",
         sum(usage.free for usage in usages),
         format_largest(max(usages, key=lambda usage: usage.largest[0] * usage.largest[1])),
+        f"{sum(usage.used for usage in usages)}/{sum(usage.gpus for usage in usages)}",
+        f"{sum(room.nodes_in_use for room in rooms)}/{sum(room.nodes for room in rooms)}",
+        len({usage.environment.name for usage in usages}),
     ]
 
 

@@ -20,8 +20,8 @@ from function.kube.messages import format_count, join_with_more
 from function.reasons import Outlook, Refused
 
 _COLUMNS = {
-    "ENVIRONMENT": "environment", "PROFILE": "profile", "POOL": "pool", "REPLICA": "replica", "WANTED": "wanted",
-    "FOUND": "found", "VERDICT": "verdict",
+    "VERDICT": "verdict", "ENVIRONMENT": "environment", "POOL": "pool", "PROFILE": "profile", "REPLICA": "replica",
+    "WANTED": "wanted", "FOUND": "found",
 }  # fmt: skip
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 

@@ -27,7 +27,7 @@ from function.api.cluster_model import parse_model
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
-from function.cli.tables import format_data, format_table, print_hint
+from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint, wrap_lines
 from function.domain.allocation import format_replica
 from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
@@ -60,9 +60,9 @@ _USED = 0.9  # of GPU memory that an engine plans with
 _OVERHEAD = 8 * GIB  # activations, graphs and communication buffers of one GPU: 4 to 8 GiB were measured
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
 _SCALE = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_ANY_PROFILE = Profile(name="computed", engine=Engine(name=EngineName.VLLM, image=""))
+_ANY_PROFILE = Profile(name="", engine=Engine(name=EngineName.VLLM, image=""))
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
-_HEADERS = ("ENVIRONMENT", "POOL", "PROFILE", "GPUS NEEDED", "REPLICA", "GPUS", "GPU MEMORY", "OBSTACLE")
+_HEADERS = ("FITS", "ENVIRONMENT", "POOL", "REPLICA", "GPUS NEEDED", "PROFILE", "OBSTACLE")
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 # What an engine loads: the first kind that exists, without the copy in the layout of its authors.
 _WEIGHTS, _COPIES = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth"), "consolidated*"
@@ -151,7 +151,9 @@ def size(  # noqa: PLR0913  # click's options
     for number, (size_, fits) in enumerate(results):
         click.echo("\n" if number else "", nl=False)
         lines = "\n  ".join((size_.name, *size_.arithmetic))
-        click.echo(f"{lines}\n\n{format_table(_HEADERS, [row for row, _ in fits]) if fits else _NOTHING_FITS}")
+        click.echo(
+            f"{wrap_lines(lines, 4)}\n\n{format_table(_HEADERS, [row for row, _ in fits]) if fits else _NOTHING_FITS}"
+        )
     namespace = sources.target.namespace
     if any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
         scope = f" -n {namespace}" if namespace else " -A"
@@ -274,9 +276,10 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
         if profile.shape is None and sized.vram and pool.memory_per_gpu:
             gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
             arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
-        replica, column = format_replica(shape.nodes, shape.gpus_per_node), gib(memory) if memory else ""
         obstacle = _find_obstacle(sized, profile, pool, shape)
-        row = (environment, pool.name, profile.name, arithmetic, replica, shape.gpus, column, obstacle)
+        fits = paint("no", BAD) if obstacle else paint("yes", GOOD)
+        replica = format_replica(shape.nodes, shape.gpus_per_node)
+        row = (fits, environment, pool.name, replica, arithmetic, profile.name, obstacle)
         data: Manifest = {
             "environment": environment,
             "pool": pool.name,

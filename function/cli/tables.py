@@ -1,17 +1,18 @@
 """How results are written: plain tables as kubectl's, JSON, YAML, and the line that says what to run next."""
 
 import json
+import re
 import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 import click
 import yaml
 
-from function.cli.options import Form, import_extra
+from function.cli.options import Form
 from function.kube.manifests import JSON
 from function.reasons import Status
 
@@ -22,12 +23,28 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Returns an aligned table; empty cells show as `-`."""
+    """Returns a table with columns three blanks apart; empty cells show as `-`.
+
+    The last columns stand below their row, each after its header, where the terminal is too narrow.
+    """
     cells = [[str(cell) if cell not in ("", None) else "-" for cell in row] for row in rows]
-    table = import_extra("tabulate").tabulate(
-        cells, headers, tablefmt="plain", disable_numparse=True, preserve_whitespace=True
-    )
-    return str(table)
+    widths = [max(map(_measure, column)) for column in zip(headers, *cells, strict=True)]
+    ends = accumulate(widths, lambda end, width: end + 3 + width)
+    columns = shutil.get_terminal_size((0, 0)).columns or sys.maxsize
+    shown = max(1, sum(end <= columns for end in ends))
+    lines = []
+    for row in (headers, *cells):
+        padded = (cell + " " * (width - _measure(cell)) for cell, width in zip(row[:shown], widths, strict=False))
+        lines.append("   ".join(padded).rstrip())
+        others = zip(headers[shown:], row[shown:], strict=True)
+        below = "; ".join(f"{header.lower()} {cell}" for header, cell in others if cell not in ("-", header))
+        lines += [wrap_lines(f"    {below}", 4)] if below else []
+    return "\n".join(lines)
+
+
+def _measure(text: str) -> int:
+    """Returns the width of a text on a terminal: colours have none."""
+    return len(click.unstyle(text))
 
 
 def format_columns(columns: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -50,12 +67,20 @@ def paint(text: str, colour: str) -> str:
 
 
 def wrap_lines(text: str, indent: int) -> str:
-    """Wraps each line of a text to the width of the terminal; without a terminal it is left alone."""
+    """Wraps each line of a text at blanks to the width of the terminal; without a terminal it is left alone."""
     columns = shutil.get_terminal_size((0, 0)).columns
     if columns <= 2 * indent:
         return text
-    lines = (textwrap.wrap(line, columns, subsequent_indent=" " * indent) or [""] for line in text.split("\n"))
-    return "\n".join("\n".join(line) for line in lines)
+    lines = []
+    for line in text.split("\n"):
+        current = ""
+        for word in re.findall(" *[^ ]+", line):
+            if current and _measure(current + word) > columns:
+                lines.append(current)
+                current, word = " " * indent, word.lstrip()  # noqa: PLW2901  # a line begins without blanks
+            current += word
+        lines.append(current)
+    return "\n".join(lines)
 
 
 def print_hint(command: str) -> None:

@@ -157,7 +157,8 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
 
 def _print_report(report: Report, *, show_all: bool) -> None:
     """Prints the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
-    click.echo(str(report.ref))
+    verdict = paint("placed", GOOD) if report.is_placed else paint("not placed", BAD)
+    click.echo(f"{report.ref}: {verdict}")
     for condition in report.conditions:
         status = paint(text(condition, "status"), STATUS_COLOURS[text(condition, "status")])
         first = text(condition, "message").partition("\n")[0]

@@ -18,16 +18,17 @@ def test_shows_usage_of_a_control_plane(live: Live) -> None:
     (row,) = cells(output_of("capacity", *live()))
     # 2 of 4 nodes and 16 of 32 GPUs are Kimi's; the 2 free nodes hold one replica of 2 x 8.
     assert row == [
-        *("h200-east", "True", "h200", "nvidia-h200-141gb"),
-        *("2/4", "16/32", "16", "2 nodes x 8 GPUs", "assistants/kimi-k2 (16)"),
+        *("h200-east", "h200", "True", "16", "2 nodes x 8 GPUs", "16/32", "2/4"),
+        *("nvidia-h200-141gb", "assistants/kimi-k2 (16)"),
     ]
 
 
 def test_shows_unused_pools_from_files() -> None:
     rows = {row[0]: row for row in cells(output_of("capacity", "-f", "examples/two-environments/environment.yaml"))}
     # Neither pool is multiNodeCapable, so one node is the largest replica.
-    assert rows["h100-tokyo"][4:] == ["0/4", "0/32", "32", "1 node x 8 GPUs", "-"]
-    assert rows["a100-oslo"][4:] == ["0/8", "0/32", "32", "1 node x 4 GPUs", "-"]
+    assert rows["h100-tokyo"][3:7] == ["32", "1 node x 8 GPUs", "0/32", "0/4"]
+    assert rows["a100-oslo"][3:7] == ["32", "1 node x 4 GPUs", "0/32", "0/8"]
+    assert {row[-1] for row in rows.values()} == {"-"}, "used by none"
 
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -90,7 +91,7 @@ def test_host_network_pods_use_their_node_exclusively(kimi: list[Manifest], tmp_
 
 def test_writes_wide_and_names() -> None:
     shown = output_of("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "wide")
-    assert cells(shown)[0][4:7] == ["141Gi", "ib-400g", "true"]
+    assert cells(shown)[0][8:11] == ["141Gi", "ib-400g", "true"]
     assert output_of("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "name") == (
         "inferenceenvironment.modelplane.ai/h200-east\n"
     )
@@ -99,10 +100,10 @@ def test_writes_wide_and_names() -> None:
 def test_adds_up_by_accelerator() -> None:
     shown = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
     assert cells(shown.partition("\n\n")[2]) == [
-        ["nvidia-a100-80gb", "1", "1", "2/8", "8/32", "24", "1 node x 4 GPUs"],  # 2 replicas of 4 GPUs
-        ["nvidia-h100-80gb", "1", "1", "1/4", "4/32", "28", "1 node x 8 GPUs"],  # 2 replicas of 2 GPUs, on one node
-        ["nvidia-h200-141gb", "1", "1", "2/4", "16/32", "16", "2 nodes x 8 GPUs"],  # a replica of 2 nodes
-        ["all", "3", "3", "5/16", "28/96", "68", "2 nodes x 8 GPUs"],
+        ["nvidia-a100-80gb", "24", "1 node x 4 GPUs", "8/32", "2/8", "1"],  # 2 replicas of 4 GPUs
+        ["nvidia-h100-80gb", "28", "1 node x 8 GPUs", "4/32", "1/4", "1"],  # 2 replicas of 2 GPUs, on one node
+        ["nvidia-h200-141gb", "16", "2 nodes x 8 GPUs", "16/32", "2/4", "1"],  # a replica of 2 nodes
+        ["all", "68", "2 nodes x 8 GPUs", "28/96", "5/16", "3"],
     ]
 
 

@@ -49,7 +49,7 @@ def shown(manifest: Manifest) -> Manifest:
 def test_capacity_counts_usable_nodes(kimi: list[Manifest], tmp_path: Path) -> None:
     files = write(tmp_path, *looked(kimi))
     (row,) = cells(output_of("capacity", "-f", files))
-    assert row[4:9] == ["2/4", "3 (h200-4 is cordoned)", "16/32", "8", "1 node x 8 GPUs"]
+    assert row[3:8] == ["8", "1 node x 8 GPUs", "16/32", "2/4", "3 (h200-4 is cordoned)"]
     (found,) = json.loads(output_of("capacity", "-f", files, "-o", "json"))
     assert found["nodes"] == {"total": 4, "inUse": 2, "usable": 3, "observed": FACTS}
     assert found["gpus"] == {"total": 32, "inUse": 16, "free": 8}

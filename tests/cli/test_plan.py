@@ -23,11 +23,11 @@ def kimi(kind: str) -> Manifest:
 
 def test_prints_a_row_for_each_candidate_and_the_decision() -> None:
     shown = output_of("plan", "-f", KIMI, *ELSEWHERE)
-    rows = {row[0]: row[1:] for row in cells(shown)}
-    assert rows["h200-east"] == ["h200-two-nodes", "h200", "2 nodes x 8 GPUs", "1 replica", "room for 2", "placed"]
+    rows = {row[1]: row[:1] + row[2:] for row in cells(shown)}
+    assert rows["h200-east"] == ["placed", "h200", "h200-two-nodes", "2 nodes x 8 GPUs", "1 replica", "room for 2"]
     label = "modelplane.ai/tier"
     for name in ("a100-oslo", "gke-us-central1", "h100-tokyo"):
-        assert rows[name] == ["-", "-", "-", f"{label}=production", f"no {label}", "NoEnvironmentMatches"]
+        assert rows[name] == ["NoEnvironmentMatches", "-", "-", "-", f"{label}=production", f"no {label}"]
     assert "Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)" in shown
 
 
@@ -63,14 +63,14 @@ def test_wide_lists_every_fault_of_a_candidate() -> None:
 def test_strict_treats_a_missing_status_as_not_ready() -> None:
     done = run("plan", "-f", KIMI, "--strict")
     assert done.returncode == 1
-    assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
+    assert cells(done.stdout)[0][0] == "EnvironmentNotReady"
 
 
 def test_uses_a_status_from_a_file(tmp_path: Path) -> None:
     environment = kimi("InferenceEnvironment")
     environment["status"] = {"conditions": [{"type": "Ready", "status": "False", "reason": "Creating"}]}
     done = run("plan", "-f", write(tmp_path, kimi("ClusterModel"), environment, kimi("ModelDeployment")))
-    assert cells(done.stdout)[0][-1] == "EnvironmentNotReady"
+    assert cells(done.stdout)[0][0] == "EnvironmentNotReady"
 
 
 def test_deployments_see_placements_of_earlier_ones(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_name_output_can_be_piped() -> None:
 
 def test_keeps_running_placements(live: Live) -> None:
     shown = output_of("plan", "--diff", *live())
-    assert cells(shown)[0][-1] == "stays"
+    assert cells(shown)[0][0] == "stays"
     assert "nothing changes" in shown
 
 

@@ -36,8 +36,9 @@ def test_refuses_a_shared_claim_that_is_too_small(tmp_path: Path) -> None:
     other = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment"))
     mapping(other, "metadata")["name"] = "h200-west"
     shown = output_of("plan", *files, "-f", write(tmp_path, other))
-    assert [row[0] for row in cells(shown)] == ["h200-west", "h200-east"]
-    assert cells(shown)[1][-3:] == ["960Gi of disk", "a Shared claim of 500Gi", "StorageTooSmall"]
+    assert [row[1] for row in cells(shown)] == ["h200-west", "h200-east"]
+    assert cells(shown)[1][0] == "StorageTooSmall"
+    assert cells(shown)[1][-2:] == ["960Gi of disk", "a Shared claim of 500Gi"]
 
 
 def test_refuses_a_size_that_is_too_small(tmp_path: Path) -> None:
@@ -89,13 +90,13 @@ def smallest(files: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def test_declared_order_chooses_the_first_pool(files: tuple[str, ...]) -> None:
-    rows = [(row[0], row[-2], row[-1]) for row in cells(output_of("plan", *files))]
+    rows = [(row[1], row[-1], row[0]) for row in cells(output_of("plan", *files))]
     assert rows == [("a-h200", "room for 8", "placed"), ("h100-west", "room for 8", "fits")]
 
 
 def test_smallest_pool_is_chosen_and_explained(smallest: tuple[str, ...]) -> None:
     shown = output_of("plan", *smallest)
-    rows = [(row[0], row[-2], row[-1]) for row in cells(shown)]
+    rows = [(row[1], row[-1], row[0]) for row in cells(shown)]
     # 1 x 80Gi - 80Gi and 1 x 141Gi - 80Gi.
     assert rows == [("h100-west", "room for 8, 0Gi unused", "placed"), ("a-h200", "room for 8, 61Gi unused", "fits")]
     smallest_is = "of what fits profile one-gpu, pool h100 is the smallest (0Gi unused)"

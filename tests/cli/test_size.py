@@ -101,7 +101,7 @@ def test_sizes_a_declared_model_on_given_pools() -> None:
     shown = output_of("size", "-f", "examples/kimi-k26-vram")
     (row,) = cells(shown.partition("\n\n")[2])
     # The design's own figures: 1200Gi on nodes of 4 x 80Gi are 4 nodes of 4.
-    assert row[:2] == ["gke-us-central1", "a100"]
+    assert row[:3] == ["yes", "gke-us-central1", "a100"]
     assert "4 nodes x 4 GPUs" in row
 
 
