@@ -89,7 +89,6 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
     model = Model(
         kind=kind,
         name=text(manifest, "metadata.name"),
-        namespace=namespace,
         served_name=spec.model.name,
         source=source,
         profiles=profiles,

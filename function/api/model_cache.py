@@ -25,7 +25,7 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.model import ModelRef
-from function.kube.manifests import Manifest, flag, is_deleting, listing, text
+from function.kube.manifests import Manifest, flag, listing, text
 from function.reasons import Phase
 
 _CLAIM_FIELDS = ("type", "size", "storageClassName", "accessMode", "retain")
@@ -49,7 +49,6 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
     cache = ModelCache(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
-        uid=text(manifest, "metadata.uid"),
         model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environments=None if spec.environments is None else tuple(sorted(set(spec.environments))),
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
@@ -59,7 +58,6 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
             Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
             for row in listing(manifest, "status.readers")
         ),
-        deleting=is_deleting(manifest),
     )
     all_problems = problems.find_within("spec")
     return Parsed(None if all_problems else cache, all_problems)

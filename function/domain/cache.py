@@ -92,14 +92,12 @@ class ModelCache:
 
     namespace: str
     name: str
-    uid: str = ""
     model: ModelRef
     environments: tuple[str, ...] | None = None  # None: `selector` selects them
     selector: Selector = Selector()
     choice: UserClaim | CreatedStorage = CreatedStorage()
     entries: tuple[CacheEntry, ...] = ()
     consumers: tuple[Consumer, ...] = ()
-    deleting: bool = False
 
     def entry(self, environment: str) -> CacheEntry | None:
         """Returns the status of one environment; None if there is none yet."""

@@ -208,7 +208,6 @@ class Model:
 
     kind: str
     name: str
-    namespace: str  # empty for a ClusterModel
     served_name: str
     source: Source
     profiles: tuple[Profile, ...]
@@ -218,11 +217,6 @@ class Model:
     cpu: str = CPU  # request of each engine pod
     memory: str = MEMORY  # request of each engine pod
     selector: Selector = Selector()
-
-    @property
-    def ref(self) -> ModelRef:
-        """The reference of other objects to this model."""
-        return ModelRef(kind=self.kind, name=self.name)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -55,7 +55,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     # change without a restart. The other two only decide how long the engine may take to start.
     ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights", "bandwidth"}),
     # Where the model was read from, its other profiles, and what decides the placement.
-    Model: frozenset({"kind", "name", "namespace", "profiles", "broken", "vram", "disk", "selector"}),
+    Model: frozenset({"kind", "name", "profiles", "broken", "vram", "disk", "selector"}),
     # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
     HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore"}),
     OciSource: frozenset({"image"}),

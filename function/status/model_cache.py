@@ -20,11 +20,9 @@ from function.weights.state import Finding, StorageState
 class Row(CacheEntry):
     """The status of one environment, and what the condition is decided by."""
 
+    finding: Finding | None = None  # about the weights; None: nothing is known of the environment
     sync_failed: bool = False  # the provider failed with an unrecognized error
     missing: bool = False  # the environment does not exist or is invalid
-    claim_missing: bool = False  # a user's claim does not exist there
-    unplannable: bool = False  # the cache's spec and the environment leave no way to store the weights there
-    prestaged: bool = False  # nothing is downloaded, by `preload: false`
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
 
     @property
@@ -55,9 +53,7 @@ def build_row(
         sync_failed=state.reason is PlacementStorage.SYNC_FAILED,
         hydration=hydration,
         access_mode=access_mode,
-        claim_missing=state.finding is Finding.CLAIM_NOT_FOUND,
-        unplannable=state.finding is Finding.UNPLANNABLE,
-        prestaged=state.finding is Finding.PRESTAGED,
+        finding=state.finding,
     )
 
 
@@ -91,7 +87,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     message = f"{ready} of {len(rows)} environments {have} the weights"
     if not rows:
         message = "No environment is named or selected"
-    elif all(row.prestaged for row in rows):
+    elif all(row.finding is Finding.PRESTAGED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures first, then clusters that do not answer, then what is furthest from Ready.
     incomplete.sort(
@@ -103,7 +99,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
 
 def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:
     """Judges all environments: a failure decides, then a cluster that does not answer."""
-    unreachable = [row for row in rows if row.unreachable]
+    unreachable, findings = [row for row in rows if row.unreachable], {row.finding for row in rows}
     if not rows:
         return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
     if any(row.phase is Phase.FAILED for row in rows):
@@ -111,9 +107,9 @@ def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[St
     if unreachable:
         all_failed = all(row.sync_failed for row in unreachable)
         return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
-    if any(row.claim_missing for row in rows):
+    if Finding.CLAIM_NOT_FOUND in findings:
         return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
-    if any(row.unplannable for row in rows):
+    if Finding.UNPLANNABLE in findings:
         return Status.FALSE, Hydrated.INVALID_CACHE
     if any(row.missing and not row.is_ready for row in rows):
         return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.domain.cache import CacheType, ModelCacheChoice, UserClaim
-from function.domain.model import HuggingFaceSource, OciSource, Problem, PvcSource, UriSource
+from function.domain.model import HuggingFaceSource, ModelRef, OciSource, Problem, PvcSource, UriSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, compute_size
@@ -412,7 +412,7 @@ def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[
         mode = (entry.access_mode if entry else "") or READ_WRITE_MANY
         if mode != READ_WRITE_MANY and request.pod_count > 1:
             yield _fault(request, FaultKind.CACHE_NOT_SHARED, "name", actual=mode, required=READ_WRITE_MANY)
-    elif cache.model != request.model.ref:
+    elif cache.model != ModelRef(kind=request.model.kind, name=request.model.name):
         yield _fault(request, FaultKind.OTHER_MODEL, "name", actual=cache.model.name, required=request.model.name)
     elif path or cache.selects(request.environment):
         yield _fault(request, FaultKind.CACHE_PENDING, "name")

@@ -21,7 +21,7 @@ def test_parses_every_field_outside_source_and_profiles() -> None:
         )
     ).value
     assert model
-    assert (model.kind, model.name, model.namespace, model.served_name) == ("Model", "gemma", "ml-team", "google/gemma")
+    assert (model.kind, model.name, model.served_name) == ("Model", "gemma", "google/gemma")
     # 1.5T is 1.5 * 10^12 bytes.
     assert (model.vram, model.disk, model.cpu, model.memory) == (1200 * GIB, 1_500_000_000_000, "8", "64Gi")
     assert model.selector == Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),))

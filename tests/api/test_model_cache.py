@@ -24,7 +24,7 @@ FULL = manifests.cache(
     retry="2",
 )
 FULL |= {
-    "metadata": {"name": "weights", "namespace": "ml-team", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+    "metadata": {"name": "weights", "namespace": "ml-team", "uid": "1"},
     "status": {
         "environments": [
             {
@@ -47,7 +47,6 @@ FULL |= {
 READ = ModelCache(
     namespace="ml-team",
     name="weights",
-    uid="1",
     model=ModelRef(kind="Model", name="gemma"),
     environments=("east", "west"),
     choice=CreatedStorage(
@@ -73,7 +72,6 @@ READ = ModelCache(
         CacheEntry(environment="west"),
     ),
     consumers=(Consumer(name="p", environment="east", uri="pvc://c/models/0"),),
-    deleting=True,
 )
 
 

@@ -13,7 +13,6 @@ def test_problems_of_all_profiles_are_sorted() -> None:
     model = Model(
         kind="ClusterModel",
         name="m",
-        namespace="",
         served_name="m",
         source=HuggingFaceSource(repo="a/b"),
         profiles=(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.allocation import Limits, Share
+from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.quota import limit_decision
@@ -17,8 +18,8 @@ from tests.support import builders
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
 OTHER = Placement(
-    namespace="team", name="other", deployment="x", model=builders.model().ref, environment="a", profile="default",
-    pool="pool", shape=HALF, uid="other", was_ready=True,
+    namespace="team", name="other", deployment="x", model=ModelRef(kind="ClusterModel", name="kimi"), environment="a",
+    profile="default", pool="pool", shape=HALF, uid="other", was_ready=True,
     allocated=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1),
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")

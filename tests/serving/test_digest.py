@@ -153,14 +153,7 @@ def everything() -> ServingRequest:
             requires=Requires(memory_per_gpu=1, bandwidth=BandwidthRequirement(rung="ib-400g", or_better=True)),
         ),
         model=replace(
-            made.model,
-            cpu="5",
-            memory="17Gi",
-            namespace="team",
-            vram=1,
-            disk=1,
-            broken=(broken_profile(),),
-            selector=selector(a="b"),
+            made.model, cpu="5", memory="17Gi", vram=1, disk=1, broken=(broken_profile(),), selector=selector(a="b")
         ),
     )
 

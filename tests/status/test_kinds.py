@@ -115,13 +115,12 @@ def test_profile_without_shape_names_vram() -> None:
     ]
 
 
-def _row(phase: Phase, *, claim_missing: bool = False, unreachable: bool = False, missing: bool = False) -> Row:
-    return Row(
-        environment="e", phase=phase, message="m", claim_missing=claim_missing, unreachable=unreachable, missing=missing
-    )
+def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> Row:
+    return Row(environment="e", phase=phase, message="m", unreachable=unreachable, missing=missing)
 
 
-UNPLANNABLE = replace(_row(Phase.PENDING), unplannable=True)
+UNPLANNABLE = replace(_row(Phase.PENDING), finding=Finding.UNPLANNABLE)
+NO_CLAIM = replace(_row(Phase.PENDING), finding=Finding.CLAIM_NOT_FOUND)
 SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
 
 
@@ -133,13 +132,13 @@ SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
         ((_row(Phase.READY), _row(Phase.DOWNLOADING)), Hydrated.PARTIALLY_HYDRATED),
         ((_row(Phase.DOWNLOADING),), Hydrated.DOWNLOADING),
         ((_row(Phase.READY), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
-        ((_row(Phase.PENDING, claim_missing=True),), Hydrated.CLAIM_NOT_FOUND),
+        ((NO_CLAIM,), Hydrated.CLAIM_NOT_FOUND),
         ((_row(Phase.READY, unreachable=True), _row(Phase.DOWNLOADING)), Hydrated.UNREACHABLE),
         ((_row(Phase.READY, unreachable=True), _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),
         ((SILENT, _row(Phase.DOWNLOADING)), Hydrated.SYNC_FAILED),
         ((SILENT, _row(Phase.READY, unreachable=True)), Hydrated.UNREACHABLE),
         ((_row(Phase.PENDING, missing=True), _row(Phase.READY)), Hydrated.ENVIRONMENT_NOT_FOUND),
-        ((_row(Phase.PENDING, missing=True), _row(Phase.PENDING, claim_missing=True)), Hydrated.CLAIM_NOT_FOUND),
+        ((_row(Phase.PENDING, missing=True), NO_CLAIM), Hydrated.CLAIM_NOT_FOUND),
         ((_row(Phase.READY, missing=True),), Hydrated.HYDRATED),
         ((_row(Phase.READY), UNPLANNABLE), Hydrated.INVALID_CACHE),
         ((UNPLANNABLE, _row(Phase.FAILED)), Hydrated.DOWNLOAD_FAILED),

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
-from function.domain.model import EngineName
+from function.domain.model import EngineName, ModelRef
 from function.domain.placement import Placement
 from function.reasons import Refused, Scheduled, Status
 from function.scheduling.verdicts import SchedulingRequest
@@ -27,7 +27,9 @@ class Case:
 
 EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 RWO = "ReadWriteOnce"
-ELSEWHERE = ModelCache(namespace="team", name="weights", model=KIMI.ref, environments=("b",))
+ELSEWHERE = ModelCache(
+    namespace="team", name="weights", model=ModelRef(kind=KIMI.kind, name=KIMI.name), environments=("b",)
+)
 CASES = (
     Case(
         id="placed",

@@ -114,7 +114,6 @@ def model(
     *profiles: Profile,
     name: str = "kimi",
     kind: str = "ClusterModel",
-    namespace: str = "",
     served_name: str = "org/kimi",
     source: Source = HUB,
     broken: tuple[BrokenEntry, ...] = (),
@@ -126,7 +125,6 @@ def model(
     return Model(
         kind=kind,
         name=name,
-        namespace=namespace,
         served_name=served_name,
         source=source,
         profiles=profiles or (profile(shape=shape()),),

@@ -31,7 +31,6 @@ def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = 
     return Model(
         kind="ClusterModel",
         name="kimi-k2-instruct",
-        namespace="",
         served_name="moonshotai/Kimi-K2-Instruct",
         source=source,
         profiles=(Profile(name="vllm", engine=engine, shape=shape),),
