@@ -1,14 +1,11 @@
 """Blocks and conditions that several kinds share: references, label selectors, replica shapes, shares and readiness.
 
-Label selectors are refused where apimachinery refuses them: keys are `[prefix/]name`, values have at most 63
-characters, In and NotIn need values, Exists and DoesNotExist take none.
+Label selectors are refused where apimachinery refuses them.
 
-A replica spans `nodes` nodes in one of two modes. Pipeline mode: one pipeline stage for each node and tensor
-parallelism over the GPUs of a node, or no stages and tensor parallelism over the GPUs of all nodes. Data mode (`data`
-and `dataLocal` together): `data / dataLocal` is the number of nodes, `tensor` times `dataLocal` the GPUs of a node,
-without a pipeline, because KServe takes one or the other. In both modes tensor times pipeline times data is the
-number of GPUs. Sizes that are left out follow from the others; expert parallelism follows the engine's arguments
-where the block does not set it.
+A replica on several nodes is in one of two modes. Pipeline mode: one pipeline stage for each node and tensor
+parallelism over the GPUs of a node, or no stages and tensor parallelism over the GPUs of all nodes. Data mode: `data`
+ranks, of which each node has `dataLocal`, and no pipeline, because KServe takes one or the other. Sizes that are left
+out follow from the others.
 """
 
 import re

@@ -1,12 +1,10 @@
 """Parses a pool of an environment, and what a profile requires of one.
 
-Names of hardware are compared ignoring case and kept in lower case. The speed between nodes has one name on each side,
-`multiNodeBandwidth` and `interNodeBandwidth`; either is accepted on both. Only a profile may require a speed
-`-or-better`.
+The speed between nodes has one name on each side, `multiNodeBandwidth` and `interNodeBandwidth`; either is accepted on
+both. Only a profile may require a speed `-or-better`.
 
-The block `interNode` says how pods of one replica reach each other over several nodes. A preset has what the network
-of a provider needs and takes from `with` what it cannot know: names that were chosen on a cluster are never guessed.
-The pool's own settings take precedence over the preset's.
+The block `interNode` says how pods of one replica reach each other over several nodes: by a preset for the network of a
+provider, with the names that were chosen on the cluster in `with`. The pool's own settings take precedence over it.
 """
 
 from function import schemas

@@ -3,10 +3,8 @@
 A `pod` block passes through to the pods except for what belongs to others: GPUs, CPU and memory to the replica and the
 model, some labels to KServe, and some paths are mounted already.
 
-Each file of `function/presets` is one way of a provider to RDMA, with its sources and the date they were read. `pod` is
-as on a pool. The other fields: `resource` and `count` of the devices (`devices: false`: pods request none),
-`instanceTypes` and what depends on them, `wholeNode: true` where one pod takes all devices of its node, `networks` and
-how they are requested, `ncclNet`, without which NCCL should fail. The platform sets what a file leaves out in `with`.
+Each file of `function/presets` is one way of a provider to RDMA, with its sources and the date they were read. Its
+fields are those of `Preset`; the platform sets what a file leaves out in `with`.
 """
 
 import json
@@ -133,7 +131,7 @@ class Preset:
     devices: bool  # whether pods request devices
     resource: str
     count: int | None
-    instance_types: Mapping[str, Manifest]
+    instance_types: Mapping[str, Manifest]  # with what depends on them: `count` and `env`
     style: str  # of the annotations for networks: multus or gke
     networks: tuple[str, ...]
     per_device: bool  # a single network is joined once for each device

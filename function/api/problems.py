@@ -4,9 +4,8 @@
 empty value of its type if it is required. So the rules across fields still check everything else, and the list of
 problems is complete. A rule whose field the schema refuses is not reported again.
 
-A problem names the field as users write it (`spec.serving[0].replicaTopology.nodes`), the value found, what is allowed,
-and the nearest known word. The API server drops unknown fields silently, and does not see what a platform sets in
-EnvironmentConfigs and the function's input: `find_unknown_fields` reports them.
+The API server drops unknown fields silently, and does not see what a platform sets in EnvironmentConfigs and the
+function's input: `find_unknown_fields` reports them.
 """
 
 import difflib

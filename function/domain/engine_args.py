@@ -3,14 +3,9 @@
 As in the engines' own parsers `--flag=v` and `--flag v` are equal, underscores equal dashes in flags of two dashes, a
 letter and its number may be written together (`-n2`), and of two equal flags the last one counts.
 
-Sizes of parallelism are declared in the profile's `parallelism` block. Flags that repeat them must agree with it, and
-missing ones are added where the command is written. Expert parallelism is on or off (1 or 0), whether an engine takes a
-switch or a width. The data size is left out where data ranks share the GPUs of the tensor ranks.
-
 An engine that listens elsewhere, reads other weights, joins other nodes or answers to another name cannot be reached,
-and fails only after its weights were fetched. Such flags are managed (`EngineSpec.managed_flags`, also listed in
-docs/reference.md) and may only be repeated. Engines accept an unambiguous beginning of a flag for the flag, so that no
-managed flag may be shortened; one letter is never unambiguous.
+and fails only after its weights were fetched. Managed flags (`EngineSpec.managed_flags`, also in docs/reference.md) may
+therefore only be repeated, and not be shortened: engines accept an unambiguous beginning of a flag for the flag.
 """
 
 import re

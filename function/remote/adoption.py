@@ -96,12 +96,9 @@ def find_orphan_placements(
 def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False) -> dict[str, Manifest]:
     """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name.
 
-    Args:
-        call: the call, which has what Crossplane observes.
-        listed: the Objects with the label of the composite, and the Objects and Usages that it lists. Of two with one
-            name the one that is not deleted counts.
-        deleting: return those that are being deleted, whose remote objects exist until they are; else the others.
-
+    `listed` are the Objects with the label of the composite, and the Objects and Usages that it lists; of two with one
+    name the one that is not deleted counts. With `deleting` those that are being deleted are returned, whose remote
+    objects exist until they are, else the others.
     """
     composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
     observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}

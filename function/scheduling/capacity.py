@@ -19,10 +19,7 @@ from function.domain.model import Parallelism, Profile, Shape
 
 
 def compute_shape(profile: Profile, vram: int | None, pool: Pool) -> Shape | None:
-    """Returns the shape of one replica on a pool: as declared, or computed from GPU memory.
-
-    None where it must be computed and pool or model do not declare enough.
-    """
+    """Returns the shape of one replica on a pool: as declared or computed; None where too little is declared."""
     if profile.shape is not None:
         return profile.shape
     if not vram or not pool.memory_per_gpu:

@@ -55,16 +55,11 @@ def allocate_pool(
     max_grants: int | None = None,
     pools: Sequence[Pool] = (),
 ) -> PoolLedger:
-    """Charges the placements of an environment to one of its pools.
+    """Charges the placements of an environment to one of its pools; `pools` are all of them.
 
-    Args:
-        pool: The pool.
-        placements: Those on the environment.
-        granted: The grants so far. One whose placement is not among these, or cannot be read, remains.
-        max_grants: No new placement is granted anything beyond this number.
-        pools: All pools of the environment, where the nodes of a service may belong to another pool now.
-
-    What is granted one by one may fit closer together once all of it is known, so rejected ones are tried again.
+    A grant whose placement is not among these, or cannot be read, remains. No new placement is granted anything beyond
+    `max_grants`. What is granted one by one may fit closer together once all of it is known, so rejected ones are tried
+    again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
     granted_more = True

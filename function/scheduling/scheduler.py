@@ -53,13 +53,10 @@ def schedule(
 ) -> Decision:
     """Decides where a deployment runs.
 
-    Args:
-        request: What is to be placed.
-        environments: Those to choose from.
-        placements: The deployment's own, and all others on environments where it has one or which publish no ledger.
-            The capacity of every other environment is what it publishes.
-        make_filter: Makes the filter for a request, which may return cached verdicts; by default it caches none.
-        usage: What the namespace has of its quota. Where a new placement does not fit it, a smaller shape is tried.
+    `placements` are its own, and all others on environments where it has one or which publish no ledger: the capacity
+    of every other environment is what it publishes. `make_filter` makes the filter for a request, which may return
+    cached verdicts. `usage` is what the namespace has of its quota: where a new placement does not fit it, a smaller
+    shape is tried.
     """
     own: list[Placement] = []
     others: list[Placement] = []

@@ -82,15 +82,10 @@ def may_delete_weights(
 ) -> bool:
     """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
-    A claim is dropped when the cache does not select the environment any more, or downloads to another claim there, and
-    then only without a consumer. Whether it is then deleted on its cluster follows from `planner.CASES`.
-
-    Args:
-        claims: the claims that the cache has on one environment.
-        consumers: the placements that may read from them.
-        named_by: the placements on this environment that name the cache, whether or not they read from it yet.
-        current: the weights that replace the others; None: the environment is not selected any more.
-
+    `claims` are those that the cache has on one environment, `consumers` the placements that may read from them, and
+    `named_by` those there that name the cache, whether or not they read from it yet. The claims are dropped when the
+    cache downloads to another one there (`current`), or does not select the environment any more (None), and then only
+    without a consumer. Whether they are then deleted on their cluster follows from `planner.CASES`.
     """
     if current is None:
         if named_by:

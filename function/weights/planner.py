@@ -1,9 +1,7 @@
 """Plans how the weights of one model reach its pods on one environment: the case table.
 
 No case has a builder of its own. A row says who owns the claim and the Job and what the service waits for; one claim
-builder and one Job builder fill that in. An environment's Shared claim has the environment's size, class and access
-mode; a deployment's options for a claim of its own do not apply to it. `preload: false` leaves out the Job, and the
-service waits for nothing but a claim that is the user's.
+builder and one Job builder fill that in.
 """
 
 from dataclasses import dataclass, field, replace

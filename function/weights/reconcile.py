@@ -66,8 +66,7 @@ class Weights:
     plan: StoragePlan | None  # None: no plan is possible
     gate_open: bool  # a service may be composed on the plan's URI
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
-    # Completion is already in status, so later reconciles know it even if the Job is gone.
-    completion_recorded: bool = False
+    completion_recorded: bool = False  # in status, where it outlives the Job
     hydration: Hydration = Hydration()
     access_mode: str = ""  # of the claim
 
@@ -154,13 +153,8 @@ def reconcile_weights(
 ) -> Weights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
-    Args:
-        request: which weights, and how they reach the pods.
-        writer: writes the Objects of the composite.
-        recorded: the download that status records as complete.
-        serving_uri: where a service reads weights already, if one does.
-        service_exists: the placement has a service.
-
+    `recorded` is the download that status records as complete, `serving_uri` where a service reads weights already, if
+    one does.
     """
     claim_name, source = name_claim(request), request.model.source
     same_download: tuple[str, ...] = ()

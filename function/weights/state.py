@@ -21,10 +21,7 @@ from function.weights.planner import StoragePlan
 
 
 class Finding(Enum):
-    """What was found, the first obstacle where there are several: reason and message of the condition.
-
-    status/weights.py fills in the message.
-    """
+    """What was found, the first obstacle of several: reason and message, which status/weights.py fills in."""
 
     NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
     EMPTY_DIR = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"

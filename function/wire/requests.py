@@ -116,9 +116,8 @@ def read_call(received: Received, pause: Pause = noop, *, trust_versions: bool =
 def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_versions: bool = False) -> Answered:
     """Returns items with what identifies their content; `pause` is called before an item is parsed.
 
-    `trust_versions`: the items come from an API server, so uid, resourceVersion and size identify those that have both.
-    The size covers changes without a new version: fields that a CRD defaults or prunes. Metadata is parsed instead of
-    searched, because labels and annotations are the tenants' and may hold any bytes.
+    `trust_versions`: the items come from an API server. Their size covers changes without a new version: fields that a
+    CRD defaults or prunes. Metadata is parsed instead of searched: labels are the tenants', and may hold any bytes.
     """
     resources = []
     for index, item in enumerate(items):
