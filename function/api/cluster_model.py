@@ -7,6 +7,7 @@ Hugging Face repositories are exactly `owner/name` and revisions have no slash o
 gets both in one address. An address whose scheme has a source of its own must use that source.
 """
 
+import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -55,6 +56,7 @@ from function.kube.manifests import Manifest, text
 
 CLUSTER_MODEL = "ClusterModel"
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
+_REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]+)(?:[?#].*|/|/tree/.*)?")
 _SecretReference: TypeAlias = schemas.SecretRef | schemas.UriSecretRef | schemas.ImagePullSecret
 
 
@@ -170,6 +172,8 @@ def _parse_uri(block: schemas.Uri, path: str, secrets: _SecretRule, problems: Pr
         close = find_nearest(scheme, SCHEMES)
         hint = f" (did you mean {close}://?)" if close and close != scheme else ""
         problems.add_invalid(at, uri, f"{ADDRESS_FORM}{hint}")
+    elif page := _REPOSITORY_PAGE.fullmatch(uri):
+        problems.add_invalid(at, uri, f"given as spec.huggingFace.repo: {page[1]}, as this is a web page")
     elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
         problems.add_invalid(at, uri, f"one file with its {parts} parts merged, as no other file is fetched")
     refuse_expansions(uri, at, problems)

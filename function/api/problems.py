@@ -168,10 +168,11 @@ def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence
 
 
 def find_nearest(value: str, known: Iterable[str]) -> str:
-    """Returns the known value that resembles a value, ignoring case; empty if there is none."""
-    by_lower = {word.lower(): word for word in known}
-    close = difflib.get_close_matches(value.lower(), by_lower, n=1)
-    return by_lower[close[0]] if close else ""
+    """Returns the known value that resembles a value or is abbreviated by it, ignoring case; empty if there is none."""
+    by_lower, value = {word.lower(): word for word in known}, re.sub("^float", "fp", value.lower())
+    close = difflib.get_close_matches(value, by_lower)
+    abbreviated = [word for word in close if all(letter in rest for rest in [iter(word)] for letter in value)]
+    return next((by_lower[word] for word in (*abbreviated, *close)), "")
 
 
 def format_value(value: object) -> str:

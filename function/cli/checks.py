@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import click
 import yaml
@@ -44,6 +45,7 @@ from function.weights.faults import find_faults
 from function.weights.planner import DeploymentWeights
 from function.weights.request import Case, build_cache_request
 
+Level: TypeAlias = Literal["error", "warning"]
 # A DNS subdomain, as the API server requires of every name.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_NAME = 253
@@ -82,17 +84,17 @@ class Fault:
     line: int = 0  # 0: not known
     ref: Ref = Ref("", "", "")  # empty: nothing could be read
     problem: Problem
-    is_warning: bool = False  # it is allowed, and most likely not meant
+    level: Level = "error"  # warning: it is allowed, and most likely not meant
 
     def __str__(self) -> str:
-        level = paint("warning", WAIT) if self.is_warning else paint("error", BAD)
+        level = paint(self.level, BAD if self.level == "error" else WAIT)
         place, ref = f"{self.file}:{self.line}" if self.line else self.file, str(self.ref) if self.ref.kind else ""
         return ": ".join(filter(None, (level, place, ref, self.problem.path, self.problem.message)))
 
 
 def find_code(faults: Iterable[Fault]) -> Code:
     """Returns the exit code for faults; warnings alone have none."""
-    errors = [fault for fault in faults if not fault.is_warning]
+    errors = [fault for fault in faults if fault.level == "error"]
     return Code.OK if not errors else Code.REFUSED if all(fault.ref.kind for fault in errors) else Code.USAGE
 
 
@@ -108,34 +110,37 @@ def print_faults(faults: Iterable[Fault]) -> None:
         raise click.exceptions.Exit(code)
 
 
+def list_known(items: Iterable[Item | Fault], namespace: str) -> list[Item]:
+    """Returns the objects that have a part in decisions, in a namespace where they name none."""
+    known = (item for item in items if isinstance(item, Item) and is_known(item.manifest))
+    return [replace(item, manifest=set_namespace(item.manifest, namespace or "default")) for item in known]
+
+
 def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> list[Fault]:
     """Returns every fault of files, and lays their objects over those of the store, which are the control plane's.
 
     The API server has accepted these: their own faults are warnings.
     """
     faults = [item for item in items if isinstance(item, Fault)]
-    known = (item for item in items if isinstance(item, Item) and is_known(item.manifest))
-    read = [replace(item, manifest=set_namespace(item.manifest, namespace)) for item in known]
-    given: dict[Ref, Item] = {}
+    known, given = list_known(items, namespace), dict[Ref, Item]()
 
-    def add(item: Item, problems: Iterable[Problem], *, is_warning: bool = False) -> None:
+    def add(item: Item, problems: Iterable[Problem], level: Level = "error") -> None:
         for problem in set(problems):
-            file, line, ref = item.file, item.find_line(problem.path), Ref.of(item.manifest)
-            faults.append(Fault(file=file, line=line, ref=ref, problem=problem, is_warning=is_warning))
+            line, ref = item.find_line(problem.path), Ref.of(item.manifest)
+            faults.append(Fault(file=item.file, line=line, ref=ref, problem=problem, level=level))
 
-    for item in read:
+    for item in known:
         ref = Ref.of(item.manifest)
         if ref in given:
             add(item, [Problem("metadata.name", f"{ref} is given twice, in {given[ref].file} too")])
         given[ref] = item
         store.put(item.manifest)
-    for item in read:
+    for item in known:
         add(item, (*find_problems(item.manifest), *_find_unresolved_references(store, item.manifest)))
-        warnings = (*_find_warnings(store, item.manifest), *find_contradictions(store, item.manifest))
-        add(item, warnings, is_warning=True)
+        add(item, _find_warnings(store, item.manifest), "warning")
     for ref in store.keys() - given:
-        add(Item(store[ref]), find_problems(store[ref]), is_warning=True)
-    return sorted(faults, key=lambda fault: (fault.is_warning, fault.file, fault.line, fault.ref, fault.problem))
+        add(Item(store[ref]), find_problems(store[ref]), "warning")
+    return sorted(faults, key=lambda fault: (fault.level, fault.file, fault.line, fault.ref, fault.problem))
 
 
 def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | tuple[None, None]:
@@ -167,13 +172,18 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
                 path = join_path(join_path("spec.pipeline", index), "input")
                 yield Problem(p.path.replace("input", path, 1), p.message)
     elif is_ours(manifest):
-        yield from find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
+        yield from map(_explain_scaling, find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec"))
         yield from _PARSERS[kind](manifest).problems
     elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if kind not in COMPOSERS:
             yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
+
+
+def _explain_scaling(problem: Problem) -> Problem:
+    hint = "; set fixed.replicas, as nothing scales replicas" if problem.path.startswith("spec.scaling.") else ""
+    return Problem(problem.path, problem.message + hint)
 
 
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -259,7 +269,9 @@ def _check_name(store: Store, ref: Ref, path: str) -> Iterator[Problem]:
     others = store.refs(ref.kind)
     if others and ref not in others:
         known = [other.name for other in others if other.namespace == ref.namespace]
-        yield Problem(path, _suggest_nearest(f"there is no {ref}", ref.name, known))
+        elsewhere = [other.namespace for other in others if other.name == ref.name]
+        hint = f"; the one in namespace {elsewhere[0]} is not for other namespaces" if elsewhere else ""
+        yield Problem(path, _suggest_nearest(f"there is no {ref}{hint}", ref.name, known))
 
 
 def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
@@ -307,6 +319,7 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             pools = parse_environment(manifest, BUILT_IN).value.pools
             notes = (note_unlabelled_pools(pools), *map(note_tcp_fallback, pools))
             yield from (Problem("spec.nodePools", note) for note in notes if note)
+            yield from find_contradictions(store, manifest)
 
 
 def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, prune, strings, text
+from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
 from function.remote import node_facts, node_observation
 from function.remote.node_facts import Node, Taint
@@ -179,9 +179,7 @@ def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
-    """Returns where nodes contradict an environment as it is written, and which cannot be used; nothing of others."""
-    if text(manifest, "kind") != "InferenceEnvironment":
-        return []
+    """Returns where nodes contradict an environment as it is written, and which cannot be used."""
     environment = parse_environment(manifest, BUILT_IN).value
     nodes = _list_observed_nodes(store, environment)
     problems: list[Problem] = []

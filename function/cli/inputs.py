@@ -14,20 +14,11 @@ from pathlib import Path
 import click
 import yaml
 
-from function.cli.checks import Fault, Item, check_items, find_entry, find_problems, print_faults
+from function.cli.checks import Fault, Item, check_items, find_entry, find_problems, list_known, print_faults
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
-from function.cli.store import (
-    Ref,
-    Store,
-    adopt_placements,
-    is_known,
-    is_ours,
-    normalize_json,
-    refuse_unknown,
-    set_namespace,
-)
+from function.cli.store import Ref, Store, adopt_placements, is_ours, normalize_json, refuse_unknown
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -182,9 +173,8 @@ def load_inventory(
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
     items = read_files(sources.files)
-    print_faults(check_items(items, Store(store.values()), namespace or "default"))
-    known = [item.manifest for item in items if isinstance(item, Item) and is_known(item.manifest)]
-    manifests = [set_namespace(manifest, namespace or "default") for manifest in known]
+    print_faults(check_items(items, Store(store.values()), namespace))
+    manifests = [item.manifest for item in list_known(items, namespace)]
     for manifest in manifests:
         store.lay_over(manifest)
     from_files = frozenset(Ref.of(manifest) for manifest in manifests if is_ours(manifest))

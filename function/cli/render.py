@@ -88,7 +88,7 @@ def render(
     else:
         _print_manifests(chosen, form)
     for line in refusals:
-        click.echo(line, err=True)
+        click.echo(f"error: {line}", err=True)
     return Code.REFUSED if refusals else Code.OK
 
 

@@ -14,16 +14,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import WATCH, Form, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, find_decision, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import (
-    STATUS_COLOURS,
-    WAIT,
-    format_age,
-    format_data,
-    format_table,
-    paint,
-    print_hint,
-    print_watched,
-)
+from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.reasons import Status
@@ -164,7 +155,7 @@ def _format_tree(root: Node, form: Form) -> str:
     rows = (
         (
             branch + node.name,
-            paint(node.ready, STATUS_COLOURS.get(node.ready, WAIT)),
+            paint(node.ready, STATUS_COLOURS.get(node.ready, "")),
             format_age(node.since),
             node.state,
             node.message,

@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from function.cli.checks import Item, check_items, find_code
+from function.cli.checks import check_items, find_code, list_known
 from function.cli.inputs import KINDS, load_inventory, read_files
 from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
-from function.cli.store import Store, is_known
+from function.cli.store import Store
 from function.cli.tables import GOOD, format_data, paint
 from function.kube.manifests import JSON
 from function.kube.messages import format_count
@@ -37,25 +37,18 @@ def validate(  # click's options
     if not items:
         raise CliError(f"there is no object in {', '.join((*paths, *files))}")
     live_store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
-    faults = [fault for fault in check_items(items, live_store, target.namespace or "default") if fault.file]
+    faults = [fault for fault in check_items(items, live_store, target.namespace or "") if fault.file]
     code = find_code(faults) or (Code.REFUSED if strict and faults else Code.OK)
     if form is not Form.TABLE:
         data: list[JSON] = [
-            {
-                "file": fault.file,
-                **asdict(fault.ref),
-                **asdict(fault.problem),
-                "level": "warning" if fault.is_warning else "error",
-            }
-            for fault in faults
+            {"file": f.file, "line": f.line, **asdict(f.ref), **asdict(f.problem), "level": f.level} for f in faults
         ]
         click.echo(format_data(form, data))
         return code
     for fault in faults:
         click.echo(str(fault))
-    warnings = sum(fault.is_warning for fault in faults)
-    checked = sum(isinstance(item, Item) and is_known(item.manifest) for item in items)
-    errors, objects = len(faults) - warnings, format_count(checked, "object")
+    warnings = sum(fault.level == "warning" for fault in faults)
+    errors, objects = len(faults) - warnings, format_count(len(list_known(items, "")), "object")
     summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
     return code

@@ -166,7 +166,8 @@ def _print_report(report: Report, *, show_all: bool) -> None:
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
-        title = f"{reason.subject}: {paint(reason.reason, BAD)} {paint(f'({reason.outlook})', DIM)}"
+        outlook = f" {paint(f'({reason.outlook})', DIM)}" if reason.outlook else ""
+        title = f"{reason.subject}: {paint(reason.reason, BAD)}{outlook}"
         remedies = (f"{paint('do', GOOD)}: {remedy}" for remedy in reason.remedies)
         _print_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
     for note in report.notes:

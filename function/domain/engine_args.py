@@ -165,7 +165,9 @@ def _describe_fault(spec: EngineSpec, flag: Flag, source: Source, served_name: s
         return f"{name} has {' '.join(flag.values)!r}; must be left out or {served_name}, spec.model.name"
     managed = next((row for row in spec.managed_flags if row.covers(name) and name not in spec.size_flags), None)
     if managed is None:
-        return _describe_abbreviation(spec, name)
+        is_one_argument = rest and name.startswith("--") and name not in {*spec.size_flags, *spec.switch_flags}
+        message = f"{flag.text!r} is one argument; must be {name}=VALUE, or flag and value as two arguments"
+        return message if is_one_argument else _describe_abbreviation(spec, name)
     if managed.value and not rest and flag.values == (managed.value,):
         return ""
     allowed = f" or set it to {managed.value}" if managed.value else ""

@@ -97,6 +97,9 @@ def test_unknown_error_of_the_schema_is_a_problem() -> None:
     [
         ("NVLNK", ("pcie", "nvlink"), "nvlink"),
         ("vllm", ("vLLM", "SGLang"), "vLLM"),
+        ("float16", ("bf16", "fp16", "tf32"), "fp16"),
+        ("bfloat16", ("bf16", "fp16", "tf32"), "bf16"),
+        ("coreweave-ib", ("coreweave-infiniband", "coreweave-roce"), "coreweave-infiniband"),
         ("quantum", ("pcie", "nvlink"), ""),
     ],
 )

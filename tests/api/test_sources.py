@@ -140,6 +140,9 @@ FAULTS = [
           (Problem("spec.uri.uri", f'"s3://" is not allowed; must be {KNOWN}'),)),
     Fault("own-source", "the hub has a source of its own", _uri("hf://a/b"),
           (Problem("spec.uri.uri", '"hf://a/b" is not allowed; must be given as source HuggingFace'),)),
+    Fault("page-of-a-repository", "what would be downloaded is HTML", _uri("https://huggingface.co/a/b/tree/main"),
+          (Problem("spec.uri.uri", '"https://huggingface.co/a/b/tree/main" is not allowed; must be given as '
+                   "spec.huggingFace.repo: a/b, as this is a web page"),)),
     Fault("uri-type", "the shape's fault is the only one", {"source": "URI", "uri": {"uri": 3}},
           (Problem("spec.uri.uri", "3 is not allowed; must be text"),)),
     Fault("path", "a path stays within its claim", {"source": "PVC", "pvc": {"claimName": "a", "path": "b/../../c"}},

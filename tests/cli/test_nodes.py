@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from function.api.inference_environment import parse_environment
-from function.cli.gpus import find_contradictions, suggest_pools
-from function.cli.store import Store
+from function.cli.gpus import suggest_pools
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.node_facts import parse_node, summarize_pools
@@ -154,7 +153,3 @@ def test_groups_nodes_by_gpus_where_no_label_differs() -> None:
 def test_prefers_other_labels_to_the_host_name() -> None:
     nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
     assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == [{"size": "4"}, {"size": "8"}]
-
-
-def test_other_kinds_contradict_nothing() -> None:
-    assert find_contradictions(Store(), {"kind": "ModelCache"}) == []

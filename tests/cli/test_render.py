@@ -67,7 +67,7 @@ def test_lists_refusals_on_standard_error(tmp_path: Path) -> None:
             mapping(manifest, "spec")["nodePools"] = []
     done = run("render", "-f", write(tmp_path, *manifests))
     assert done.returncode == 1
-    assert "ModelDeployment assistants/kimi-k2: Scheduled is False, NoPoolSatisfiesRequirements" in done.stderr
+    assert "error: ModelDeployment assistants/kimi-k2: Scheduled is False, NoPoolSatisfiesRequirements" in done.stderr
     assert "ModelPlacement" not in kinds(done.stdout)
 
 

@@ -144,6 +144,13 @@ def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
     assert done.stderr == "error: which ModelDeployment? There are assistants/kimi-k2, assistants/second\n"
 
 
+def test_says_that_there_is_no_environment(tmp_path: Path) -> None:
+    manifests = [m for m in example("gemma-one-gpu") if m["kind"] != "InferenceEnvironment"]
+    assert "1. ModelDeployment chat/gemma: NoEnvironments\n" in refused_output_of(
+        "why", "-f", write(tmp_path, *manifests)
+    )
+
+
 def test_advises_nothing_where_one_change_does_not_suffice(tmp_path: Path) -> None:
     """A pool with two faults was advised to declare the one that its hardware may not have."""
     manifests = example("kimi-k2-two-nodes")

@@ -84,11 +84,14 @@ FILE = "is managed by modelplane (a file hides flags from every check); remove i
 PORT = "is managed by modelplane (KServe knows port 8000 only); remove it or set it to 8000"
 HOST = "is managed by modelplane (the engine answers on 0.0.0.0); remove it or set it to 0.0.0.0"
 NO_FLAG = "is not a flag; must be left out: the source of the model has the weights"
+APART = "is one argument; must be {}=VALUE, or flag and value as two arguments"
 FAULTS = [
     Fault("other-repo", VLLM, ("--x", "--model=org/other"), f"--model=org/other {WEIGHTS}", 1),
     Fault("other-apart", VLLM, ("--model", "org/other"), f"--model=org/other {WEIGHTS}"),
     Fault("no-value", VLLM, ("--model",), f"--model {WEIGHTS}"),
     Fault("repo-of-image", VLLM, ("--model=org/kimi",), f"--model=org/kimi {WEIGHTS}", source=IMAGE),
+    Fault("one-argument", VLLM, ("--seed 1",), f"'--seed 1' {APART.format('--seed')}"),
+    Fault("one-of-sglang", SGLANG, ("--x", "--log_level x"), f"'--log-level x' {APART.format('--log-level')}", 1),
     Fault("positional", VLLM, ("org/other",), f"'org/other' {NO_FLAG}"),
     Fault("positional-of-image", VLLM, ("org/kimi",), f"'org/kimi' {NO_FLAG}", source=IMAGE),
     Fault("sglang-positional", SGLANG, ("org/kimi",), f"'org/kimi' {NO_FLAG}"),
