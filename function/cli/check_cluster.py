@@ -79,10 +79,6 @@ class Line:
     wanted: str = ""
     todo: str = ""  # empty where nothing is to be done
 
-    def ok(self, found: str) -> "Line":
-        """The cluster has it."""
-        return replace(self, found=found)
-
     def warn(self, found: str, todo: str) -> "Line":
         """Some environments can do without it, or it is not known."""
         return replace(self, state=State.WARNING, found=found, todo=todo)
@@ -145,7 +141,7 @@ def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str
     served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
     lacking = [resource for resource in resources if resource not in served]
     check = Line(check=name, wanted=api)
-    return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else check.ok(api)
+    return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else replace(check, found=api)
 
 
 def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
@@ -163,7 +159,9 @@ def _check_release(name: str, found: str, minimum: str, todo: str) -> Line:
     check = Line(check=name, wanted=f"{minimum} or later")
     if not _VERSION.match(found):
         return check.warn(found, "Find out which release this is")
-    return check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else check.ok(found)
+    return (
+        check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else replace(check, found=found)
+    )
 
 
 def _parse_version(release: str) -> tuple[int, ...]:
@@ -181,7 +179,7 @@ def _check_presets(cluster: Cluster) -> Line:
     if lacking:
         todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
         return check.missing(found, todo)
-    return check.ok(found)
+    return replace(check, found=found)
 
 
 def _check_gateway(cluster: Cluster, todo: str) -> Line:
@@ -194,7 +192,7 @@ def _check_gateway(cluster: Cluster, todo: str) -> Line:
     addresses = [text(address, "value") for address in listing(answer, "status.addresses")]
     programmed = condition(answer, "Programmed")
     if addresses and text(programmed, "status") == "True":
-        return check.ok(f"Programmed at {addresses[0]}")
+        return replace(check, found=f"Programmed at {addresses[0]}")
     message = text(programmed, "message")
     todo = f"Look at its GatewayClass and its controller{f', which says: {message}' if message else ''}"
     return check.missing("not Programmed" if addresses else "no address", todo)
@@ -252,7 +250,7 @@ def _check_right(cluster: Cluster, right: str) -> Line:
             denied.append(verb)
     check = Line(check=f"rights on {resource}", wanted=", ".join(RIGHTS[right]))
     if not denied:
-        return check.ok("all")
+        return replace(check, found="all")
     found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
     if right in _DISPENSABLE:
         return check.warn(found, f"{todo}; {_DISPENSABLE[right]}")

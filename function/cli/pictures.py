@@ -1,8 +1,7 @@
 """Draws the whole world in one SVG, in the colours of light and dark: deployments, and each environment once."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import cycle, groupby, zip_longest
@@ -10,7 +9,7 @@ from textwrap import wrap
 
 from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
 from function.cli.planning import Plan, Row
-from function.domain.environment import Environment, Pool
+from function.domain.environment import Pool
 from function.kube.messages import format_count
 from function.scheduling.capacity import empty_pool, take_share
 from function.status.inference_environment import note_unusable_nodes
@@ -78,28 +77,6 @@ class Canvas:
         if number > 0:
             self.text(_MARGIN, f"and {number} {what}{'s' if number > 1 else ''} more", DIM)
 
-    def legend(self, *entries: tuple[str, str]) -> None:
-        """Explains colours side by side and moves down."""
-        self.y += 12
-        for index, (fill, label) in enumerate(entries):
-            x = _MARGIN + 130 * index
-            self.lines.append(
-                _draw_rectangle(x, self.y, (_GPU, _GPU), fill)
-                + f'<text x="{x + 15}" y="{self.y + 9}" fill="{DIM}"{_SMALL}>{label}</text>'
-            )
-        self.y += 14
-
-    @contextmanager
-    def framed(self, environment: Environment) -> Iterator[int]:
-        """Draws an environment's name and a frame around what the block draws; yields its distance from the left."""
-        self.y += 10
-        top, before = self.y, len(self.lines)
-        self.text(_MARGIN + 12, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
-        yield _MARGIN + 12
-        self.y += 10
-        frame = _draw_rectangle(_MARGIN, top, (_WIDTH - 2 * _MARGIN, self.y - top), "#f6f8fa", 6)
-        self.lines.insert(before, frame)
-
     def pool(self, x: int, pool: Pool, usage: Usage) -> None:
         """Describes a pool, draws its nodes with their GPUs side by side and moves down."""
         parts = (pool.accelerator_type, pool.interconnect, pool.bandwidth, "" if pool.multi_node else "single node")
@@ -165,18 +142,24 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
     drawn = sorted(usages, key=lambda usage: order.get(usage.environment.name, len(order)))
     _draw_totals(canvas, usages, "others" if plans else "in use")
     for environment, group in groupby(drawn[:_POOLS_DRAWN], lambda usage: usage.environment):
-        with canvas.framed(environment) as left:
-            candidates = [row for row in rows if row.environment == environment.name] if len(plans) == 1 else []
-            _draw_rows(canvas, left, (row for row in candidates if not row.pool))
-            for usage in group:
-                if usage.pool:
-                    canvas.pool(left, usage.pool, usage)
-                    name = usage.pool.name
-                    _draw_rows(canvas, left, (row for row in candidates if row.pool == name))
-                else:
-                    faults = "; ".join(map(str, usage.invalid.problems)) if usage.invalid else ""
-                    message = f"pool {usage.invalid.name}: invalid, {faults}" if usage.invalid else "no pool"
-                    canvas.text(left, message, NO, _SMALL)
+        canvas.y += 10
+        top, before, left = canvas.y, len(canvas.lines), _MARGIN + 12
+        canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
+        candidates = [row for row in rows if row.environment == environment.name] if len(plans) == 1 else []
+        unpooled = (row for row in candidates if not row.faults and not environment.pool(row.pool))
+        _draw_rows(canvas, left, unpooled)
+        for usage in group:
+            if usage.pool:
+                canvas.pool(left, usage.pool, usage)
+                name = usage.pool.name
+                _draw_rows(canvas, left, (row for row in candidates if row.pool == name))
+            else:
+                faults = "; ".join(map(str, usage.invalid.problems)) if usage.invalid else ""
+                message = f"pool {usage.invalid.name}: invalid, {faults}" if usage.invalid else "no pool"
+                canvas.text(left, message, NO, _SMALL)
+        canvas.y += 10
+        frame = _draw_rectangle(_MARGIN, top, (_WIDTH - 2 * _MARGIN, canvas.y - top), "#f6f8fa", 6)
+        canvas.lines.insert(before, frame)
     canvas.note_more(len(usages) - _POOLS_DRAWN, "pool")
     return _write_document(canvas)
 
@@ -190,7 +173,12 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
         where = format_count(len({usage.environment.name for usage in group}), "environment")
         canvas.text(_MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, _SMALL)
     is_lost = any(usage.pool and usage.pool.usable_nodes < usage.pool.max_nodes for usage in usages)
-    canvas.legend((TAKEN, taken), (FREE, "free GPU"), *(((_LOST, _LOST_NAME),) if is_lost else ()))
+    canvas.y += 12
+    entries = ((TAKEN, taken), (FREE, "free GPU"), *(((_LOST, _LOST_NAME),) if is_lost else ()))
+    for x, (fill, label) in enumerate(entries):
+        square, style = _draw_rectangle(_MARGIN + 130 * x, canvas.y, (_GPU, _GPU), fill), f'fill="{DIM}"{_SMALL}'
+        canvas.lines.append(f'{square}<text x="{_MARGIN + 130 * x + 15}" y="{canvas.y + 9}" {style}>{label}</text>')
+    canvas.y += 14
 
 
 def _draw_rows(canvas: Canvas, left: int, rows: Iterable[Row]) -> None:

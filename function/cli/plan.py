@@ -13,7 +13,7 @@ from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT, format_columns, format_data, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.composers.model_placement import compute_service_identity
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
@@ -21,8 +21,9 @@ from function.reasons import Outlook, Refused
 
 _COLUMNS = {
     "VERDICT": "verdict", "ENVIRONMENT": "environment", "POOL": "pool", "PROFILE": "profile", "REPLICA": "replica",
-    "WANTED": "wanted", "FOUND": "found",
+    "WANTED": "required", "FOUND": "available",
 }  # fmt: skip
+_DATA = {name.lower(): attribute for name, attribute in _COLUMNS.items()} | {"message": "message"}
 _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
@@ -145,11 +146,10 @@ class Change:
 
     def build_data(self) -> Manifest:
         """Returns the change as JSON."""
-        before, after = (
-            {"reason": str(p.decision.reason), "message": p.decision.message} for p in (self.before, self.after)
-        )
-        name: Manifest = {"namespace": self.after.ref.namespace, "name": self.after.ref.name}
-        return {**name, "before": {**before}, "after": {**after}, "restarts": [*self.restarts]}
+        data: Manifest = {"namespace": self.after.ref.namespace, "name": self.after.ref.name}
+        for name, p in (("before", self.before), ("after", self.after)):
+            data[name] = {"reason": str(p.decision.reason), "message": p.decision.message}
+        return {**data, "restarts": [*self.restarts]}
 
     def format(self) -> str:
         """Returns the change in lines: `+` for what is placed only now, `-` for what is no longer placed."""
@@ -186,8 +186,8 @@ def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: boo
         parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrap_lines(decision.message, 4)}"]
         if plan_.rows:
             columns = _COLUMNS | ({"WHY": "message"} if wide else {})
-            rows = ({**_build_cells(row), "verdict": _paint_verdict(row)} for row in plan_.rows)
-            parts.insert(0, format_columns(columns, rows))
+            rows = ({**_build_cells(row, columns), "VERDICT": _paint_verdict(row)} for row in plan_.rows)
+            parts.insert(0, format_table([*columns], (row.values() for row in rows)))
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks]
         if plan_.ref in diffs:
             lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
@@ -219,17 +219,8 @@ def _is_waiting(reason: str) -> bool:
     return reason in tuple(Refused) and Refused(reason).outlook is Outlook.NOT_NOW
 
 
-def _build_cells(row: Row) -> Manifest:
-    return {
-        "environment": row.environment,
-        "profile": row.profile,
-        "pool": row.pool,
-        "replica": row.replica,
-        "verdict": row.verdict,
-        "wanted": row.required,
-        "found": row.available,
-        "message": row.message,
-    }
+def _build_cells(row: Row, columns: Mapping[str, str]) -> Manifest:
+    return {name: getattr(row, attribute) for name, attribute in columns.items()}
 
 
 def _paint_verdict(row: Row) -> str:
@@ -255,7 +246,7 @@ def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
             }
             for manifest in plan_.placements
         ],
-        "candidates": [_build_cells(row) for row in plan_.rows],
+        "candidates": [_build_cells(row, _DATA) for row in plan_.rows],
         "remarks": [*plan_.remarks],
     }
     return data if diff is None else {**data, "changes": [*diff]}

@@ -1,9 +1,6 @@
-"""Decides deployments with the composer that the controller runs, from the same inputs, and lists all candidates.
+"""Decides deployments with the composer that the controller runs, and lists all candidates (docs/cli.md, Conventions).
 
-All deployments are decided once, in the order of their creation, whichever are shown: each sees the placements of those
-before it, and on a control plane what the environments have published. A candidate is an environment with a profile and
-a pool, judged by the rules that decide: what it must have, what it has, the verdict. Those that serve come first, then
-those that would fit, then the others, nearest first.
+A candidate is an environment with a profile and a pool, judged by the rules that decide.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -206,32 +203,21 @@ def _build_row(
     ledger: Ledger,
     environment: str,
 ) -> Row:
+    preferred = None
     if refusals:
+        profile, pool, verdict = refusals[0].profile, refusals[0].pool, str(refusals[0].reason)
         required, available = refusals[0].columns
-        return Row(
-            environment=environment,
-            profile=refusals[0].profile,
-            pool=refusals[0].pool,
-            replica=_format_replica(candidate.shape if candidate else None),
-            verdict=refusals[0].reason,
-            required=required,
-            available=available + _count_more(len(refusals) - 1),
-            refusals=refusals,
-        )
-    assert candidate is not None  # only a pool can be without a refusal
-    assert candidate.shape is not None  # nothing fits without one
-    preferred, pool = rank_candidate(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
-    fitting = pool.count_fitting(replace(candidate.requested, replicas=pool.nodes * pool.gpus_per_node))
-    return Row(
-        environment=environment,
-        profile=candidate.profile.name,
-        pool=candidate.pool.name,
-        replica=_format_replica(candidate.shape),
-        verdict=Verdict.FITS,
-        required=format_count(request.deployment.replicas, "replica"),
-        available=f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else ""),
-        rank=preferred,
-    )
+        available += _count_more(len(refusals) - 1)
+    else:
+        assert candidate is not None  # only a pool can be without a refusal
+        profile, pool, verdict = candidate.profile.name, candidate.pool.name, str(Verdict.FITS)
+        preferred, room = rank_candidate(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
+        fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
+        required = format_count(request.deployment.replicas, "replica")
+        available = f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else "")
+    replica = _format_replica(candidate.shape if candidate else None)
+    row = Row(environment=environment, profile=profile, pool=pool, replica=replica, verdict=verdict, rank=preferred)
+    return replace(row, required=required, available=available, refusals=refusals)
 
 
 def _count_more(number: int) -> str:

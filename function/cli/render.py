@@ -85,8 +85,17 @@ def render(
     }
     if output_dir:
         _write_files(chosen, output_dir)
+    elif form is Form.JSON:
+        items: list[JSON] = [{"place": place.cluster, "manifest": manifest} for place, manifest in chosen.items()]
+        click.echo(format_data(form, items))
     else:
-        _print_manifests(chosen, form)
+        for place, manifest in chosen.items():
+            if form is Form.YAML:
+                click.echo(f"---\n# {place}\n{format_data(Form.YAML, manifest)}")
+            else:
+                group = text(manifest, "apiVersion").rpartition("/")[0]
+                kind = place.ref.kind.lower() + (f".{group}" if group else "")
+                click.echo(f"{kind}/{place.ref.name}")
     for line in refusals:
         click.echo(f"error: {line}", err=True)
     return Code.REFUSED if refusals else Code.OK
@@ -133,18 +142,3 @@ def _write_files(manifests: Mapping[Place, Manifest], folder: Path) -> None:
 def _clean_name(name: str) -> str:
     """Returns a file name that leads into no other folder, whatever a manifest calls itself."""
     return _NOT_IN_FILE_NAMES.sub("-", name).lstrip(".")
-
-
-def _print_manifests(manifests: Mapping[Place, Manifest], form: Form) -> None:
-    match form:
-        case Form.NAME:
-            for manifest in manifests.values():
-                group = text(manifest, "apiVersion").rpartition("/")[0]
-                kind = text(manifest, "kind").lower() + (f".{group}" if group else "")
-                click.echo(f"{kind}/{text(manifest, 'metadata.name')}")
-        case Form.JSON:
-            items: list[JSON] = [{"place": place.cluster, "manifest": m} for place, m in manifests.items()]
-            click.echo(format_data(form, items))
-        case _:
-            for place, manifest in manifests.items():
-                click.echo(f"---\n# {place}\n{format_data(Form.YAML, manifest)}")

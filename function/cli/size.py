@@ -1,8 +1,4 @@
-"""`size`: weights, disk, GPUs and nodes that a model needs, with the arithmetic.
-
-Weights are parameters times bytes, or what the files at the hub have. Disk is 5 % more, for scales, embeddings and the
-tokenizer. GPU memory is what takes the weights and a headroom, or with a context length the KV cache, in 0.9 of each
-GPU. The scheduler's own arithmetic splits that over a pool.
+"""`size`: weights, disk, GPUs and nodes that a model needs, with the arithmetic (docs/cli.md).
 
 For each token and layer a GPU keeps two vectors for each of its key-value heads (grouped attention, split by tensor
 parallelism), or one compressed vector (latent attention, complete on every GPU); layers are split by pipeline stages,
@@ -27,7 +23,7 @@ from function.api.cluster_model import parse_model
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
-from function.cli.tables import BAD, GOOD, format_data, format_table, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, print_hint, wrap_lines
 from function.domain.allocation import format_replica
 from function.domain.environment import Pool
 from function.domain.hardware import usable_memory
@@ -62,7 +58,10 @@ _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII
 _SCALE = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _ANY_PROFILE = Profile(name="", engine=Engine(name=EngineName.VLLM, image=""))
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
-_HEADERS = ("FITS", "ENVIRONMENT", "POOL", "REPLICA", "GPUS NEEDED", "PROFILE", "OBSTACLE")
+_COLUMNS = {
+    "FITS": "fits", "ENVIRONMENT": "environment", "POOL": "pool", "REPLICA": "replica", "GPUS NEEDED": "gpusNeeded",
+    "PROFILE": "profile", "OBSTACLE": "obstacle",
+}  # fmt: skip
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 # What an engine loads: the first kind that exists, without the copy in the layout of its authors.
 _WEIGHTS, _COPIES = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth"), "consolidated*"
@@ -142,7 +141,7 @@ def size(  # noqa: PLR0913  # click's options
                 "disk": gib(size_.disk) if size_.disk else None,
                 "vram": gib(size_.vram) if size_.vram else None,
                 "weights": size_.weights,
-                "pools": [fit for _, fit in fits],
+                "pools": [*fits],
             }
             for size_, fits in results
         ]
@@ -151,9 +150,8 @@ def size(  # noqa: PLR0913  # click's options
     for number, (size_, fits) in enumerate(results):
         click.echo("\n" if number else "", nl=False)
         lines = "\n  ".join((size_.name, *size_.arithmetic))
-        click.echo(
-            f"{wrap_lines(lines, 4)}\n\n{format_table(_HEADERS, [row for row, _ in fits]) if fits else _NOTHING_FITS}"
-        )
+        rows = ({**fit, "fits": paint("no", BAD) if fit["obstacle"] else paint("yes", GOOD)} for fit in fits)
+        click.echo(f"{wrap_lines(lines, 4)}\n\n{format_columns(_COLUMNS, rows) if fits else _NOTHING_FITS}")
     namespace = sources.target.namespace
     if any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
         scope = f" -n {namespace}" if namespace else " -A"
@@ -181,6 +179,7 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
         raise CliError(f"--params {params} has no unit; was {params}B meant?")
     if precision is None:
         raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
+    # Disk is 5 % more, for scales, embeddings and the tokenizer.
     weights = int(Decimal(match[1]) * _SCALE[match[2].upper()] * Decimal(BITS[precision]) / 8)
     line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {weights / 10**9:,.1f} GB = {gib(weights)}"
     disk_line = f"{gib(weights)} + 5 %"
@@ -264,8 +263,8 @@ def read_attention(content: JSON, name: str) -> Attention:
     return Attention(layers=layers, heads=groups, vector=2 * head, sliding=sliding, window=window)
 
 
-def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[tuple[tuple[object, ...], Manifest]]:
-    """Returns a replica for each profile on each pool: as a row of the table, and as data."""
+def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[Manifest]:
+    """Returns a replica for each profile on each pool."""
     declared = [profile for model in models if model.name == sized.name for profile in model.profiles]
     pools = [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS
     for profile, (environment, pool) in product(declared or [_ANY_PROFILE], pools):
@@ -276,21 +275,18 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[t
         if profile.shape is None and sized.vram and pool.memory_per_gpu:
             gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
             arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
-        obstacle = _find_obstacle(sized, profile, pool, shape)
-        fits = paint("no", BAD) if obstacle else paint("yes", GOOD)
-        replica = format_replica(shape.nodes, shape.gpus_per_node)
-        row = (fits, environment, pool.name, replica, arithmetic, profile.name, obstacle)
-        data: Manifest = {
+        yield {
             "environment": environment,
             "pool": pool.name,
             "profile": profile.name,
             "nodes": shape.nodes,
             "gpusPerNode": shape.gpus_per_node,
+            "replica": format_replica(shape.nodes, shape.gpus_per_node),
+            "gpusNeeded": arithmetic,
             "memory": gib(memory) if memory else None,
             "usableMemory": gib(usable_memory(memory)) if memory else None,
-            "obstacle": obstacle,
+            "obstacle": _find_obstacle(sized, profile, pool, shape),
         }
-        yield row, data
 
 
 def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> str:

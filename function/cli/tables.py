@@ -22,7 +22,7 @@ _WATCH_SECONDS = 2
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def format_table(headers: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """Returns a table with columns three blanks apart; empty cells show as `-`.
 
     The last columns stand below their row, each after its header, where the terminal is too narrow.
