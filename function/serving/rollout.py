@@ -25,7 +25,7 @@ from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest
 from function.serving.service import build_service, find_service_problems, identify_service
-from function.weights.claim import READ_WRITE_MANY
+from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
@@ -184,8 +184,7 @@ def _compose_requested(
 
 def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
     """Tells whether pods mount the claim on one node only, which has not enough GPUs for the old and the new pod."""
-    mounts_on_one_node = weights.access_mode not in ("", READ_WRITE_MANY)
-    return mounts_on_one_node and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
+    return not is_shared(weights.access_mode) and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
 
 
 def _keep_one_service(

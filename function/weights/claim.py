@@ -21,6 +21,7 @@ from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ManagementPolicy
 
 READ_WRITE_MANY = "ReadWriteMany"
+READ_ONLY_MANY = "ReadOnlyMany"  # enough for weights that are on the claim already
 _REQUESTED, _CAPACITY = "spec.resources.requests.storage", "status.capacity.storage"
 _LONG_LOAD_SECONDS = 300  # above this, flags that load faster are worth advice
 _STREAM, _PREFETCH = ("--load-format", "runai_streamer"), ("--safetensors-load-strategy", "prefetch")
@@ -84,6 +85,11 @@ def get_access_mode(mirrored: Manifest) -> str:
     """Returns the widest access mode of an observed claim; empty where none is known."""
     modes = _access_modes(mirrored)
     return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
+
+
+def is_shared(mode: str) -> bool:
+    """Tells whether pods of several nodes can read a claim of this access mode; also where it is not known."""
+    return mode in ("", READ_WRITE_MANY, READ_ONLY_MANY)
 
 
 def get_capacity(mirrored: Manifest) -> int | None:

@@ -13,7 +13,7 @@ from function.domain.cache import CacheType, ModelCacheChoice, UserClaim
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, Problem, PvcSource, UriSource
 from function.kube import quantity
 from function.reasons import Refused
-from function.weights.claim import READ_WRITE_MANY, compute_size
+from function.weights.claim import READ_WRITE_MANY, compute_size, is_shared
 from function.weights.request import CREATED_CLAIM, Case, ObservedStorage, StorageRequest, model_directory
 
 NOTHING_OBSERVED = ObservedStorage()
@@ -280,7 +280,7 @@ def find_faults_for_existing_claim(
 ) -> tuple[StorageFault, ...]:
     """Finds the faults that count where the weights exist, on a claim of this access mode if on any."""
     remaining = list_remaining_faults(faults, claim_exists=True, weights_exist=True)
-    if mode in ("", READ_WRITE_MANY) or nodes * replicas <= 1:
+    if is_shared(mode) or nodes * replicas <= 1:
         return remaining
     fault = StorageFault(
         kind=FaultKind.CLAIM_NOT_SHARED,

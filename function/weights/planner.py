@@ -120,7 +120,9 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
         case OciSource() as source:
             plan = StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
         case PvcSource() as source:
-            plan = _plan_existing(Case.PRESTAGED, source.claim, source.path.strip("/"))
+            claim = ClaimPlan(name=source.claim, namespace=request.namespace, policy=ManagementPolicy.OBSERVE_ONLY)
+            existing = _plan_existing(Case.PRESTAGED, source.claim, source.path.strip("/"))
+            plan = replace(existing, gate=Gate.CLAIM, claim=claim)
         case source if entry := request.named_cache_entry:
             existing = _plan_existing(Case.MODEL_CACHE, entry.hydration.claim, entry.hydration.path)
             plan = replace(existing, gate=Gate.CACHE, key=cache_key(source))
@@ -141,9 +143,11 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
 
 
 def name_claim(request: StorageRequest) -> str:
-    """Names the claim that a request downloads to; empty where it downloads to none."""
+    """Names the claim that a request downloads to, or that a source names; empty where there is none of its own."""
     source = request.model.source
-    if request.case not in CASES or isinstance(source, OciSource | PvcSource):
+    if isinstance(source, PvcSource):
+        return source.claim
+    if request.case not in CASES or isinstance(source, OciSource):
         return ""
     if isinstance(request.choice, UserClaim):
         return request.choice.claim

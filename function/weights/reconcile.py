@@ -22,7 +22,7 @@ from function.remote.carry_over import reapply_observed, stop_managing, with_man
 from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
 from function.remote.observed_object import ObservedObject, State
-from function.weights.claim import build_claim, find_immutable_changes, get_access_mode, get_capacity
+from function.weights.claim import READ_ONLY_MANY, build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.job import (
     JOB,
@@ -52,7 +52,6 @@ from function.weights.state import (
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_WITHOUT_DOWNLOAD: Mapping[Case, Finding] = {Case.PRESTAGED: Finding.PRESTAGED, Case.EMPTY_DIR: Finding.EMPTY_DIR}
 _SIZE_OWNERS: Mapping[Case, SizeOwner] = {Case.SHARED: SizeOwner.ENVIRONMENT, Case.USER_CLAIM: SizeOwner.USER}
 
 
@@ -270,7 +269,8 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
-    pods = 1 if is_own_cache else request.pod_count
+    is_read_only = plan.job is None and get_access_mode(claim.manifest) == READ_ONLY_MANY
+    pods = 1 if is_own_cache or is_read_only else request.pod_count
     return find_claim_obstacle(plan.claim, claim, pods)
 
 
@@ -290,7 +290,10 @@ def _compose_claim(observed: _Observed) -> dict[str, Composed]:
     if observed.is_hydrated and observed.claim.seen and size and not size.is_stated:
         claim = replace(claim, size=0)
     key = CLAIM + claim.name
-    return {key: observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)}
+    item = observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)
+    # What serves from it is as ready as before while it is observed for the first time.
+    is_new = observed.claim.state is State.UNSEEN and observed.plan.uri == observed.serving_uri
+    return {key: replace(item, ready=item.ready or is_new)}
 
 
 def _compose_secrets(observed: _Observed) -> dict[str, Composed]:
@@ -383,7 +386,7 @@ def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
         return describe_hydrated(plan, claim_obstacle, unchanged)
     obstacle = None if observed.is_hydrated else _find_obstacle(observed.writer, plan)
     if obstacle or job is None:
-        finding = _WITHOUT_DOWNLOAD.get(plan.type, Finding.NOT_NEEDED)
+        finding = Finding.EMPTY_DIR if plan.type is Case.EMPTY_DIR else Finding.NOT_NEEDED
         return obstacle or StorageState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim)
     if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:

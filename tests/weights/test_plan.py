@@ -200,7 +200,8 @@ CASES = (
         replace(MULTI, model=model(PvcSource(claim="staged", path="/kimi/v1/"))),
         Row.PRESTAGED,
         "pvc://staged/kimi/v1",
-        Gate.NOTHING,
+        Gate.CLAIM,
+        claim=ManagementPolicy.OBSERVE_ONLY,
     ),
     Case(
         "pre-staged-root",
@@ -208,7 +209,8 @@ CASES = (
         replace(MULTI, model=model(PvcSource(claim="staged"))),
         Row.PRESTAGED,
         "pvc://staged",
-        Gate.NOTHING,
+        Gate.CLAIM,
+        claim=ManagementPolicy.OBSERVE_ONLY,
     ),
 )
 

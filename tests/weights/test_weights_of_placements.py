@@ -3,6 +3,8 @@
 import copy
 from dataclasses import dataclass, replace
 
+import pytest
+
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from tests.support.plane import change, manifests, only, plane, remote, said
@@ -162,6 +164,82 @@ def test_waits_for_missing_claim_without_fallback() -> None:
     control.world = World()
     control.settle()
     assert said(control, placement, "ServiceReady") == ("True", "Serving")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed(World):
+    """A world in which the claims that are only observed have these access modes."""
+
+    modes: tuple[str, ...] = ("ReadWriteMany",)
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        """Return the Object; a claim in it has the modes."""
+        observed = World.advance(self, resource, step)
+        claim = mapping(observed, "status.atProvider.manifest")
+        if claim.get("kind") == "PersistentVolumeClaim":
+            mapping(claim, "spec")["accessModes"] = [*self.modes]
+        return observed
+
+
+def _prestaged(world: World) -> ControlPlane:
+    """Return a control plane with a model whose weights are on claim `pre`, over two nodes."""
+    control = ControlPlane(renderer=plane("kimi-k2-two-nodes").renderer, world=world)
+    found = manifests("kimi-k2-two-nodes")
+    for manifest in found:
+        if manifest["kind"] == "ClusterModel":
+            spec = mapping(manifest, "spec")
+            del spec["huggingFace"]
+            spec.update({"source": "PVC", "pvc": {"claimName": "pre", "path": "kimi"}})
+    control.apply(found)
+    control.settle()
+    return control
+
+
+def test_only_observes_claim_of_prestaged_weights() -> None:
+    control = _prestaged(World())
+    placement = only(control, "ModelPlacement")
+    assert _policies(control, placement, "claim-") == [["Observe"]]
+    (claim,) = remote(control, placement, "claim-").values()
+    assert claim["metadata"] == {"name": "pre", "namespace": "assistants"}
+    assert said(control, placement, "StorageReady") == ("True", "Prestaged")
+    assert said(control, placement, "Ready")[0] == "True"
+    assert _uri(control, placement) == "pvc://pre/kimi"
+
+
+def test_waits_for_missing_claim_of_prestaged_weights() -> None:
+    control = _prestaged(World(absent=frozenset({"PersistentVolumeClaim/pre"})))
+    placement = only(control, "ModelPlacement")
+    assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
+    assert not remote(control, placement, "service-")
+    control.world = World()
+    control.settle()
+    assert said(control, placement, "ServiceReady") == ("True", "Serving")
+
+
+@pytest.mark.parametrize(("mode", "serves"), [("ReadWriteOnce", False), ("ReadOnlyMany", True)])
+def test_several_nodes_read_only_shared_claims(mode: str, serves: bool) -> None:
+    control = _prestaged(Claimed(modes=(mode,)))
+    placement = only(control, "ModelPlacement")
+    assert said(control, placement, "StorageReady")[1] == ("Prestaged" if serves else "ClaimNotShared")
+    assert bool(remote(control, placement, "service-")) == serves
+    assert get(control.composites[placement], "status.storage.accessMode") == mode
+
+
+def test_unobserved_claim_of_prestaged_weights_stops_nothing() -> None:
+    """As after an upgrade from a release that did not observe it, or where the claim is not known to be there."""
+    control = _prestaged(World())
+    placement = only(control, "ModelPlacement")
+    before = remote(control, placement, "service-")
+    items = control.store.items()
+    (claim,) = (ref for ref, m in items if text(m, "spec.forProvider.manifest.metadata.name") == "pre")
+    control.store.drop(claim)
+    control.advance()
+    assert remote(control, placement, "service-") == before
+    assert said(control, placement, "Ready")[0] == "True"
+    control.world = World(absent=frozenset({"PersistentVolumeClaim/pre"}))
+    control.settle()
+    assert remote(control, placement, "service-") == before
+    assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
 
 
 def test_reports_missing_token_and_waits() -> None:
