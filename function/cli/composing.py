@@ -5,7 +5,7 @@ function-environment-configs before it read. `reconcile` answers what a composer
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -15,12 +15,13 @@ from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
-from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
 from function.scheduling.admission import admit_placements
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
+_NOT_FOLLOWED = {"toFieldPath", "sortByFieldPath", "minMatch", "maxMatch", "FromEnvironmentFieldPath"}
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -34,8 +35,7 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
             input_ = step_input
             break
         if reads_environment_configs(step):
-            data = reduce(_merge, _read_data(store, xr, environment, mapping(step_input, "spec")))
-            environment = _merge(environment, data)
+            environment = _merge(environment, reduce(_merge, _read_data(store, xr, mapping(step_input, "spec"))))
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
     return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=input_, context=context)
 
@@ -55,57 +55,37 @@ def find_composition(store: Store, xr: Manifest) -> Manifest | None:
     return next((matching[name] for name in names if name in matching), None)
 
 
-def _read_data(store: Store, xr: Manifest, environment: Manifest, spec: Manifest) -> Iterator[Manifest]:
-    """Returns the default data, then those of every source in order, below its `toFieldPath`."""
+def _read_data(store: Store, xr: Manifest, spec: Manifest) -> Iterator[Manifest]:
+    """Returns the default data, then those of every source in order."""
     yield mapping(spec, "defaultData")
     for source in listing(spec, "environmentConfigs"):
+        name, selector = text(source, "ref.name"), mapping(source, "selector")
+        types = (text(matcher, "type") for matcher in listing(selector, "matchLabels"))
+        for field in sorted(_NOT_FOLLOWED & {*source, *selector, *types}):
+            message = f"the Composition selects {CONFIG}s by {field}, which commands do not follow"
+            raise CliError(f"{message}. Give a Composition without it with -f", Code.REFUSED)
         if text(source, "type") == "Selector":
-            configs = _select_configs(store, xr, environment, mapping(source, "selector"))
-        else:
-            name = text(source, "ref.name")
-            config = store.get(Ref(CONFIG, "", name))
-            if config is None and text(spec, "policy.resolution") != "Optional":
-                raise _refuse(f"{CONFIG} {name}, which does not exist")
-            configs = [config] if config else []
-        for config in configs:
-            data = mapping(config, "data")
-            for key in reversed(split_path(text(source, "toFieldPath"))):
-                data = {key: data}
-            yield data
+            yield from _select_data(store, xr, selector)
+        elif config := store.get(Ref(CONFIG, "", name)):
+            yield mapping(config, "data")
+        elif text(spec, "policy.resolution") != "Optional":
+            raise _refuse(f"{CONFIG} {name}, which does not exist")
 
 
-def _select_configs(store: Store, xr: Manifest, environment: Manifest, selector: Manifest) -> Sequence[Manifest]:
-    labels = dict(_resolve_labels(xr, environment, selector))
-    if not labels:
-        return []
-    matching = [c for c in store.all(CONFIG) if labels.items() <= strings(c, "metadata.labels").items()]
-    what = f"{CONFIG}s with {','.join(f'{key}={value}' for key, value in labels.items())}"
-    if text(selector, "mode") != "Multiple":
-        if len(matching) != 1:
-            raise _refuse(f"exactly one of the {what}; there are {len(matching)}")
-        return matching
-    minimum, maximum = integer(selector, "minMatch"), selector.get("maxMatch")
-    if len(matching) < minimum:
-        raise _refuse(f"at least {minimum} {what}; there are {len(matching)}")
-    path = text(selector, "sortByFieldPath") or "metadata.name"
-
-    def rank(config: Manifest) -> tuple[float, str]:
-        # The path leads to text in all or to a number in all; those without one come first.
-        value = _get_at(config, path)
-        return value if isinstance(value, int | float) else 0, value if isinstance(value, str) else ""
-
-    return sorted(matching, key=rank)[: maximum if isinstance(maximum, int) else None]
-
-
-def _resolve_labels(xr: Manifest, environment: Manifest, selector: Manifest) -> Iterator[tuple[str, str]]:
-    roots: Mapping[str, Manifest] = {"": xr, "FromCompositeFieldPath": xr, "FromEnvironmentFieldPath": environment}
+def _select_data(store: Store, xr: Manifest, selector: Manifest) -> list[Manifest]:
+    labels: dict[str, str] = {}
     for matcher in listing(selector, "matchLabels"):
-        type_, path = text(matcher, "type"), text(matcher, "valueFromFieldPath")
-        value = matcher.get("value") if type_ == "Value" else _get_at(roots.get(type_, {}), path)
+        key, path = text(matcher, "key"), text(matcher, "valueFromFieldPath")
+        value = matcher.get("value") if text(matcher, "type") == "Value" else _get_at(xr, path)
         if isinstance(value, str):
-            yield text(matcher, "key"), value
+            labels[key] = value
         elif text(matcher, "fromFieldPathPolicy") != "Optional":
-            raise _refuse(f"the label {text(matcher, 'key')} of {CONFIG}s from {path}, which is not set")
+            raise _refuse(f"the label {key} of {CONFIG}s from {path}, which is not set")
+    matching = [c for c in store.all(CONFIG) if labels.items() <= strings(c, "metadata.labels").items()]
+    if labels and text(selector, "mode") != "Multiple" and len(matching) != 1:
+        wanted = ",".join(f"{key}={value}" for key, value in labels.items())
+        raise _refuse(f"exactly one of the {CONFIG}s with {wanted}; there are {len(matching)}")
+    return [mapping(config, "data") for config in matching if labels]
 
 
 def split_path(path: str) -> list[str]:

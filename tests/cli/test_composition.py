@@ -43,13 +43,13 @@ def configs(*sources: Manifest, **spec: JSON) -> Manifest:
     }
 
 
-def config(name: str, labels: Manifest | None = None, rank: int = 0) -> Manifest:
+def config(name: str, labels: Manifest | None = None) -> Manifest:
     """Return an EnvironmentConfig whose data tell its name."""
     return {
         "apiVersion": "apiextensions.crossplane.io/v1beta1",
         "kind": "EnvironmentConfig",
         "metadata": {"name": name, "labels": labels or {}},
-        "data": {"rank": rank, OUR_KEY: {"storageClassName": name, f"by-{name}": True}},
+        "data": {"rank": 0, OUR_KEY: {"storageClassName": name, f"by-{name}": True}},
     }
 
 
@@ -71,10 +71,11 @@ TIER: JSON = {
     "valueFromFieldPath": "metadata.labels[example.org/tier]",
 }
 ABSENT: Manifest = {"key": "team", "valueFromFieldPath": "spec.team"}
+BY_EARLIER_DATA: JSON = {"type": "FromEnvironmentFieldPath", "key": "team", "valueFromFieldPath": "team"}
 FLEET = (
-    config("a", {"team": "blue"}, rank=3),
-    config("b", {"team": "blue"}, rank=1),
-    config("c", {"team": "blue"}, rank=2),
+    config("a", {"team": "blue"}),
+    config("b", {"team": "blue"}),
+    config("c", {"team": "blue"}),
     config("gold", {"example.org/tier": "gold"}),
 )
 
@@ -99,24 +100,12 @@ CASES = (
     ),
     Case("single", "the label's value stands in the composite", (selector(TIER),), ("gold",)),
     Case("multiple", "all, by name", (selector(label("blue"), mode="Multiple"),), ("a", "b", "c")),
-    Case(
-        "most",
-        "the first so many of those sorted by a number",
-        (selector(label("blue"), mode="Multiple", sortByFieldPath="data.rank", maxMatch=2),),
-        ("b", "c"),
-    ),
     Case("none-wanted", "no label at all selects nothing", (selector(),), ()),
     Case(
         "label-left-out",
         "an optional label that the composite does not say is left out",
         (selector({**ABSENT, "fromFieldPathPolicy": "Optional"}, TIER),),
         ("gold",),
-    ),
-    Case(
-        "by-a-path-that-none-has",
-        "nothing to sort by keeps them all",
-        (selector(label("blue"), mode="Multiple", sortByFieldPath="data.none", minMatch=3),),
-        ("a", "b", "c"),
     ),
 )
 
@@ -132,13 +121,17 @@ def test_merges_environment_configs(case: Case) -> None:
 REFUSED = (
     Case("gone", "a reference is required unless it says otherwise", (reference("z"),), ("EnvironmentConfig z",)),
     Case("several", "Single means one", (selector(label("blue")),), ("exactly one", "there are 3")),
-    Case("too-few", "fewer than wanted", (selector(label("red"), mode="Multiple", minMatch=1),), ("at least 1",)),
     Case("no-value", "a label is required unless it says otherwise", (selector(ABSENT),), ("spec.team",)),
+    Case("sorted", "not followed", (selector(TIER, sortByFieldPath="data.rank"),), ("by sortByFieldPath,",)),
+    Case("at-least", "not followed", (selector(TIER, minMatch=1),), ("by minMatch,", "without it with -f")),
+    Case("at-most", "not followed", (selector(TIER, maxMatch=2),), ("by maxMatch,",)),
+    Case("moved", "not followed", ({**reference("a"), "toFieldPath": "inner"},), ("by toFieldPath,",)),
+    Case("by-earlier-data", "not followed", (selector(BY_EARLIER_DATA),), ("by FromEnvironmentFieldPath,",)),
 )
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.id)
-def test_refuses_what_would_stop_the_pipeline(case: Case) -> None:
+def test_refuses_what_stops_the_pipeline_or_is_not_followed(case: Case) -> None:
     store = Store([composition("modeldeployments", configs(*case.sources), OURS), *FLEET])
     with pytest.raises(CliError) as refused:
         build_first_call(store, XR)
@@ -146,29 +139,13 @@ def test_refuses_what_would_stop_the_pipeline(case: Case) -> None:
     assert all(part in refused.value.message for part in case.want), refused.value.message
 
 
-def test_data_override_defaults_below_their_path() -> None:
-    placed: Manifest = {**reference("a"), "toFieldPath": "modelplane.inner"}
-    step = configs(placed, defaultData={"rank": 9, OUR_KEY: {"storageClassName": "default"}})
-    context = build_first_call(Store([composition("modeldeployments", step, OURS), *FLEET]), XR).context
-    assert context == {
-        ENVIRONMENT_KEY: {"rank": 9, OUR_KEY: {"storageClassName": "default", "inner": FLEET[0]["data"]}}
-    }
-
-
-def test_steps_select_by_data_of_earlier_steps_only() -> None:
-    earlier = configs(defaultData={"team": "gold-team"})
-    matcher: JSON = {"type": "FromEnvironmentFieldPath", "key": "team", "valueFromFieldPath": "team"}
-    later, after = configs(selector(matcher)), configs(reference("b"))
-    store = Store(
-        [
-            composition("modeldeployments", earlier, later, defaults("input"), after),
-            config("found", {"team": "gold-team"}),
-            config("b"),
-        ]
-    )
+def test_steps_before_ours_are_merged_over_their_defaults() -> None:
+    earlier = configs(reference("a"), defaultData={"team": "red", OUR_KEY: {"storageClassName": "default", "kept": 1}})
+    later, after = configs(reference("b")), configs(reference("c"))
+    store = Store([composition("modeldeployments", earlier, later, defaults("input"), after), *FLEET])
     call = build_first_call(store, XR)
-    ours: JSON = {"storageClassName": "found", "by-found": True}
-    assert call.context == {ENVIRONMENT_KEY: {"team": "gold-team", "rank": 0, OUR_KEY: ours}}
+    ours: JSON = {"storageClassName": "b", "by-a": True, "by-b": True, "kept": 1}
+    assert call.context == {ENVIRONMENT_KEY: {"team": "red", "rank": 0, OUR_KEY: ours}}
     assert call.input == defaults("input")
 
 
