@@ -1,8 +1,4 @@
-"""Runs the composers of the function over a store, as Crossplane would over a control plane.
-
-`build_first_call` follows a Composition: the function's input, and the EnvironmentConfigs that steps of
-function-environment-configs before it read. `reconcile` answers what a composer requires.
-"""
+"""Runs the composers of the function over a store, as Crossplane would over a control plane."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +22,7 @@ _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
-    """Returns the first call that Crossplane would make for a composite."""
+    """Returns the first call for a composite, with what steps of function-environment-configs before ours read."""
     environment: Manifest = {}
     input_: Manifest = {}
     for step in listing(find_composition(store, xr), "spec.pipeline"):
@@ -196,14 +192,10 @@ def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
     ready = not unready and outcome.ready is not False
     own = {str(c.type) for c in outcome.conditions} | {"Ready", "Synced"}
     others = [c for c in listing(xr, "status.conditions") if c.get("type") not in own]
+    message = f"Unready resources: {', '.join(unready)}" if unready else ""
     core: list[JSON] = [
         {"type": "Synced", "status": "True", "reason": "ReconcileSuccess"},
-        {
-            "type": "Ready",
-            "status": str(ready),
-            "reason": "Available" if ready else "Creating",
-            "message": f"Unready resources: {', '.join(unready)}" if unready else "",
-        },
+        {"type": "Ready", "status": str(ready), "reason": "Available" if ready else "Creating", "message": message},
     ]
     return {**outcome.status, "conditions": [*others, *list_conditions(outcome), *core]}
 

@@ -1,7 +1,4 @@
-"""GPUs of environments: who uses each pool and what is free, by the controller's ledger; and what the nodes show.
-
-Observed nodes may contradict what an environment declares, and tell as which pools they would be declared.
-"""
+"""GPUs of environments: who uses each pool and what is free, by the controller's ledger; and what the nodes show."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -79,12 +76,11 @@ def list_usages(store: Store) -> list[Usage]:
     usages, placements = list[Usage](), read_placements(store)
     for environment in read_environments(store):
         ledger = admit_placements(environment, placements)
+        here = [placement for placement in placements if placement.environment == environment.name]
         for pool in environment.pools:
             room, grants = ledger.pools[pool.name].room, ledger.pools[pool.name].grants
             holders = {(grant.namespace, grant.name) for grant in grants if grant.share.replicas}
-            users = tuple(
-                p for p in placements if p.environment == environment.name and (p.namespace, p.name) in holders
-            )
+            users = tuple(p for p in here if (p.namespace, p.name) in holders)
             usages.append(Usage(environment=environment, pool=pool, room=room, users=users, grants=grants))
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
@@ -172,7 +168,6 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
 
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
-    """Returns the nodes of an environment; none where it does not observe any."""
     name = node_observation.name_collection(environment.name)
     members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_observation.MEMBERSHIP) == name)
     return [member.node for member in map(node_observation.parse_member, members) if member.node is not None]

@@ -33,7 +33,6 @@ API_VERSIONS = {
     "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }
 _ANSWER_SECONDS = 30
-_FIELD_MANAGER, _APPLY = "kubectl-modelplane", "application/apply-patch+yaml"
 _OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 
 
@@ -151,8 +150,8 @@ class Cluster:
             namespace=Ref.resolve(ref.kind, ref.namespace, "").namespace or None,
             url=f"{ref.kind.lower()}s/{ref.name}".rstrip("/"),
             json=body,
-            headers={"Content-Type": _APPLY} if body else None,
-            params={"fieldManager": _FIELD_MANAGER} if body else None,
+            headers={"Content-Type": "application/apply-patch+yaml"} if body else None,
+            params={"fieldManager": "kubectl-modelplane"} if body else None,
         )
         async with call as response:
             content = normalize_json(response.json())

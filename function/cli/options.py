@@ -127,9 +127,8 @@ def _group_options(name: str, build: _Function, options: Mapping[str, _Decorator
     return decorate
 
 
-def _build_sources(**values: Any) -> Sources:
-    target = Target(**{key: values.pop(key) for key in _TARGET})
-    return Sources(**values, target=target)
+def _build_sources(*, files: tuple[str, ...], live: bool, strict: bool, **target: Any) -> Sources:
+    return Sources(files=files, live=live, strict=strict, target=Target(**target))
 
 
 target = _group_options("target", Target, _TARGET)
@@ -143,14 +142,9 @@ def form(*forms: Form) -> _Decorator:
         if value:
             context.color = False
 
+    choice = click.Choice(forms, case_sensitive=False)
     output = click.option(
-        "-o",
-        "--output",
-        "form",
-        type=click.Choice(forms, case_sensitive=False),
-        default=str(forms[0]),
-        show_default=True,
-        help="How to write it.",
+        "-o", "--output", "form", type=choice, default=str(forms[0]), show_default=True, help="How to write it."
     )
     no_colour = click.option("--no-color", is_flag=True, expose_value=False, callback=set_colour, help="No colours.")
     return lambda function: output(no_colour(function))

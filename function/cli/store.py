@@ -1,7 +1,4 @@
-"""The objects of a control plane, found as Crossplane finds what a function requires.
-
-Holds our own kinds, what they compose, and what supplies their settings; other objects in a file are left out.
-"""
+"""The objects of a control plane, found as Crossplane finds what a function requires."""
 
 import itertools
 from collections import defaultdict
@@ -139,7 +136,7 @@ def refuse_unknown(message: str, name: str, known: Sequence[str], advice: str = 
 
 
 def is_known(manifest: Manifest) -> bool:
-    """Tells whether an object has a part in decisions."""
+    """Tells whether an object has a part in decisions: ours, what they compose, and what supplies their settings."""
     return text(manifest, "apiVersion").partition("/")[0] in _GROUPS
 
 

@@ -21,7 +21,6 @@ from function.reasons import Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read_object
 
-_KINDS = ("ModelDeployment", "ModelPlacement", "Object")
 _DOT_COLOURS: Mapping[str, str] = {Status.TRUE: "darkgreen", Status.FALSE: "firebrick", Status.UNKNOWN: "goldenrod"}
 
 
@@ -49,7 +48,7 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
     def render() -> str:
         if sources.files:
             return _format_tree(_plan_tree(load_inventory(sources, (*KINDS, "Object")), deployment), form)
-        inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "Object"), one_namespace=True)
         return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment)), form)
 
     print_watched(render, watch=watch)
@@ -71,7 +70,7 @@ def _plan_tree(inventory: Inventory, name: str | None) -> Node:
         return root
     decided = find_decision(outcome)
     ready = "" if decided.status is Status.TRUE else str(decided.status)
-    return replace(root, ready=ready, state=decided.reason, message=_take_first_line(decided.message))
+    return replace(root, ready=ready, state=decided.reason, message=decided.message.partition("\n")[0])
 
 
 def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
@@ -104,7 +103,7 @@ def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
         since=text(manifest, "metadata.creationTimestamp"),
         ready=text(ready, "status") or Status.UNKNOWN,
         state=text(blocking, "reason"),
-        message=_take_first_line(text(blocking, "message")),
+        message=text(blocking, "message").partition("\n")[0],
     )
 
 
@@ -121,14 +120,14 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         status = Status.UNKNOWN if remote.state_unknown or remote.state is State.UNSEEN else Status.FALSE
         state = remote.state.name.replace("_", " ")
         message = remote.message or remote.state.value.message or "not reconciled yet"
-    conditions = (
+    conditions = tuple(
         Node(
             name=text(c, "type"),
             is_condition=True,
             since=text(c, "lastTransitionTime"),
             ready=text(c, "status"),
             state=text(c, "reason"),
-            message=_take_first_line(text(c, "message")),
+            message=text(c, "message").partition("\n")[0],
         )
         for c in listing(remote.manifest, "status.conditions")
     )
@@ -137,13 +136,9 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         since=text(remote.manifest, "metadata.creationTimestamp"),
         ready=status,
         state=state.capitalize(),
-        message=_take_first_line(message),
-        children=tuple(conditions),
+        message=message.partition("\n")[0],
+        children=conditions,
     )
-
-
-def _take_first_line(message: str) -> str:
-    return message.partition("\n")[0]
 
 
 def _format_tree(root: Node, form: Form) -> str:
@@ -152,16 +147,10 @@ def _format_tree(root: Node, form: Form) -> str:
     if not form.for_people:
         visible = asdict(root, dict_factory=lambda fields: {k: v for k, v in fields if k != "is_condition"})
         return format_data(form, visible)
-    rows = (
-        (
-            branch + node.name,
-            paint(node.ready, STATUS_COLOURS.get(node.ready, "")),
-            format_age(node.since),
-            node.state,
-            node.message,
-        )
-        for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE))
-    )
+    rows = []
+    for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE)):
+        ready = paint(node.ready, STATUS_COLOURS.get(node.ready, ""))
+        rows.append((branch + node.name, ready, format_age(node.since), node.state, node.message))
     return format_table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
 
 
