@@ -37,14 +37,10 @@ class Call:
     xr: Manifest
     observed: Mapping[str, Manifest] = field(default_factory=dict)  # by composition-resource-name, of all steps
     desired_by_earlier_steps: frozenset[str] = frozenset()  # composition-resource-names
-    answers: Mapping[str, Answered] = field(default_factory=dict)  # by requirement name
+    answers: Mapping[str, Answered] = field(default_factory=dict)  # by requirement name; absent: not answered yet
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
     pause: Pause = field(default=noop, compare=False)  # called between two environments; may raise to end the call
-
-    def answer(self, name: str) -> Answered | None:
-        """Returns the resources for a requirement, in any order; None: Crossplane has not answered it yet."""
-        return self.answers.get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

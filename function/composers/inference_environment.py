@@ -99,7 +99,7 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
     key = requirements.key_placements_on(environment.name)
-    required, labelled = {key: requirements.placements(environment=environment.name)}, call.answer(key)
+    required, labelled = {key: requirements.placements(environment=environment.name)}, call.answers.get(key)
     if labelled is None:
         return required
     known = {placement.uid for placement in PLACEMENTS.parse(labelled) if placement}
@@ -114,7 +114,7 @@ def _compute_ledger(call: Call, environment: Environment) -> Manifest:
     """Returns the ledger to publish: the published one while a requirement of placements is not answered."""
     placements: dict[str, Placement] = {}
     for key in _require_placements(call, environment):
-        answer = call.answer(key)
+        answer = call.answers.get(key)
         if answer is None:
             return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
         on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)

@@ -75,7 +75,7 @@ class _Part:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Composes the remote objects of a ModelCache, and reports each environment."""
-    orphans = find_orphan_objects(call, call.answer(requirements.OBJECTS) or ())
+    orphans = find_orphan_objects(call, call.answers.get(requirements.OBJECTS) or ())
     call = observe_orphans(call, orphans)
     parsed, required = parse_model_cache(call.xr), required_resources(call)
     if parsed.value is None:
@@ -150,7 +150,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
         row=report.build_row(
             name, weights.state, weights.hydration, weights.access_mode, entry, is_hydrated=weights.gate_open
         ),
-        size=weights.plan.size if weights.plan else None,
+        size=weights.plan.claim.size if weights.plan and weights.plan.claim else None,
     )
 
 
@@ -171,7 +171,7 @@ def _require_environments(call: Call, cache: ModelCache) -> dict[str, Requiremen
     names = {*(cache.environments or ()), *_group_observed(call)}
     if cache.environments is None:
         required[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
-        listed = call.answer(requirements.ENVIRONMENTS)
+        listed = call.answers.get(requirements.ENVIRONMENTS)
         if listed is None:
             return required
         names -= {environment.name for environment in ENVIRONMENTS.parse(listed, BUILT_IN)}
@@ -186,7 +186,7 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
     if not isinstance(mapping(call.xr, "status").get("readers"), list):
         return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
     required = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
-    listed = call.answer(requirements.PLACEMENTS)
+    listed = call.answers.get(requirements.PLACEMENTS)
     if listed is None:
         return required
     labelled = {placement.name for placement in PLACEMENTS.parse(listed) if placement}
@@ -219,7 +219,7 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
 
 def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]:
     resources: list[RequiredResource] = []
-    for answer in map(call.answer, names):
+    for answer in map(call.answers.get, names):
         if answer is None:
             raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
         resources += answer

@@ -190,7 +190,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
     placement, limits, quota_excess = resolved.placement, resolved.settings.limits, None
     if may_exceed(placement, limits):
-        listed = call.answer(requirements.PLACEMENTS)
+        listed = call.answers.get(requirements.PLACEMENTS)
         if listed is None:
             raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
         others = (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid)
@@ -272,7 +272,7 @@ def _protect_cache(call: Call, placement: Placement) -> dict[str, Composed]:
     """Builds the Usage of the ModelCache that a service may read from, which the placement alone describes."""
     if (
         not isinstance(placement.cache, ModelCacheChoice)
-        or not call.answer(requirements.CACHE)
+        or not call.answers.get(requirements.CACHE)
         or not _has_service(call)
     ):
         return {}

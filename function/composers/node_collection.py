@@ -55,14 +55,14 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
     if selection.unobserved is not None:
         return _skip_observation(environment, selection.unobserved)
     if NODES not in call.observed:
-        definition = call.answer(requirements.NODES_DEFINITION)
+        definition = call.answers.get(requirements.NODES_DEFINITION)
         pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
         if definition is None:
             return ObservedEnvironment(environment=environment, observation=pending)
         if not any(serves_collections(item.load()) for item in definition):
             return _skip_observation(environment, Unobserved.NO_KIND)
         return ObservedEnvironment(environment=environment, observation=pending, selector=selection.selector)
-    answer = call.answer(requirements.NODES)
+    answer = call.answers.get(requirements.NODES)
     members = None if answer is None else MEMBERS.parse(answer)
     observation = observe_nodes(call.observed[NODES], members)
     if observation.reason is None:

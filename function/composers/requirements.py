@@ -94,7 +94,7 @@ def unobserved_resources(call: Call) -> dict[str, Requirement]:
 
 def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
     """Returns the required Objects and Usages of a composite that are answered, and whether all are."""
-    answers = [call.answer(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
+    answers = [call.answers.get(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 
 

@@ -106,7 +106,7 @@ def _resolve_cache(call: Call, choice: ModelCacheChoice, namespace: str) -> Mode
 
 
 def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
-    answer = call.answer(requirement)
+    answer = call.answers.get(requirement)
     if answer is None:
         raise UnresolvedError(references.resolving(not_found.type))
     if not answer:

@@ -90,7 +90,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     """
     required = {**own.requirements, **_require_placements_on_used(own), **_require_namespace(call, settings)}
     has_file_environments = False
-    if labels and call.answer(requirements.ENVIRONMENTS) is None:
+    if labels and call.answers.get(requirements.ENVIRONMENTS) is None:
         selected = _widen(call, own, required | _require_environments(labels), settings)
         has_file_environments = selected.has_file_environments
         if not selected.answered or not has_file_environments:

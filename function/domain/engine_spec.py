@@ -87,9 +87,9 @@ class EngineSpec:
     command: tuple[str, ...]  # starts the server
     abilities: Mapping[Ability, VersionRange]
 
-    size_flags: Mapping[str, str]  # every spelling of a size of the shape, with the field of `Parallelism`
+    # Every spelling of a size of the shape, with the field of `Parallelism`; the first of a field is the one we write.
+    size_flags: Mapping[str, str]
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
-    canonical_size_flags: Mapping[str, str]  # the spelling that this function writes, by field
     expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
     shared_ranks_flag: str  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
     data_spans_nodes: bool  # whether data parallelism may span nodes
@@ -141,12 +141,6 @@ _VLLM = EngineSpec(
     },
     # vLLM derives the width of expert parallelism itself.
     switch_flags={"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
-    canonical_size_flags={
-        TENSOR: "--tensor-parallel-size",
-        PIPELINE: "--pipeline-parallel-size",
-        DATA: "--data-parallel-size",
-        DATA_LOCAL: "--data-parallel-size-local",
-    },
     expert_flag="--enable-expert-parallel",
     shared_ranks_flag="",
     data_spans_nodes=True,
@@ -189,14 +183,14 @@ _SGLANG = EngineSpec(
         Ability.TLS: VersionRange(since=Version(0, 5, 10)),
     },
     size_flags={
-        "--tensor-parallel-size": TENSOR,
         "--tp-size": TENSOR,
+        "--tensor-parallel-size": TENSOR,
         "--tp": TENSOR,
-        "--pipeline-parallel-size": PIPELINE,
         "--pp-size": PIPELINE,
+        "--pipeline-parallel-size": PIPELINE,
         "--pp": PIPELINE,
-        "--data-parallel-size": DATA,
         "--dp-size": DATA,
+        "--data-parallel-size": DATA,
         "--dp": DATA,
         # SGLang wants a width, which counts as expert parallelism on (more than 1) or off.
         "--expert-parallel-size": EXPERT,
@@ -204,7 +198,6 @@ _SGLANG = EngineSpec(
         "--ep": EXPERT,
     },
     switch_flags={"--enable-ep-moe": 1},
-    canonical_size_flags={TENSOR: "--tp-size", PIPELINE: "--pp-size", DATA: "--dp-size"},
     expert_flag="--ep-size={tensor}",
     shared_ranks_flag="--enable-dp-attention",
     data_spans_nodes=False,

@@ -237,13 +237,11 @@ def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
 
 def tolerations(pool: Pool) -> list[JSON]:
     """Returns the tolerations of the pods of a pool: of the taint for its GPUs, and of the taints that it declares."""
-    tolerations: list[JSON] = [{"key": pool.gpu_resource, "operator": "Exists"}]
-    for taint in own_taints(pool):
-        copied = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
-        tolerations.append({**copied, "operator": "Equal" if "value" in copied else "Exists"})
-    return tolerations
+    of_gpus: Manifest = {"key": pool.gpu_resource, "operator": "Exists"}
+    return [of_gpus, *({**taint, "operator": "Equal" if "value" in taint else "Exists"} for taint in own_taints(pool))]
 
 
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """Returns the taints of a pool without the taint for its GPUs, which every pod tolerates."""
-    return tuple(taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
+    """Returns the taints of a pool without empty fields, and without the one for its GPUs: every pod tolerates it."""
+    own = (taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
+    return tuple({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own)

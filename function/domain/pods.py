@@ -4,7 +4,7 @@ Two blocks of additions are merged by name, the stronger one takes precedence: v
 mounts by the names of their volumes, maps by their keys. Capabilities and pull secrets add up.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from function.domain.model import SecretKey
@@ -103,6 +103,14 @@ def merge_by_name(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> t
     overrides = tuple(stronger)
     names = {get(entry, "name") for entry in overrides}
     return (*(entry for entry in weaker if get(entry, "name") not in names), *overrides)
+
+
+def add_variables(env: Iterable[Manifest], defaults: Mapping[str, str]) -> list[Manifest]:
+    """Returns the variables of a container, and after them those defaults whose name none of them has."""
+    variables = [*env]
+    names = {text(entry, "name") for entry in variables}
+    missing: list[Manifest] = [{"name": name, "value": defaults[name]} for name in defaults if name not in names]
+    return variables + missing
 
 
 def _merge_maps(weaker: Iterable[tuple[str, str]], stronger: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

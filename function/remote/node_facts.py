@@ -85,14 +85,13 @@ def parse_node(manifest: Manifest) -> Node:
         Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
         for taint in listing(manifest, "spec.taints")
     )
-    amounts = (
-        (key, quantity.parse_or_none(v)) for key, v in mapping(manifest, "status.allocatable").items() if "/" in key
-    )
+    listed = mapping(manifest, "status.allocatable")
+    amounts = {key: quantity.parse_or_none(listed[key]) for key in listed if "/" in key}
     return Node(
         name=text(manifest, "metadata.name"),
         labels=strings(manifest, "metadata.labels"),
         taints=tuple(sorted(taints, key=str)),
-        allocatable={key: amount for key, amount in amounts if amount is not None},
+        allocatable={key: amount for key, amount in amounts.items() if amount is not None},
         ready=condition(manifest, "Ready").get("status") == "True",
         cordoned=flag(manifest, "spec.unschedulable"),
         deleting=is_deleting(manifest),

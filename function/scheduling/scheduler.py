@@ -86,9 +86,8 @@ def schedule(
     rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
     chosen, refused = _choose_environments(snapshot, retained, used, limit - len(used))
-    assignments = tuple(
-        sorted((*(assignment for assignment, _ in scaled), *rescheduled, *chosen), key=lambda a: a.environment)
-    )
+    assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
+    assignments = tuple(sorted(assigned, key=lambda a: a.environment))
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, desired)
     return Decision(
         assignments=assignments,

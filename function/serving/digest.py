@@ -93,8 +93,7 @@ def _drop_unused(request: ServingRequest) -> ServingRequest:
         kserve = replace(kserve, config_prefix=Kserve().config_prefix)
     if request.shape.nodes == 1:
         profile, pool = replace(profile, pods_across_nodes=None), replace(pool, inter_node=None)
-    taints = ({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own_taints(pool))
-    return replace(request, profile=profile, kserve=kserve, pool=replace(pool, taints=tuple(taints)))
+    return replace(request, profile=profile, kserve=kserve, pool=replace(pool, taints=own_taints(pool)))
 
 
 def _encode(value: object) -> str:

@@ -287,11 +287,9 @@ def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
     A size of 1 needs none, except the ranks of a pod: without their number vLLM starts every rank on the leader.
     """
     spec, split, sizes = run.spec, run.shape.parallelism, run.shape.parallelism.sizes
-    flags = {
-        field: f"{flag}={sizes[field]}"
-        for field, flag in spec.canonical_size_flags.items()
-        if sizes[field] > 1 or field == DATA_LOCAL
-    }
+    spellings = {field: flag for flag, field in reversed([*spec.size_flags.items()]) if field in sizes}
+    needed = (field for field in spellings if sizes[field] > 1 or field == DATA_LOCAL)
+    flags = {field: f"{spellings[field]}={sizes[field]}" for field in needed}
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
     given = parse_parallel_flags(run.engine.name, run.engine.args).values

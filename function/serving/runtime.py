@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from function.domain.engine_args import parse_flags
 from function.domain.engine_spec import PORT
+from function.domain.pods import add_variables
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
@@ -106,9 +107,7 @@ def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, 
         **(_CACHE_VARIABLES if on_claim else {}),
         **(_OFFLINE_VARIABLES if on_claim and not _may_need_hub(run) else {}),
     }
-    names = {text(entry, "name") for entry in given}
-    missing: list[JSON] = [{"name": name, "value": added[name]} for name in sorted(added) if name not in names]
-    return [*given, *missing]
+    return [*add_variables(given, dict(sorted(added.items())))]
 
 
 def list_volumes(request: ServingRequest) -> list[tuple[Manifest, Manifest]]:

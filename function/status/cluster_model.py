@@ -1,7 +1,6 @@
 """Status of a ClusterModel or Model: whether it is valid, and the size of its profiles and weights."""
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from function.contract import Condition
 from function.domain.engine_args import get_last_value
@@ -14,7 +13,6 @@ from function.domain.model import (
     OciSource,
     Problem,
     Profile,
-    PvcSource,
     Shape,
     Spread,
     UriSource,
@@ -26,7 +24,7 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
 from function.weights.claim import compute_size
-from function.weights.request import cache_key, download_uri
+from function.weights.request import cache_key, source_uri
 
 
 def build_model_valid(model: Model) -> Condition:
@@ -95,14 +93,9 @@ def _build_profile(profile: Profile) -> Manifest:
 
 
 def _build_storage(model: Model) -> Manifest:
-    size = compute_size(None, model, None)
-    stated = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
-    match model.source:
-        case HuggingFaceSource() | UriSource() as source:
-            return {"cacheKey": cache_key(source), "uri": download_uri(source), **stated}
-        case OciSource() as source:
-            return {"uri": f"oci://{source.image}"}
-        case PvcSource() as source:
-            return {"uri": f"pvc://{source.claim}/{source.path.strip('/')}".rstrip("/")}
-        case _:
-            assert_never(model.source)
+    source, size = model.source, compute_size(None, model, None)
+    uri: Manifest = {"uri": source_uri(source)}
+    if not isinstance(source, HuggingFaceSource | UriSource):
+        return uri
+    stated: Manifest = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
+    return {"cacheKey": cache_key(source), **uri, **stated}

@@ -80,9 +80,8 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason = preset.state.value.cluster
     status, template = _CLUSTER[reason]
-    message = _CLUSTER_BY_STATE.get(preset.state, template).format(
-        secret=secret, error=preset.message, problem=preset.problem
-    )
+    template = _CLUSTER_BY_STATE.get(preset.state, template)
+    message = template.format(secret=secret, error=preset.message, problem=preset.problem)
     return Condition(ConditionType.CLUSTER_READY, status, reason, message)
 
 
@@ -122,12 +121,8 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
 
 def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:
     """Returns the status without the ledger: the provider config and the storage class."""
-    return {
-        "providerConfigRef": {"name": environment.provider_config},
-        "storage": prune(
-            {"storageClassName": environment.storage.class_name, "found": _FOUND.get(storage_class.state)}
-        ),
-    }
+    storage = prune({"storageClassName": environment.storage.class_name, "found": _FOUND.get(storage_class.state)})
+    return {"providerConfigRef": {"name": environment.provider_config}, "storage": storage}
 
 
 # The fields of the status that are the ledger.
@@ -217,14 +212,7 @@ def build_node_facts(facts: PoolFacts) -> Manifest:
         for row in facts.unusable
     ]
     drift: list[JSON] = [
-        prune(
-            {
-                "field": row.field,
-                "declared": row.declared,
-                "observed": row.observed,
-                "nodes": list[JSON](row.nodes) or None,
-            }
-        )
+        prune({"field": row.field, "declared": row.declared, "observed": row.observed, "nodes": [*row.nodes] or None})
         for row in facts.drift
     ]
     return prune(
@@ -332,4 +320,4 @@ def note_unlabelled_pools(pools: Sequence[Pool]) -> str:
 def _may_start_on(other: Pool, pool: Pool) -> bool:
     """Tells whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
     has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
-    return has_resource and all(taint in pool.taints for taint in own_taints(other))
+    return has_resource and all(taint in own_taints(pool) for taint in own_taints(other))

@@ -12,7 +12,7 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.status.weights import describe_storage
 from function.weights.claim import Size
-from function.weights.request import cache_key, download_uri
+from function.weights.request import cache_key, source_uri
 from function.weights.state import Finding, StorageState
 
 
@@ -148,7 +148,7 @@ def build_status(
     return prune(
         {
             "cacheKey": cache_key(source) if source else None,
-            "uri": download_uri(source) if source else None,
+            "uri": source_uri(source) if source else None,
             "size": gib(size.amount) if size else None,
             "environments": environments,
             "ready": sum(row.is_ready for row in rows),

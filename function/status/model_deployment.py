@@ -109,9 +109,8 @@ def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
 def build_placements_ready(placements: Sequence[Placement], desired: int) -> Condition:
     """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False."""
     if not placements:
-        return _placements_ready(
-            Status.FALSE, PlacementsReady.NOTHING_PLACED, "No placement exists; Scheduled says why"
-        )
+        message = "No placement exists; Scheduled says why"
+        return _placements_ready(Status.FALSE, PlacementsReady.NOTHING_PLACED, message)
     unreachable = sorted(p.environment for p in placements if p.unreachable)
     if unreachable:
         message = f"Unknown on {join_with_more(unreachable)}: the conditions of its placement say why"

@@ -132,9 +132,8 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bo
         message = f"No replicas are requested. KServe: {health.message}" if health.message else ""
         return _service_ready(Status.TRUE, ServiceReady.SCALED_TO_ZERO, message or "No replicas are requested")
     if health.up:
-        return _service_ready(
-            Status.TRUE, ServiceReady.SERVING, f"Serving at {get_service_url(remote.manifest) or 'no URL yet'}"
-        )
+        url = get_service_url(remote.manifest) or "no URL yet"
+        return _service_ready(Status.TRUE, ServiceReady.SERVING, f"Serving at {url}")
     reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
     return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
 
@@ -263,6 +262,7 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
 
 def build_storage_status(plan: StoragePlan, weights: Weights, loads: LoadEstimate | None) -> Manifest:
     """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
+    size = plan.claim.size if plan.claim else None
     return prune(
         {
             "type": plan.type,
@@ -270,8 +270,8 @@ def build_storage_status(plan: StoragePlan, weights: Weights, loads: LoadEstimat
             "path": plan.path or None,
             "accessMode": weights.access_mode or None,
             "uri": plan.uri,
-            "size": gib(plan.size.amount) if plan.size else None,
-            "sizeFrom": plan.size.source if plan.size else None,
+            "size": gib(size.amount) if size else None,
+            "sizeFrom": size.source if size else None,
             **build_load_status(loads),
             "job": weights.job_name or None,
             **(build_hydration_status(weights.hydration) if plan.job else {}),

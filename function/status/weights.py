@@ -3,19 +3,28 @@
 ModelPlacement reports them as StorageReady, ModelCache in one row for each environment; both use the same messages.
 """
 
+from collections.abc import Mapping
+
 from function.kube.manifests import Manifest, prune
 from function.kube.quantity import gib
 from function.weights.claim import LoadEstimate
+from function.weights.request import Case
 from function.weights.state import Finding, StorageState
 
 _HOUR, _MINUTE = 3600, 60
+# What makes room on a claim whose size neither a deployment nor a ModelCache sets.
+_SIZE_ADVICE: Mapping[Case | None, str] = {
+    Case.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
+    Case.USER_CLAIM: "expand the claim, or make room on it",
+}
 
 
 def describe_storage(state: StorageState) -> str:
     """Formats the message of a state."""
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
-    size_advice = state.size_owner.value.format(size=size, environment=state.environment)
+    own_advice = f"raise {size}, or where that is not set the model's spec.resources.disk"
+    size_advice = _SIZE_ADVICE.get(state.case, own_advice).format(environment=state.environment)
     message = state.finding.message.format(
         environment=state.environment,
         # A ModelCache names each environment.

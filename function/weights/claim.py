@@ -27,14 +27,36 @@ _LONG_LOAD_SECONDS = 300  # above this, flags that load faster are worth advice
 _STREAM, _PREFETCH = ("--load-format", "runai_streamer"), ("--safetensors-load-strategy", "prefetch")
 
 
+class SizeFrom(StrEnum):
+    """Where a size comes from, strongest first."""
+
+    EXPLICIT = "Explicit"
+    DISK = "Disk"
+    VRAM = "Vram"
+    GPU_MEMORY = "GpuMemory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The size of a claim."""
+
+    amount: int  # bytes, in whole Gi
+    source: SizeFrom
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether a user states it for these bytes; other sizes are bounds that drift with pools and profiles."""
+        return self.source in (SizeFrom.EXPLICIT, SizeFrom.DISK)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
-    """A claim to compose or to observe; size and class do not matter where it is only observed."""
+    """A claim to compose, or to observe: then size, class and access mode do not matter."""
 
     name: str
     namespace: str
     policy: ManagementPolicy
-    size: int = 0  # bytes
+    size: Size | None = None  # None: an existing claim keeps its size
     class_name: str | None = ""  # None: not set any more, so that an existing claim keeps its class
     access_mode: str = READ_WRITE_MANY
 
@@ -53,7 +75,7 @@ def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:
         {
             "accessModes": modes,
             "storageClassName": class_name or None,
-            "resources": {"requests": {"storage": format_request(plan.size, mirrored)}},
+            "resources": {"requests": {"storage": format_request(plan.size.amount if plan.size else 0, mirrored)}},
         }
     )
     return manifest
@@ -64,11 +86,9 @@ def find_immutable_changes(plan: ClaimPlan, mirrored: Manifest) -> tuple[Problem
     if not mirrored or plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return ()
     problems = []
-    mirrored_class, modes = manifests.text(mirrored, "spec.storageClassName"), _access_modes(mirrored)
-    if plan.class_name and mirrored_class and mirrored_class != plan.class_name:
-        message = (
-            f"claim {plan.name} is of class {mirrored_class} and cannot become {plan.class_name}; delete it to move"
-        )
+    current, modes = manifests.text(mirrored, "spec.storageClassName"), _access_modes(mirrored)
+    if plan.class_name and current and current != plan.class_name:
+        message = f"claim {plan.name} is of class {current} and cannot become {plan.class_name}; delete it to move"
         problems.append(Problem("spec.storageClassName", message))
     if modes and plan.access_mode not in modes:
         message = f"claim {plan.name} is {', '.join(modes)} and cannot become {plan.access_mode}; delete it to move"
@@ -100,28 +120,6 @@ def get_capacity(mirrored: Manifest) -> int | None:
 
 def _access_modes(mirrored: Manifest) -> tuple[str, ...]:
     return tuple(sorted(manifests.list_texts(mirrored, "spec.accessModes")))
-
-
-class SizeFrom(StrEnum):
-    """Where a size comes from, strongest first."""
-
-    EXPLICIT = "Explicit"
-    DISK = "Disk"
-    VRAM = "Vram"
-    GPU_MEMORY = "GpuMemory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """The size of a claim."""
-
-    amount: int  # bytes, in whole Gi
-    source: SizeFrom
-
-    @property
-    def is_stated(self) -> bool:
-        """Whether a user states it for these bytes; other sizes are bounds that drift with pools and profiles."""
-        return self.source in (SizeFrom.EXPLICIT, SizeFrom.DISK)
 
 
 def compute_size(explicit: int | None, model: Model, gpu_memory: int | None) -> Size | None:

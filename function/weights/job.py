@@ -31,13 +31,14 @@ from importlib import resources
 
 from function.domain.environment import Pool, tolerations
 from function.domain.model import HuggingFaceSource, UriSource
+from function.domain.pods import add_variables
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.remote.health import assess
 from function.remote.object_writer import ObjectWriter
 from function.weights.credentials import Credential
-from function.weights.request import cache_key, download_uri, model_directory
+from function.weights.request import cache_key, model_directory, source_uri
 from function.weights.scripts.download_script import PROGRAM, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
@@ -183,7 +184,7 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
 
 def build_download_args(source: HuggingFaceSource | UriSource) -> list[JSON]:
     """Builds the arguments of the download container: the URI, and the directory that the bytes go to."""
-    return [_escape_expansion(download_uri(source)), f"{MOUNT}/{model_directory(source)}"]
+    return [_escape_expansion(source_uri(source)), f"{MOUNT}/{model_directory(source)}"]
 
 
 def build_initializer(
@@ -203,7 +204,7 @@ def build_initializer(
     bundle = _find_certificates(env)
     if bundle and isinstance(source, UriSource):
         name, directory = bundle
-        env = _with_defaults(env, {_KSERVE_NAME: name, _KSERVE_FILE: f"{directory}/{_FILE}"})
+        env = add_variables(env, {_KSERVE_NAME: name, _KSERVE_FILE: f"{directory}/{_FILE}"})
         bundle = None
     return Initializer(
         image=download.image,
@@ -317,7 +318,7 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
     env_from: list[JSON] = [*spec.credential.env_from] if spec.credential else []
-    all_env: list[JSON] = [*_with_defaults([*env, *own], _GUARDED if env_from else {})]
+    all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
         {
             "name": CONTAINER,
@@ -348,13 +349,6 @@ def _build_env(
     if credential:
         env |= {entry["name"]: entry for entry in credential.env}
     return [*env.values()]
-
-
-def _with_defaults(env: Iterable[Manifest], defaults: dict[str, str]) -> list[Manifest]:
-    entries = [*env]
-    set_names = {manifests.text(entry, "name") for entry in entries}
-    missing: list[Manifest] = [{"name": n, "value": value} for n, value in defaults.items() if n not in set_names]
-    return [*entries, *missing]
 
 
 def _find_certificates(env: list[Manifest]) -> tuple[str, str] | None:

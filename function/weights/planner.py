@@ -15,11 +15,19 @@ from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
-from function.weights.claim import ClaimPlan, Size, compute_size
+from function.weights.claim import ClaimPlan, compute_size
 from function.weights.credentials import SecretCopy, list_copies, plan_credential
 from function.weights.faults import NOTHING_OBSERVED, StorageFault, find_faults, find_remarks, list_remaining_faults
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
-from function.weights.request import Case, ObservedStorage, StorageRequest, cache_key, download_uri, model_directory
+from function.weights.request import (
+    Case,
+    ObservedStorage,
+    StorageRequest,
+    cache_key,
+    claim_uri,
+    model_directory,
+    source_uri,
+)
 
 
 class Gate(Enum):
@@ -86,7 +94,6 @@ class StoragePlan:
     path: str = ""
     claim: ClaimPlan | None = None
     job: JobPlan | None = None
-    size: Size | None = None
     copies: tuple[SecretCopy, ...] = ()  # of Secrets that the Job or the initializer reads
     initializer: Initializer | None = None
     remarks: tuple[StorageFault, ...] = ()  # what would be a fault of other storage
@@ -118,7 +125,7 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
         return PlanningResult(plan=None, faults=faults)
     match request.model.source:
         case OciSource() as source:
-            plan = StoragePlan(type=Case.OCI, uri=f"oci://{source.image}")
+            plan = StoragePlan(type=Case.OCI, uri=source_uri(source))
         case PvcSource() as source:
             claim = ClaimPlan(name=source.claim, namespace=request.namespace, policy=ManagementPolicy.OBSERVE_ONLY)
             existing = _plan_existing(Case.PRESTAGED, source.claim, source.path.strip("/"))
@@ -131,7 +138,7 @@ def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
             credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
             plan = StoragePlan(
                 type=Case.EMPTY_DIR,
-                uri=download_uri(source),
+                uri=source_uri(source),
                 key=cache_key(source),
                 copies=list_copies(credential),
                 initializer=build_initializer(download, source, credential),
@@ -205,7 +212,7 @@ class DeploymentWeights:
 
 
 def _plan_existing(case: Case, claim: str, path: str) -> StoragePlan:
-    return StoragePlan(type=case, uri=_format_uri(claim, path), claim_name=claim, path=path)
+    return StoragePlan(type=case, uri=claim_uri(claim, path), claim_name=claim, path=path)
 
 
 def _plan_download(
@@ -213,24 +220,22 @@ def _plan_download(
 ) -> StoragePlan:
     row, path = CASES[request.case], model_directory(source)
     is_created = row.claim is not ManagementPolicy.OBSERVE_ONLY
-    size = compute_size(request.explicit_size, request.model, request.gpu_memory) if is_created else None
     claim = ClaimPlan(
         name=name_claim(request),
         namespace=request.namespace,
         policy=row.claim,
-        size=size.amount if size else 0,
+        size=compute_size(request.explicit_size, request.model, request.gpu_memory) if is_created else None,
         class_name=request.class_name,
         access_mode=request.access_mode,
     )
     plan = StoragePlan(
         type=request.case,
-        uri=_format_uri(claim.name, path),
+        uri=claim_uri(claim.name, path),
         gate=row.without_preload,
         key=cache_key(source),
         claim_name=claim.name,
         path=path,
         claim=claim,
-        size=size,
     )
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
@@ -273,7 +278,3 @@ def _name_secret(request: StorageRequest, stem: str, *owner: str) -> str:
     secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
     return names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)
-
-
-def _format_uri(claim: str, path: str) -> str:
-    return f"pvc://{claim}/{path}".rstrip("/")

@@ -36,7 +36,6 @@ from function.weights.planner import Gate, JobPlan, StoragePlan, name_claim, pla
 from function.weights.request import Case, ObservedStorage, StorageRequest
 from function.weights.state import (
     Finding,
-    SizeOwner,
     StorageState,
     completion_recorded,
     compute_hydration,
@@ -52,7 +51,6 @@ from function.weights.state import (
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
-_SIZE_OWNERS: Mapping[Case, SizeOwner] = {Case.SHARED: SizeOwner.ENVIRONMENT, Case.USER_CLAIM: SizeOwner.USER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +226,7 @@ def _apply_plan(observed: _Observed) -> Weights:
         namespace=request.namespace,
         remarks=tuple(remark.problem for remark in plan.remarks),
         for_cache=request.for_cache,
-        size_owner=_SIZE_OWNERS.get(plan.type, SizeOwner.REQUESTER),
+        case=plan.type,
     )
     hydration = compute_hydration(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
     return Weights(
@@ -240,7 +238,7 @@ def _apply_plan(observed: _Observed) -> Weights:
         gate_open=_is_gate_open(observed),
         completion_recorded=completion_recorded(recorded, wanted, claim, job),
         hydration=hydration if plan.job else wanted,
-        access_mode=_get_access_mode(observed),
+        access_mode=get_access_mode(claim.manifest) or (plan.claim.access_mode if plan.claim else ""),
     )
 
 
@@ -274,21 +272,13 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     return find_claim_obstacle(plan.claim, claim, pods)
 
 
-def _get_access_mode(observed: _Observed) -> str:
-    claim = observed.plan.claim
-    if claim is None:
-        return ""
-    new_mode = "" if claim.policy is ManagementPolicy.OBSERVE_ONLY else claim.access_mode
-    return get_access_mode(observed.claim.manifest) or new_mode
-
-
 def _compose_claim(observed: _Observed) -> dict[str, Composed]:
-    claim, size = observed.plan.claim, observed.plan.size
+    claim = observed.plan.claim
     if claim is None:
         return {}
     # Complete weights fit: a bound that has drifted since is no reason to grow the claim.
-    if observed.is_hydrated and observed.claim.seen and size and not size.is_stated:
-        claim = replace(claim, size=0)
+    if observed.is_hydrated and observed.claim.seen and claim.size and not claim.size.is_stated:
+        claim = replace(claim, size=None)
     key = CLAIM + claim.name
     item = observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)
     # What serves from it is as ready as before while it is observed for the first time.

@@ -24,7 +24,7 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.environment import Environment, Pool, StorageMode
-from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, UriSource
+from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
 from function.weights.claim import READ_WRITE_MANY, round_up
 
 
@@ -120,7 +120,9 @@ class StorageRequest:
 
     @property
     def access_mode(self) -> str:
-        """The access mode of a new claim: the deployment's, then the environment's."""
+        """The access mode of a new claim: the deployment's, then the environment's; empty where the user has it."""
+        if self.case is Case.USER_CLAIM:
+            return ""
         return self._own_options.access_mode or self.environment.storage.access_mode
 
     @property
@@ -130,8 +132,7 @@ class StorageRequest:
 
     def node_local_pool(self, observed: ObservedStorage) -> Pool | None:
         """Returns the pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
-        new_mode = "" if self.case is Case.USER_CLAIM else self.access_mode
-        mode = observed.access_mode or new_mode or READ_WRITE_MANY
+        mode = observed.access_mode or self.access_mode or READ_WRITE_MANY
         return self.pool if mode != READ_WRITE_MANY else None
 
     def claim_size(self, observed: ObservedStorage) -> int | None:
@@ -174,9 +175,22 @@ def cache_key(source: HuggingFaceSource | UriSource) -> str:
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
-def download_uri(source: HuggingFaceSource | UriSource) -> str:
-    """Returns the URI that the storage-initializer downloads."""
-    return f"hf://{source.repo}:{source.revision}" if isinstance(source, HuggingFaceSource) else source.uri
+def source_uri(source: Source) -> str:
+    """Returns the URI of a source: what the storage-initializer downloads, or KServe mounts as it is."""
+    match source:
+        case HuggingFaceSource():
+            return f"hf://{source.repo}:{source.revision}"
+        case UriSource():
+            return source.uri
+        case OciSource():
+            return f"oci://{source.image}"
+        case PvcSource():
+            return claim_uri(source.claim, source.path.strip("/"))
+
+
+def claim_uri(claim: str, path: str) -> str:
+    """Returns the URI of a directory of a claim."""
+    return f"pvc://{claim}/{path}".rstrip("/")
 
 
 def model_directory(source: HuggingFaceSource | UriSource) -> str:

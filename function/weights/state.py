@@ -18,6 +18,7 @@ from function.weights.claim import ClaimPlan, can_be_mounted_by, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure
 from function.weights.planner import StoragePlan
+from function.weights.request import Case
 
 
 class Finding(Enum):
@@ -89,14 +90,6 @@ class Finding(Enum):
         return Status.TRUE if is_usable else Status.FALSE
 
 
-class SizeOwner(Enum):
-    """Who sets the size of the claim; the value says how to make room."""
-
-    REQUESTER = "raise {size}, or where that is not set the model's spec.resources.disk"
-    ENVIRONMENT = "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}"
-    USER = "expand the claim, or make room on it"
-
-
 _OF_CACHE = {
     Phase.FAILED: Finding.CACHE_FAILED,
     Phase.READY: Finding.CACHE_HYDRATED,
@@ -122,7 +115,7 @@ class StorageState:
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # whose state is unknown
     remarks: tuple[Problem, ...] = ()  # worth knowing in every state
     for_cache: bool = False  # a ModelCache requests the weights, and no placement
-    size_owner: SizeOwner = SizeOwner.REQUESTER
+    case: Case | None = None  # of the plan, if there is one
 
     @property
     def status(self) -> Status:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
-from function.weights.request import cache_key, download_uri
+from function.weights.request import cache_key, source_uri
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_key_and_uri(case: Case) -> None:
     assert cache_key(case.source) == case.want, case.reason
-    assert download_uri(case.source) == case.uri, case.reason
+    assert source_uri(case.source) == case.uri, case.reason
 
 
 def test_revision_changes_the_key() -> None:

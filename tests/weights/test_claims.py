@@ -6,11 +6,15 @@ import pytest
 
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
-from function.weights.claim import ClaimPlan, build_claim, can_be_mounted_by, find_immutable_changes
+from function.weights.claim import ClaimPlan, Size, SizeFrom, build_claim, can_be_mounted_by, find_immutable_changes
 from tests.support.weights_requests import GIB
 
 PLAN = ClaimPlan(
-    name="kimi", namespace="team", policy=ManagementPolicy.FULL, size=720 * GIB, class_name="filestore-rwx"
+    name="kimi",
+    namespace="team",
+    policy=ManagementPolicy.FULL,
+    size=Size(amount=720 * GIB, source=SizeFrom.EXPLICIT),
+    class_name="filestore-rwx",
 )
 CLASS_FIXED = "claim kimi is of class shared-vast and cannot become filestore-rwx; delete it to move"
 
@@ -65,7 +69,7 @@ CASES = (
     Case(
         "grown",
         "only size may change",
-        replace(PLAN, size=900 * GIB),
+        replace(PLAN, size=Size(amount=900 * GIB, source=SizeFrom.EXPLICIT)),
         live("filestore-rwx", "ReadWriteMany"),
         spec("filestore-rwx", size="900Gi"),
     ),

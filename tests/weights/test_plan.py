@@ -223,7 +223,7 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
     assert found.gate is case.gate, case.reason
     assert (found.claim.policy if found.claim else None) is case.claim, case.reason
     assert (found.job.policy if found.job else None) is case.job, case.reason
-    assert found.size == case.size, case.reason
+    assert (found.claim.size if found.claim else None) == case.size, case.reason
     if found.job:
         volumes = manifests.listing(found.job.manifest, "spec.template.spec.volumes")
         assert volumes[0]["persistentVolumeClaim"] == {"claimName": found.claim_name}, case.reason
