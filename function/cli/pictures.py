@@ -130,10 +130,12 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
     Environments that serve come first. Below the pools of a single plan stand its candidates, nearest first.
     """
     plans = sorted(plans, key=lambda plan: plan.is_placed)
-    colours = dict(zip((f"{plan.ref.namespace}/{plan.ref.name}" for plan in plans), cycle(_PLAN_COLOURS), strict=False))
+    holders = (f"{plan.ref.namespace}/{plan.ref.name}" for plan in plans if plan.placements)
+    colours = dict(zip(holders, cycle(_PLAN_COLOURS), strict=False))
     canvas = Canvas({"": FREE, _LOST_NAME: _LOST} | colours)
-    for plan, colour in zip(plans[:_PLANS_DRAWN], colours.values(), strict=False):
-        canvas.lines.append(_draw_rectangle(_MARGIN, canvas.y + 9, (_GPU, _GPU), colour))
+    for plan in plans[:_PLANS_DRAWN]:
+        colour = colours.get(f"{plan.ref.namespace}/{plan.ref.name}")
+        canvas.lines += [_draw_rectangle(_MARGIN, canvas.y + 9, (_GPU, _GPU), colour)] if colour else []
         canvas.text(_MARGIN + 15, f"{plan.ref}: {plan.decision.reason}", INK if plan.is_placed else NO, _BOLD)
         canvas.text(_MARGIN + 15, plan.decision.message.partition("\n")[0], DIM, _SMALL)
     canvas.note_more(len(plans) - _PLANS_DRAWN, "deployment")

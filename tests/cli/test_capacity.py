@@ -129,6 +129,15 @@ def test_picture_shows_the_user_of_every_gpu(live: Live) -> None:
     assert "16 of 32 GPUs free, largest replica 2 nodes x 8 GPUs; assistants/kimi-k2 (16)" in drawn
 
 
+def test_picture_counts_omitted_nodes(tmp_path: Path) -> None:
+    environment = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment"))
+    (pool,) = listing(environment, "spec.nodePools")
+    pool["maxNodeCount"] = 14
+    drawn = output_of("capacity", "-f", write(tmp_path, environment), "-o", "svg")
+    assert squares(drawn)["#ffffff"] == 12 * 8 + 1, "twelve nodes of eight, and the legend"
+    assert ">+2 nodes</text>" in drawn
+
+
 def test_picture_of_a_fleet_counts_omitted_environments(tmp_path: Path) -> None:
     environment = find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment")
     many: list[Manifest] = [{**environment, "metadata": {"name": f"e{number:02}"}} for number in range(50)]

@@ -196,10 +196,11 @@ def test_picture_draws_each_environment_once_and_is_bounded(tmp_path: Path) -> N
 def test_picture_gives_each_deployment_a_colour(tmp_path: Path) -> None:
     second = kimi("ModelDeployment")
     mapping(second, "metadata")["name"] = "second"
-    file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment"), second)
-    root = ET.fromstring(output_of("plan", "-f", file, "-o", "svg"))
+    third: Manifest = {**second, "metadata": {**mapping(second, "metadata"), "name": "third"}}
+    file = write(tmp_path, kimi("ClusterModel"), kimi("InferenceEnvironment"), kimi("ModelDeployment"), second, third)
+    root = ET.fromstring(run("plan", "-f", file, "-o", "svg").stdout)
     rects = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("width") == "9"]
-    # 16 GPUs and a square in the list for each; grey and white are in the legend alone.
+    # 16 GPUs and a square in the list for each that is placed; grey and white are in the legend alone.
     assert sorted(Counter(rect.get("fill") for rect in rects).values()) == [1, 1, 17, 17]
 
 
