@@ -1,8 +1,7 @@
 """`cache`: lists ModelCaches over all environments, and preloads and clears them: the only commands that write.
 
-`clear --purge` also removes the bytes from claims that outlive the ModelCache: a user's own, a shared or a retained
-one. A Job with the same image, user and node settings as the download removes each directory, described by an Object
-that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
+For `clear --purge` a Job with the image, user and node settings of the download removes each directory, described by an
+Object that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
 """
 
 import copy
@@ -14,22 +13,11 @@ from typing import Any
 import click
 
 from function.api.model_cache import parse_model_cache
-from function.cli import options
+from function.cli import options, tables
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, Target, examples, form
 from function.cli.store import Ref, Store, refuse_unknown
-from function.cli.tables import (
-    BAD,
-    GOOD,
-    WAIT,
-    format_age,
-    format_columns,
-    format_data,
-    paint,
-    print_hint,
-    print_watched,
-)
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
@@ -44,7 +32,7 @@ _COLUMNS = {
     "SIZE": "size", "USED BY": "usedBy", "AGE": "created",
 }  # fmt: skip
 _WIDE_COLUMNS = {"CLAIM": "claim", "PATH": "path", "MESSAGE": "message"}
-_COLOURS: Mapping[str, str] = {Phase.READY: GOOD, Phase.FAILED: BAD}
+_COLOURS: Mapping[str, str] = {Phase.READY: tables.GOOD, Phase.FAILED: tables.BAD}
 # Reasons that waiting does not clear.
 _TERMINAL = {
     Hydrated.DOWNLOAD_FAILED,
@@ -76,9 +64,9 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
         return _format_rows(list(_list_rows(inventory.store, inventory.namespace)), form)
 
-    print_watched(render, watch=watch)
+    tables.print_watched(render, watch=watch)
     if form.for_people:
-        print_hint("cache preload MODEL -e ENVIRONMENT --wait")
+        tables.print_hint("cache preload MODEL -e ENVIRONMENT --wait")
 
 
 @cache.command(epilog=examples("cache preload"))
@@ -108,17 +96,13 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
         _require(existing, Ref("InferenceEnvironment", "", name), "Create it first")
     if not dry_run:
         cluster.apply(manifest)
-    match form:
-        case Form.TABLE:
-            click.echo(f"{ref} {'would be applied' if dry_run else 'applied'}")
-        case Form.NAME:
-            click.echo(f"modelcache.modelplane.ai/{ref.name}")
-        case _:
-            click.echo(format_data(form, manifest))
+    applied = f"{ref} {'would be applied' if dry_run else 'applied'}"
+    lines = {Form.TABLE: applied, Form.NAME: f"modelcache.modelplane.ai/{ref.name}"}
+    click.echo(lines.get(form) or tables.format_data(form, manifest))
     if wait and not dry_run:
         _wait_for_weights(cluster, ref, timeout)
     if form.for_people:
-        print_hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
+        tables.print_hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
 
 
 @cache.command(epilog=examples("cache clear"))
@@ -145,7 +129,7 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
         for what, removal in removals.items():
             _remove(cluster, ref, what, removal, timeout)
     click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
-    print_hint(f"cache list -n {ref.namespace}")
+    tables.print_hint(f"cache list -n {ref.namespace}")
 
 
 def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
@@ -162,14 +146,8 @@ def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
                 raise CliError(f"-l {chosen['selector']}: {pair} is not KEY=VALUE")
             labels[key.strip()] = value.lstrip("=").strip()
         where = {"environmentSelector": {"matchLabels": labels} if labels else {}}
-    storage = prune(
-        {
-            "claimName": chosen["claim"],
-            "size": chosen["size"],
-            "storageClassName": chosen["storage_class"],
-            "retain": chosen["retain"] or None,
-        }
-    )
+    claim, size, retain = chosen["claim"], chosen["size"], chosen["retain"] or None
+    storage = prune({"claimName": claim, "size": size, "storageClassName": chosen["storage_class"], "retain": retain})
     model_ref: Manifest = {"kind": chosen["kind"], "name": chosen["model"]}
     manifest: Manifest = {
         "apiVersion": VERSION,
@@ -272,19 +250,19 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
     if form is Form.NAME:
         return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{text(row, 'name')}" for row in rows))
     if not form.for_people:
-        return format_data(form, [*rows])
+        return tables.format_data(form, [*rows])
     if not rows:
         return "There is no ModelCache"
     shown = [
         {
             **row,
-            "phase": paint(text(row, "phase"), _COLOURS.get(text(row, "phase"), WAIT)),
+            "phase": tables.paint(text(row, "phase"), _COLOURS.get(text(row, "phase"), tables.WAIT)),
             "usedBy": ", ".join(user.rpartition("/")[2] for user in list_texts(row, "usedBy")),
-            "created": format_age(text(row, "created")),
+            "created": tables.format_age(text(row, "created")),
         }
         for row in rows
     ]
-    return format_columns(_COLUMNS | (_WIDE_COLUMNS if form is Form.WIDE else {}), shown)
+    return tables.format_columns(_COLUMNS | (_WIDE_COLUMNS if form is Form.WIDE else {}), shown)
 
 
 # A directory that does not exist is removed already.

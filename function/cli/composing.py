@@ -109,11 +109,8 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
 
 
 def _refuse(what: str) -> CliError:
-    return CliError(
-        f"the Composition requires {what}, and Crossplane composes nothing until that is corrected. "
-        f"Give the {CONFIG} with -f, or correct the Composition",
-        Code.REFUSED,
-    )
+    message = f"the Composition requires {what}, and Crossplane composes nothing until that is corrected"
+    return CliError(f"{message}. Give the {CONFIG} with -f, or correct the Composition", Code.REFUSED)
 
 
 _CALLS, _ROUNDS = 6, 6

@@ -160,12 +160,8 @@ class Cluster:
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
         httpx, kr8s = import_extra("httpx"), import_extra("kr8s")
 
-        async def bounded() -> T:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return await work
-
         try:
-            return self._runner.run(bounded())
+            return self._runner.run(asyncio.wait_for(work, _ANSWER_SECONDS))
         except kr8s.ServerError as error:
             # Not `if error.response`: a response with an error's status is false.
             status = 0 if error.response is None else error.response.status_code
@@ -211,14 +207,13 @@ def _find_kubeconfig_fault(target: Target) -> str:
 
 
 def _refuse(what: str, status: int, message: str) -> CliError:
-    message = message.rstrip(".")
     match status:
         case 401 | 403:
-            return CliError(f"cannot {what}: {message}. Ask for the rights that docs/cli.md lists", Code.UNREACHABLE)
+            advice, code = "Ask for the rights that docs/cli.md lists", Code.UNREACHABLE
         case 404:
-            advice = "Check the name, and that the six XRDs are installed"
-            return CliError(f"cannot {what}: {message}. {advice}", Code.NOT_FOUND)
+            advice, code = "Check the name, and that the six XRDs are installed", Code.NOT_FOUND
         case 400 | 409 | 422:
-            return CliError(f"cannot {what}: {message}. Correct what it names", Code.REFUSED)
+            advice, code = "Correct what it names", Code.REFUSED
         case _:
-            return CliError(f"cannot {what}: {message or status}. Try again", Code.UNREACHABLE)
+            advice, code = "Try again", Code.UNREACHABLE
+    return CliError(f"cannot {what}: {message.rstrip('.') or status}. {advice}", code)
