@@ -176,10 +176,8 @@ def _check_presets(cluster: Cluster) -> Line:
     names = [text(preset, "metadata.name") for preset in listing(answer, "items")]
     lacking = [preset for preset in _PRESET_NAMES if not any(name.endswith(preset) for name in names)]
     found = f"{format_count(len(names), 'LLMInferenceServiceConfig')} in kserve"
-    if lacking:
-        todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
-        return check.missing(found, todo)
-    return replace(check, found=found)
+    todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
+    return check.missing(found, todo) if lacking else replace(check, found=found)
 
 
 def _check_gateway(cluster: Cluster, todo: str) -> Line:
