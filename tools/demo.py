@@ -84,7 +84,7 @@ def elsewhere() -> list[Manifest]:
 
 def read(paths: Iterable[str]) -> list[Manifest]:
     """Return what is known of in files."""
-    manifests = (item.manifest for item in read_files(paths) if isinstance(item, Item))
+    manifests = (item.manifest for item in read_files([*paths]) if isinstance(item, Item))
     return [set_namespace(manifest, "default") for manifest in manifests if is_known(manifest)]
 
 

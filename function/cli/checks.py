@@ -49,6 +49,7 @@ Level: TypeAlias = Literal["error", "warning"]
 # A DNS subdomain, as the API server requires of every name.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_NAME = 253
+_SCALING = "; set fixed.replicas, as nothing scales replicas"
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
     "Model": parse_model,
@@ -172,18 +173,16 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
                 path = join_path(join_path("spec.pipeline", index), "input")
                 yield Problem(p.path.replace("input", path, 1), p.message)
     elif is_ours(manifest):
-        yield from map(_explain_scaling, find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec"))
+        unknown = find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
+        yield from (
+            Problem(p.path, p.message + (_SCALING if p.path.startswith("spec.scaling.") else "")) for p in unknown
+        )
         yield from _PARSERS[kind](manifest).problems
-    elif text(manifest, "apiVersion").startswith(f"{GROUP}/"):
+    elif find_nearest(text(manifest, "apiVersion").partition("/")[0], (GROUP,)):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if kind not in COMPOSERS:
             yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
-
-
-def _explain_scaling(problem: Problem) -> Problem:
-    hint = "; set fixed.replicas, as nothing scales replicas" if problem.path.startswith("spec.scaling.") else ""
-    return Problem(problem.path, problem.message + hint)
 
 
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -235,8 +234,7 @@ def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Itera
     settings = _read_settings(store, manifest)
     namespace = settings.remote_namespace(cache.namespace)
     for environment in filter(cache.selects, read_environments(store, settings)):
-        faults = find_faults(build_cache_request(model, cache, environment, namespace))
-        yield from (fault.problem for fault in faults)
+        yield from (fault.problem for fault in find_faults(build_cache_request(model, cache, environment, namespace)))
 
 
 def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:

@@ -53,9 +53,12 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
         return constructed
 
 
-def read_files(paths: Iterable[str]) -> list[Item | Fault]:
+def read_files(paths: Sequence[str]) -> list[Item | Fault]:
     """Reads the manifests of files, folders and standard input (`-`), in their order, and why others cannot be read."""
-    return [item for path in paths for item in _read_path(path)]
+    items = [item for path in paths for item in _read_path(path)]
+    if paths and not items:
+        raise CliError(f"there is no object in {', '.join(paths)}. Name another file")
+    return items
 
 
 def _read_path(path: str) -> Iterator[Item | Fault]:

@@ -136,8 +136,9 @@ def refuse_unknown(message: str, name: str, known: Sequence[str], advice: str = 
 
 
 def is_known(manifest: Manifest) -> bool:
-    """Tells whether an object has a part in decisions: ours, what they compose, and what supplies their settings."""
-    return text(manifest, "apiVersion").partition("/")[0] in _GROUPS
+    """Tells whether an object has a part in decisions, or would have one if its group were not misspelt."""
+    group = text(manifest, "apiVersion").partition("/")[0]
+    return group in _GROUPS or bool(find_nearest(group, (GROUP,)))
 
 
 def is_ours(manifest: Manifest) -> bool:

@@ -5,8 +5,8 @@ from dataclasses import asdict
 import click
 
 from function.cli.checks import check_items, find_code, list_known
-from function.cli.inputs import KINDS, load_inventory, read_files
-from function.cli.options import FILES, CliError, Code, Form, Sources, Target, examples, form, target
+from function.cli.inputs import KINDS, Inventory, load_inventory, read_files
+from function.cli.options import FILES, Code, Form, Sources, Target, examples, form, target
 from function.cli.store import Store
 from function.cli.tables import GOOD, format_data, paint
 from function.kube.manifests import JSON
@@ -34,10 +34,8 @@ def validate(  # click's options
     if not paths and not files:
         raise click.UsageError("Missing FILE")
     items = read_files((*paths, *files))
-    if not items:
-        raise CliError(f"there is no object in {', '.join((*paths, *files))}")
-    live_store = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")).store if live else Store()
-    faults = [fault for fault in check_items(items, live_store, target.namespace or "") if fault.file]
+    known = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")) if live else Inventory(Store(), "")
+    faults = [f for f in check_items(items, known.store, target.namespace or known.namespace) if f.file]
     code = find_code(faults) or (Code.REFUSED if strict and faults else Code.OK)
     if form is not Form.TABLE:
         data: list[JSON] = [

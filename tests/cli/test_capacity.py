@@ -107,6 +107,15 @@ def test_adds_up_by_accelerator() -> None:
     ]
 
 
+def test_follows_references_to_the_control_plane(live: Live, tmp_path: Path) -> None:
+    """Without files it reads only environments and placements; a deployment may name a model of either side."""
+    deployment = find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment")
+    other = find_manifest(example("gemma-one-gpu"), "ClusterModel")
+    second: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
+    (row,) = cells(output_of("capacity", "-f", write(tmp_path, other, second), "--live", *live()))
+    assert row[-1] == "assistants/kimi-k2 (16), assistants/second (16)"
+
+
 def test_picture_has_totals_by_accelerator() -> None:
     drawn = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
     assert "3 environments with 96 GPUs: 28 in use, 68 free" in drawn

@@ -62,6 +62,11 @@ def test_set_changes_live_pools(live: Live) -> None:
         ("h200-eest/h200.maxNodeCount=8", 4, "there is no InferenceEnvironment h200-eest. Did you mean h200-east?"),
         ("h200-east/zz.maxNodeCount=8", 4, "there is no pool zz of InferenceEnvironment h200-east. There are h200"),
         ("h200-east/h200.maxNodeCont=8", 2, "spec.nodePools[0].maxNodeCont: is not a field; did you mean maxNodeCount"),
+        (
+            "h200-east/h200.acceleratorCount=72",
+            2,
+            "spec.nodePools[0].acceleratorCount: 72 is not allowed; must be at m",
+        ),
         ("h200-east/h200.maxNodeCount=[", 2, "[ is not YAML"),
     ],
 )

@@ -149,6 +149,13 @@ def test_every_command_warns_of_invalid_objects_that_are_live(kind: str, command
     assert [line for line in done.stderr.splitlines() if line.startswith(f"warning: {fault}")], done.stderr
 
 
+def test_warns_once_of_what_is_read_twice(live: Live, tmp_path: Path) -> None:
+    """`--diff` decides the control plane without the files, too."""
+    bad, fault = BAD["placement"]
+    done = run("plan", "-f", write(tmp_path, kimi("ModelDeployment")), "--live", "--diff", *live(bad))
+    assert (done.returncode, done.stderr.count(f"warning: {fault}")) == (0, 1)
+
+
 def test_a_file_replaces_an_invalid_object_that_is_live(live: Live, tmp_path: Path) -> None:
     bad, _ = BAD["deployment"]
     done = run("plan", "kimi-k2", "-f", write(tmp_path, kimi("ModelDeployment", "broken")), "--live", *live(bad))

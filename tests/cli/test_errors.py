@@ -38,6 +38,13 @@ CASES = (
         code=2,
         says="not a Kubernetes manifest",
     ),
+    Case(
+        id="nothing",
+        reason="a comment",
+        arguments=("render", "-f", "{folder}/empty"),
+        code=2,
+        says="there is no object",
+    ),
     Case(id="not-text", reason="an image", arguments=("plan", "-f", "{folder}/image.yaml"), code=2, says="not text"),
     Case(id="empty-folder", reason="nothing in it", arguments=("render", "-f", "{folder}/none"), code=2, says="none"),
     Case(

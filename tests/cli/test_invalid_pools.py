@@ -70,6 +70,7 @@ def test_every_command_warns_of_an_invalid_pool(options: list[str], command: str
 def test_every_command_stops_at_an_invalid_pool_of_a_file(environment: Manifest, command: str, tmp_path: Path) -> None:
     file = write(tmp_path, environment)
     done = run(command, "-f", file)
+    # The second of two pools: its fields are found by the number in the path.
     line = Path(file).read_text().partition("acceleratorCount: 72")[0].count("\n") + 1
     assert (done.returncode, (done.stderr or done.stdout).splitlines()[0]) == (
         1,

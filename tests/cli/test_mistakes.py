@@ -139,6 +139,12 @@ MISTAKES = (
         says="did you mean modelplane.ai/v1alpha1?",
     ),
     Mistake(
+        number="18f",
+        what="a misspelt group",
+        edits=(("modelplane.ai/v1alpha1\nkind: ModelDeployment", "modelplan.ai/v1alpha1\nkind: ModelDeployment"),),
+        says="did you mean modelplane.ai/v1alpha1?",
+    ),
+    Mistake(
         number="19",
         what="a misspelt kind",
         edits=(("kind: ModelDeployment", "kind: Modeldeployment"),),

@@ -213,6 +213,48 @@ CASES = (
         want=(),
     ),
     Case(
+        id="platform-settings-missing",
+        reason="the Composition reads an EnvironmentConfig that is not in the files: the built-in settings count",
+        given=(
+            GOOD,
+            deployment(modelCache={"type": "EmptyDir"}),
+            manifest(
+                "Composition",
+                "modeldeployments",
+                {
+                    "compositeTypeRef": {"apiVersion": VERSION, "kind": "ModelDeployment"},
+                    "pipeline": [
+                        {
+                            "input": {
+                                "apiVersion": "environmentconfigs.fn.crossplane.io/v1beta1",
+                                "spec": {"environmentConfigs": [{"type": "Reference", "ref": {"name": "platform"}}]},
+                            }
+                        }
+                    ],
+                },
+                version="apiextensions.crossplane.io/v1",
+            ),
+        ),
+    ),
+    Case(
+        id="references-of-what-is-invalid",
+        reason="one edit corrects both",
+        given=(
+            GOOD,
+            manifest("InferenceEnvironment", "west", EXISTING),
+            manifest(
+                "ModelCache", "kept", {"modelRef": {"name": "model"}, "environments": ["east"], "retry": 1}, "team"
+            ),
+            manifest("ModelPlacement", "here", {**PLACED, "replicas": -1}, "team"),
+        ),
+        want=(
+            "spec.environments[0]: there is no InferenceEnvironment east; did you mean west?",
+            "spec.retry: 1 is not allowed; must be text",
+            "spec.inferenceEnvironmentRef.name: there is no InferenceEnvironment east; did you mean west?",
+            "spec.replicas: -1 is not allowed; must be at least 0",
+        ),
+    ),
+    Case(
         id="twice",
         reason="the later of two silently wins",
         given=(GOOD, GOOD),
@@ -279,6 +321,8 @@ def test_follows_references_to_the_control_plane(live: Live, tmp_path: Path) -> 
     done = run("validate", write(tmp_path, deployment()), "--live", *live())
     assert done.returncode == 1
     assert "there is no ClusterModel model" in done.stdout
+    bare: Manifest = {**deployment(), "metadata": {"name": "run"}}
+    assert "ModelDeployment assistants/run" in run("validate", write(tmp_path, bare), "--live", *live()).stdout
 
 
 def sized(**spec: JSON) -> Manifest:
@@ -317,6 +361,12 @@ DOUBTS = (
                 "and spec.resources.disk is 55Gi"
             ),
         ),
+    ),
+    Case(
+        id="memory-beyond-the-gpus",
+        reason="the model asks for more than the GPUs of its profile have",
+        given=(sized(resources={"vram": "60Gi"}),),
+        want=("spec.resources.vram: is 60Gi, and 1 x 40Gi of profile one are 40Gi",),
     ),
     Case(id="weights-within-the-gpus", reason="one that fits", given=(sized(resources={"disk": "30Gi"}),)),
     Case(
