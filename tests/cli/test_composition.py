@@ -15,6 +15,7 @@ XR: Manifest = {
     "apiVersion": VERSION,
     "kind": "ModelDeployment",
     "metadata": {"name": "run", "namespace": "team", "labels": {"example.org/tier": "gold"}},
+    "spec": {"tiers": ["none", "gold"]},
 }
 OURS: Manifest = {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults"}
 
@@ -65,7 +66,7 @@ def selector(*matchers: JSON, **more: JSON) -> Manifest:
     return {"type": "Selector", "selector": {"matchLabels": list(matchers), **more}}
 
 
-TIER: JSON = {
+TIER: Manifest = {
     "type": "FromCompositeFieldPath",
     "key": "example.org/tier",
     "valueFromFieldPath": "metadata.labels[example.org/tier]",
@@ -99,6 +100,7 @@ CASES = (
         {"policy": {"resolution": "Optional"}},
     ),
     Case("single", "the label's value stands in the composite", (selector(TIER),), ("gold",)),
+    Case("listed", "in an entry of a list", (selector({**TIER, "valueFromFieldPath": "spec.tiers[1]"}),), ("gold",)),
     Case("multiple", "all, by name", (selector(label("blue"), mode="Multiple"),), ("a", "b", "c")),
     Case("none-wanted", "no label at all selects nothing", (selector(),), ()),
     Case(
