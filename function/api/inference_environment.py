@@ -171,6 +171,10 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
     check_unique_names(((path, block.name) for path, block in entries), problems)
     for path, block in entries:
         pool = parse_pool(block, path, problems)
+        twins = (p for p in pools if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
+        twin = next(twins, None)
+        if twin:
+            problems.add(f"{path}.labels", f"pool {twin.name} has the same; its nodes would be counted twice")
         problems_of_pool = problems.find_within(path)
         if problems_of_pool:
             invalid.append(BrokenEntry(name=pool.name or path, problems=problems_of_pool))

@@ -39,7 +39,7 @@ from function.reasons import Refused
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
-from function.status.inference_environment import note_tcp_fallback, note_unlabelled_pools
+from function.status.inference_environment import note_overlapping_pools, note_tcp_fallback
 from function.status.weights import format_redownload_note
 from function.weights.faults import find_faults
 from function.weights.planner import DeploymentWeights
@@ -315,8 +315,10 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
         case "InferenceEnvironment":
             pools = parse_environment(manifest, BUILT_IN).value.pools
-            notes = (note_unlabelled_pools(pools), *map(note_tcp_fallback, pools))
-            yield from (Problem("spec.nodePools", note) for note in notes if note)
+            notes = (note_overlapping_pools(pools), *map(note_tcp_fallback, pools))
+            nested = (f"spec.cluster.{source}.nodePools" for source in ("existing", "gke"))
+            path = next((path for path in nested if get(manifest, path)), "spec.nodePools")
+            yield from (Problem(path, note) for note in notes if note)
             yield from find_contradictions(store, manifest)
 
 

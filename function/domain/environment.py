@@ -103,6 +103,11 @@ class Pool:
         added = max(0, self.max_nodes - self.facts.nodes) if self.autoscaled else 0
         return min(self.max_nodes, self.facts.usable + added)
 
+    def may_start_on(self, other: "Pool") -> bool:
+        """Tells whether pods of this pool find its labels and resource on nodes of another one, and tolerate those."""
+        is_found = set(self.labels) <= set(other.labels) and self.gpu_resource == other.gpu_resource
+        return is_found and all(taint in own_taints(self) for taint in own_taints(other))
+
     def pod_overrides(self, nodes: int) -> PodAdditions:
         """Returns the additions to the pods of a replica over this number of nodes."""
         inter_node = self.inter_node_settings(nodes)

@@ -155,6 +155,7 @@ def gpu_memory(node: Node) -> int | None:
 def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str, PoolFacts]:
     """Returns the facts of every pool by name; the order of the nodes changes nothing."""
     listed = sorted(nodes, key=lambda node: node.name)
+    strays: list[Node] = []  # that belong to no pool
     own: dict[str, list[Node]] = defaultdict(list)
     shared: dict[str, list[tuple[Node, str]]] = defaultdict(list)  # with the name of the pool that the node counts for
     for node in listed:
@@ -163,11 +164,17 @@ def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str
             own[name].append(node)
         for name in pools[1:]:
             shared[name].append((node, pools[0]))
-    return {pool.name: _summarize_pool(pool, own[pool.name], shared[pool.name], listed) for pool in environment.pools}
+        if not pools:
+            strays.append(node)
+    summaries: dict[str, PoolFacts] = {}
+    for pool in environment.pools:
+        nearby = [node for node in strays if pool.gpu_resource in node.allocatable] if pool.autoscaled else listed
+        summaries[pool.name] = _summarize_pool(pool, own[pool.name], shared[pool.name], nearby)
+    return summaries
 
 
 def _summarize_pool(
-    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], all_nodes: Sequence[Node]
+    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], nearby: Sequence[Node]
 ) -> PoolFacts:
     reasons = {node.name: find_unusable_reason(node, pool) for node in nodes}
     counts = [count for node in nodes if (count := gpu_count(node, pool.gpu_resource)) is not None]
@@ -180,7 +187,7 @@ def _summarize_pool(
         product=", ".join(sorted({name for node in nodes if (name := gpu_product(node))})[:MAX_NODE_NAMES])[:_MAX_TEXT],
         memory_per_gpu=min(memories, default=None),
         drift=(
-            *_find_missing_nodes(pool, nodes, shared, all_nodes),
+            *_find_missing_nodes(pool, nodes, shared, nearby),
             *_find_overlap(shared),
             *_find_contradictions(pool, nodes),
         ),
@@ -204,20 +211,19 @@ def _group_unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Un
 
 
 def _find_missing_nodes(
-    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], all_nodes: Sequence[Node]
+    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], nearby: Sequence[Node]
 ) -> Iterable[Drift]:
     """Yields that a pool has fewer nodes than declared, with the nearest node where no node has its labels.
 
-    Nodes that are shared with an earlier pool have the labels, although they do not count for this one.
+    Nodes that are shared with an earlier pool have the labels, although they do not count for this one. An autoscaled
+    pool may be empty, but hardly beside nodes with its GPUs that belong to no pool: `nearby` are only those then.
     """
-    if pool.autoscaled:
-        return
-    if not nodes and not shared and pool.max_nodes:
+    if not nodes and not shared and pool.max_nodes and (nearby or not pool.autoscaled):
         declared = ", ".join(f"{key}={value}" for key, value in pool.labels) or pool.gpu_resource
-        nearest = min(all_nodes, key=lambda node: (len(_missing_labels(node, pool)), node.name), default=None)
+        nearest = min(nearby, key=lambda node: (len(_missing_labels(node, pool)), node.name), default=None)
         observed = "" if nearest is None else ", ".join(_missing_labels(nearest, pool))
         yield _drift(Drifted.LABELS, declared[:_MAX_TEXT], observed, [] if nearest is None else [nearest.name])
-    elif len(nodes) < pool.max_nodes:
+    elif len(nodes) < pool.max_nodes and not pool.autoscaled:
         yield _drift(Drifted.NODE_COUNT, pool.max_nodes, len(nodes), [])
 
 

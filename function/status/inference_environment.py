@@ -5,7 +5,7 @@ from functools import partial
 
 from function.api.common import build_share
 from function.contract import Condition
-from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable, own_taints
+from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey
 from function.kube.manifests import JSON, Manifest, listing, prune, text
 from function.kube.messages import format_count, join_with_more
@@ -94,7 +94,7 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
         message = "spec.nodePools: no pool has GPUs; nothing can be placed here"
     else:
         notes = join_with_more(
-            [note for note in (*map(note_tcp_fallback, pools), note_unlabelled_pools(pools)) if note], separator="; "
+            [note for note in (*map(note_tcp_fallback, pools), note_overlapping_pools(pools)) if note], separator="; "
         )
         status, reason = Status.TRUE, PoolsValid.VALID
         message = f"{format_count(len(pools), 'pool')}{'. Note: ' if notes else ''}{notes}"
@@ -304,20 +304,16 @@ def note_tcp_fallback(pool: Pool) -> str:
     if not pool.unused_rdma:
         return ""
     cause = f"pool {pool.name} declares {pool.unused_rdma} and gives its pods no network device"
-    return f"{cause}, so replicas of several nodes communicate over TCP; set spec.nodePools[{pool.name}].interNode"
+    return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"
 
 
-def note_unlabelled_pools(pools: Sequence[Pool]) -> str:
-    """Returns which pools have no labels, so that their pods may start on nodes of another pool; empty if none."""
-    names = [pool.name for pool in pools if not pool.labels and any(_may_start_on(other, pool) for other in pools)]
+def note_overlapping_pools(pools: Sequence[Pool]) -> str:
+    """Returns which pools have no labels of their own, so that pods may start on nodes of another; empty if none."""
+    names = [pool.name for pool in pools if any(pool.may_start_on(other) for other in pools if other is not pool)]
     if not names:
         return ""
-    unlabelled = f"pool {names[0]} has" if len(names) == 1 else f"pools {join_with_more(names)} have"
-    effect = "pods may start on nodes of another pool, with other GPUs than are counted"
-    return f"{unlabelled} no labels, so {effect}; set spec.nodePools[].labels"
-
-
-def _may_start_on(other: Pool, pool: Pool) -> bool:
-    """Tells whether pods of a pool without labels find their resource in another pool, and tolerate its taints."""
-    has_resource = other is not pool and other.gpu_resource == pool.gpu_resource
-    return has_resource and all(taint in own_taints(pool) for taint in own_taints(other))
+    overlapping = f"pool {names[0]} has" if len(names) == 1 else f"pools {join_with_more(names)} have"
+    effect = "pods may start on its nodes, with other GPUs than are counted"
+    return (
+        f"{overlapping} no label that another pool lacks, so {effect}; give each pool labels that only its nodes have"
+    )

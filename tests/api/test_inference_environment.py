@@ -337,3 +337,30 @@ def test_paused_environment_is_not_ready() -> None:
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
     environment = parse_environment({"metadata": paused, "status": ready}, BUILT_IN).value
     assert (environment.ready, environment.ready_message) == (False, "is paused by its annotation crossplane.io/paused")
+
+
+@dataclass(frozen=True)
+class Twin:
+    id: str
+    reason: str
+    second: Manifest
+    is_valid: bool = True
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Twin("same", "both select the same nodes, and each counts them", {}, is_valid=False),
+        Twin("more-labels", "a remark in PoolsValid, as some nodes may be apart", {"labels": {"x": "y", "z": "w"}}),
+        Twin("no-labels", "likewise", {"labels": {}}),
+        Twin("resource", "the same nodes have other GPUs too", {"gpuResource": "nvidia.com/mig-1g.5gb"}),
+        Twin("taints", "pods of the first do not start there", {"taints": [{"key": "a", "effect": "NoSchedule"}]}),
+    ],
+    ids=lambda c: c.id,
+)
+def test_pools_of_equal_labels_are_a_fault(case: Twin) -> None:
+    first: Manifest = {"name": "a", "labels": {"x": "y"}, "acceleratorCount": 8}
+    parsed = _read(manifests.environment(first, {**first, "name": "b", **case.second}))
+    fault = Problem("spec.nodePools[1].labels", "pool a has the same; its nodes would be counted twice")
+    assert parsed.problems == (() if case.is_valid else (fault,)), case.reason
+    assert parsed.value.broken_pools == (() if case.is_valid else ("b",)), case.reason

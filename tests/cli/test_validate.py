@@ -335,6 +335,11 @@ def pools(*each: Manifest, **spec: JSON) -> Manifest:
     return manifest("InferenceEnvironment", "east", {**EXISTING, "nodePools": list(each), **spec})
 
 
+def nested(*each: Manifest) -> Manifest:
+    cluster: Manifest = {"source": "Existing", "existing": {"secretRef": {"name": "k"}, "nodePools": list(each)}}
+    return manifest("InferenceEnvironment", "east", {"cluster": cluster})
+
+
 NODES: Manifest = {"acceleratorType": "h100", "acceleratorCount": 8, "maxNodeCount": 2}
 LABELLED: Manifest = {"name": "a", **NODES, "labels": {"example.org/pool": "a"}}
 SHARED: Manifest = {"mode": "Shared", "storageClassName": "shared", "sharedClaim": {"size": "50Gi"}}
@@ -371,12 +376,23 @@ DOUBTS = (
     Case(id="weights-within-the-gpus", reason="one that fits", given=(sized(resources={"disk": "30Gi"}),)),
     Case(
         id="unlabelled-pool",
-        reason="nothing binds its pods to its nodes, and another pool has GPUs as well",
+        reason="nothing binds its pods to its nodes, and another pool has GPUs too",
         given=(pools(LABELLED, {"name": "b", **NODES}),),
         want=(
             (
-                "spec.nodePools: pool b has no labels, so pods may start on nodes of another pool, "
-                "with other GPUs than are counted; set spec.nodePools[].labels"
+                "spec.nodePools: pool b has no label that another pool lacks, so pods may start on its nodes, "
+                "with other GPUs than are counted; give each pool labels that only its nodes have"
+            ),
+        ),
+    ),
+    Case(
+        id="unlabelled-nested-pools",
+        reason="the path is the author's",
+        given=(nested(LABELLED, {"name": "b", **NODES}),),
+        want=(
+            (
+                "spec.cluster.existing.nodePools: pool b has no label that another pool lacks, so pods may start on "
+                "its nodes, with other GPUs than are counted; give each pool labels that only its nodes have"
             ),
         ),
     ),

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from function.remote.node_observation import COLLECTION_KIND, DEFINITION, MEMBERSHIP, name_collection
 from tests.support.nodes import POOL, member, node
 from tests.support.plane import call, change, manifests, only, request_of, said
@@ -254,12 +254,13 @@ def test_reports_invalid_hardware_settings() -> None:
     assert text(found, "message").startswith('spec.hardware.observe: "Sometimes" is not ')
 
 
-def test_pools_with_equal_labels_overlap() -> None:
+def test_pools_with_equal_labels_and_other_taints_overlap() -> None:
     """Every node has the labels of both pools and counts for the first, so that none is left for the second."""
     control = at_rest()
     ref = only(control, "InferenceEnvironment")
     (h200,) = listing(control.composites[ref], "spec.nodePools")
-    change(control, ref, "spec.nodePools", [h200, {**h200, "name": "again"}])
+    team: JSON = [{"key": "team", "value": "x", "effect": "NoSchedule"}]
+    change(control, ref, "spec.nodePools", [h200, {**h200, "name": "again", "taints": team}])
     control.settle()
     show(control, four())
     assert said(control, ref, "HardwareAsDeclared") == ("False", "NodesOverlap")

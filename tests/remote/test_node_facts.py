@@ -433,6 +433,11 @@ ABSENT = (
     Absent("more", "more nodes than are declared are not this pool's to use", pool(max_nodes=1),
            (node(), node("gpu-2"))),
     Absent("autoscaled", "an autoscaler adds them", pool("h200", autoscaled=True), ()),
+    Absent("autoscaled-slip", "GPUs that no pool has are most likely those of the empty pool",
+           pool("h200", autoscaled=True), (node("cpu", {POOL: "web"}, gpus=None), node("gpu-1", {POOL: "h100"})),
+           drift(Drifted.LABELS, f"{POOL}=h200", f"{POOL}=h100", "gpu-1")),
+    Absent("autoscaled-without-gpus", "nodes of other kinds are not", pool("h200", autoscaled=True),
+           (node("cpu", {POOL: "web"}, gpus=None),)),
     Absent("empty", "a pool of no nodes misses none", pool("h200", max_nodes=0), ()),
     Absent("unlabelled", "a pool without labels has every node with its GPUs", pool(labels=(), max_nodes=1),
            (node("control-plane", gpus=None), node(labels=EKS_A100))),
@@ -444,6 +449,12 @@ ABSENT = (
 @pytest.mark.parametrize("case", ABSENT, ids=lambda c: c.id)
 def test_reports_missing_nodes(case: Absent) -> None:
     assert facts(*case.nodes, of=case.pool).drift == case.want, case.reason
+
+
+def test_nodes_of_other_pools_are_no_slip() -> None:
+    """A pool that was scaled to zero beside one that has nodes."""
+    found = summarize_pools(environment(ONE, pool("h200", autoscaled=True)), [parse_node(node())])
+    assert found["h200"].drift == ()
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,22 @@ from function.status.model_placement import with_pool_notes
 from tests.support.builders import pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)
+OTHER = (("modelplane.ai/pool", "y"),)
 SLOW = (
     "2 pools. Note: pool b declares ib-400g and gives its pods no network device, so replicas of several nodes "
-    "communicate over TCP; set spec.nodePools[b].interNode"
+    "communicate over TCP; set interNode of the pool"
 )
 
 
 def test_notes_tcp_fallback_in_pools_valid() -> None:
-    labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=LABELS)
+    labelled = replace(pool("a", bandwidth="eth-100g"), labels=LABELS), replace(pool("b"), labels=OTHER)
     found = environments.build_pools_valid(labelled, ())
     assert (found.status, found.reason, found.message) == (Status.TRUE, "Valid", SLOW)
 
 
 QUIET = pool("a", bandwidth=None), pool("b", bandwidth=None)
-WRONG = "pods may start on nodes of another pool, with other GPUs than are counted; set spec.nodePools[].labels"
-BOTH = f"pools a, b have no labels, so {WRONG}"
+WRONG = "pods may start on its nodes, with other GPUs than are counted; give each pool labels that only its nodes have"
+BOTH = f"pools a, b have no label that another pool lacks, so {WRONG}"
 TAINT: Manifest = {"key": "team", "value": "x", "effect": "NoSchedule"}
 
 
@@ -43,12 +44,17 @@ class Unlabelled:
 UNLABELLED = [
     Unlabelled("both", "either takes the other's nodes", QUIET, BOTH),
     Unlabelled("one", "one of them is enough", (QUIET[0], replace(QUIET[1], labels=LABELS)),
-               f"pool a has no labels, so {WRONG}"),
+               f"pool a has no label that another pool lacks, so {WRONG}"),
     Unlabelled("alone", "there are no other nodes with GPUs", QUIET[:1]),
-    Unlabelled("labelled", "each has its own nodes", tuple(replace(p, labels=LABELS) for p in QUIET)),
+    Unlabelled("labelled", "each has its own nodes",
+               (replace(QUIET[0], labels=LABELS), replace(QUIET[1], labels=OTHER))),
+    Unlabelled("subset", "a's labels are on b's nodes as well",
+               (replace(QUIET[0], labels=LABELS), replace(QUIET[1], labels=(*LABELS, ("tier", "gold")))),
+               f"pool a has no label that another pool lacks, so {WRONG}"),
     Unlabelled("resource", "another vendor's GPUs", (QUIET[0], replace(QUIET[1], gpu_resource="amd.com/gpu"))),
     Unlabelled("taint", "a's pods do not tolerate b's nodes; b's pods still find a's",
-               (QUIET[0], replace(QUIET[1], taints=(TAINT,))), f"pool b has no labels, so {WRONG}"),
+               (QUIET[0], replace(QUIET[1], taints=(TAINT,))),
+               f"pool b has no label that another pool lacks, so {WRONG}"),
     Unlabelled("same-taint", "both tolerate it", tuple(replace(p, taints=(TAINT,)) for p in QUIET), BOTH),
     Unlabelled("gpu-taint", "every pod tolerates the taint of its GPUs",
                (QUIET[0], replace(QUIET[1], taints=({"key": "nvidia.com/gpu", "effect": "NoSchedule"},))), BOTH),
