@@ -14,7 +14,7 @@ from function.domain.environment import Unusable, format_unusable
 from function.domain.hardware import BandwidthRequirement
 from function.domain.model import Problem, Shape
 from function.kube.messages import format_count
-from function.kube.quantity import exact
+from function.kube.quantity import exact, gib
 from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
 from function.weights.faults import SHARED_STORAGE, StorageFault
@@ -107,7 +107,8 @@ def _describe_requirement(refusal: Refusal) -> str:
         return f"pool {refusal.pool} does not declare {refusal.field}, {_format(refusal, required)} required"
     missing = ""
     if isinstance(required, int) and isinstance(actual, int):
-        missing = f" ({_format(refusal, required - actual)} missing)"
+        difference = required - actual
+        missing = f" ({gib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
     if isinstance(required, tuple) and isinstance(actual, tuple):
         missing = f" ({', '.join(str(item) for item in required if item not in actual)} missing)"
     has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, actual)}"
@@ -233,7 +234,7 @@ class Field(Enum):
         lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",
         _compare_with("Ready", "not reported"),
     )
-    QUOTA = FieldRow("limits", _describe_quota)
+    QUOTA = FieldRow("limits", _describe_quota, _compare_with("room in the namespace's quota", "less is left"))
 
     def __str__(self) -> str:
         return self.value.name

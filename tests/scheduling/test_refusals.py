@@ -37,6 +37,7 @@ CASES = (
         "tier=a, region=a",
         "tier=b, no region",
     ),
+    Case("quota", refuse(Field.QUOTA, 3), "room in the namespace's quota", "less is left"),
     Case("fixed", refuse(Field.VRAM), "spec.resources.vram", "not set"),
     Case("value-in-words", refuse(Field.MULTI_NODE, 2, "false"), "multiNodeCapable for 2 nodes", "false"),
     Case("no-ledger", refuse(Field.LEDGER, 2, 0, shape=shape()), "2 replicas", "room for 0"),

@@ -210,8 +210,8 @@ CASES = (
         environments=(site("a", pool("x", memory="80000Mi")),),
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
-            # 141 x 10^9 - 80000 x 2^20 = 57113920000, no multiple of 2^20
-            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (57113920000 missing)",
+            # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 53.2 x 2^30, rounded up
+            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54Gi missing)",
         ),
     ),
     Case(
