@@ -14,16 +14,7 @@ from enum import Enum, StrEnum
 from socketserver import TCPServer
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    GCCollector,
-    Histogram,
-    MetricsHandler,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
+import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -59,33 +50,35 @@ class Metrics:
 
     def __init__(self) -> None:
         # Otherwise each series has a second one with the time of its creation.
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the client's only function without types
-        self.registry = registry = CollectorRegistry()
-        self._seconds = Histogram(
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # the client's only function without types
+        self.registry = registry = prometheus.CollectorRegistry()
+        self._seconds = prometheus.Histogram(
             "modelplane_call_seconds",
             "Time from the bytes of a request to a response, without waiting for other calls.",
             ("kind", "answered"),
             buckets=_BUCKETS,
             registry=registry,
         )
-        self._reconciles = Counter(
+        self._reconciles = prometheus.Counter(
             "modelplane_reconciles",
             "Calls with answers to all of their requirements: the last round of a reconcile.",
             ("kind",),
             registry=registry,
         )
-        self._received = Counter("modelplane_received_bytes", "Size of requests.", ("kind",), registry=registry)
-        self._sent = Counter("modelplane_sent_bytes", "Size of responses.", ("kind",), registry=registry)
-        self._conditions = Counter(
+        self._received = prometheus.Counter(
+            "modelplane_received_bytes", "Size of requests.", ("kind",), registry=registry
+        )
+        self._sent = prometheus.Counter("modelplane_sent_bytes", "Size of responses.", ("kind",), registry=registry)
+        self._conditions = prometheus.Counter(
             "modelplane_conditions_not_true",
             "Conditions that the last round of a reconcile answered with False or Unknown.",
             ("kind", "type", "status", "reason"),
             registry=registry,
         )
         registry.register(_Caches())
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
+        prometheus.ProcessCollector(registry=registry)
+        prometheus.PlatformCollector(registry=registry)
+        prometheus.GCCollector(registry=registry)
 
     def count_call(self, kind: str, result: CallResult, seconds: float, received: int, sent: int) -> None:
         """Counts a call with its duration and the bytes of request and response."""
@@ -121,7 +114,7 @@ class Metrics:
         return int(server.server_address[1])
 
 
-class _Scrape(MetricsHandler):
+class _Scrape(prometheus.MetricsHandler):
     timeout = _SCRAPE_TIMEOUT_SECONDS
 
 

@@ -50,18 +50,8 @@ UNFINISHED: Mapping[Unfinished, str] = {
 
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
-_PROGRESS = frozenset(
-    {
-        "Starting",
-        "Applying",
-        "WaitingForAdmission",
-        "WaitingForStorage",
-        "ClaimPending",
-        "Downloading",
-        "Connecting",
-        "NothingPlaced",
-    }
-)
+_PROGRESS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
+_PROGRESS |= {"Connecting", "NothingPlaced"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:

@@ -54,8 +54,6 @@ _STORAGE: Mapping[EnvironmentStorageReady, tuple[Status, str]] = {
     ),
     EnvironmentStorageReady.CONNECTING: (Status.UNKNOWN, "Waiting for the cluster's answer about StorageClass {name}"),
 }
-
-
 _POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
 # The condition of a problem and its reason, by the beginning of its path; PoolsValid has pools anywhere, and the rest.
 _INVALID: Mapping[str, tuple[ConditionType, str]] = {
