@@ -39,7 +39,6 @@ SERVICES = (*runtime.SERVICE_NAMES, health.SERVICE_NAME)
 # v1beta1 has the same messages under another name, so one handler serves both.
 FUNCTIONS = tuple(name for name in runtime.SERVICE_NAMES if name != reflection.SERVICE_NAME)
 
-
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, RunFunctionResponse]"
 
 

@@ -67,9 +67,12 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     try:
-        model = _resolve_usable_model(call, deployment, settings)
+        model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     except UnresolvedError as error:
         return hold(own_scope, error.conditions)
+    if not model.profiles:
+        invalid = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
+        return hold(own_scope, [invalid])
     resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
         return hold(own_scope, resolving)
@@ -77,13 +80,6 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     if not _is_steady(considered):
         considered = _decide_from_fleet(call, settings, considered)
     return considered if considered.scope.answered else hold(considered.scope, resolving)
-
-
-def _resolve_usable_model(call: Call, deployment: Deployment, settings: Settings) -> Model:
-    model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
-    if not model.profiles:
-        raise UnresolvedError(references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems))
-    return model
 
 
 def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Considered:

@@ -39,11 +39,7 @@ def resolve_placement(call: Call, placement: Placement, settings: Settings) -> R
         raise UnresolvedError(references.unreadable_topology())
     model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
     environment = _resolve_environment(call, placement.environment, settings)
-    cache = (
-        _resolve_cache(call, placement.cache, placement.namespace)
-        if isinstance(placement.cache, ModelCacheChoice)
-        else None
-    )
+    cache = _resolve_cache(call, placement)
     profile = next((p for p in model.profiles if p.name == placement.profile), None)
     if profile is None:
         raise UnresolvedError(references.profile_not_found(placement.model, model, placement.profile))
@@ -97,10 +93,13 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
     return parsed.value
 
 
-def _resolve_cache(call: Call, choice: ModelCacheChoice, namespace: str) -> ModelCache:
-    parsed = parse_model_cache(_load(call, requirements.CACHE, references.cache_not_found(choice.name, namespace)))
+def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
+    if not isinstance(placement.cache, ModelCacheChoice):
+        return None
+    name = placement.cache.name
+    parsed = parse_model_cache(_load(call, requirements.CACHE, references.cache_not_found(name, placement.namespace)))
     if parsed.value is None:
-        reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {choice.name}"
+        reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {name}"
         raise UnresolvedError(references.reference_invalid(reason, subject, parsed.problems))
     return parsed.value
 

@@ -223,7 +223,6 @@ _SGLANG = EngineSpec(
 
 ENGINES: Mapping[EngineName, EngineSpec] = {EngineName.VLLM: _VLLM, EngineName.SGLANG: _SGLANG}
 
-
 _VERSION = r"v?(?P<major>[0-9])\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,4}))?(?![0-9])"
 _TAGS: Mapping[EngineName, re.Pattern[str]] = {
     name: re.compile(rf"(?:^|/)[^/:@]*{name.lower()}[^/:@]*:{_VERSION}", re.ASCII) for name in EngineName

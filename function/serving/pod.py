@@ -43,6 +43,7 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
     initializer = request.initializer.pull_secrets if request.initializer else ()
     secrets = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *initializer}
     pull_secrets: list[JSON] = [{"name": name} for name in sorted(secrets)]
+    volumes = [*_list_pod_volumes(request), *additions.volumes, *(volume for volume, _ in list_volumes(request))]
     return prune(
         {
             "nodeSelector": {**dict(request.pool.labels)} or None,
@@ -59,12 +60,7 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
             "resourceClaims": list(additions.resource_claims) or None,
             "initContainers": [_build_initializer(request.initializer)] if request.initializer else None,
             "containers": [_build_engine_container(request, run, launch, is_leader=is_leader)],
-            "volumes": [
-                *_list_pod_volumes(request),
-                *additions.volumes,
-                *(volume for volume, _ in list_volumes(request)),
-            ]
-            or None,
+            "volumes": volumes or None,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace_seconds(run, launch),
         }

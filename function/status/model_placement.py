@@ -118,9 +118,8 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bo
     """
     health = assess(remote.manifest)
     if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
-        reason = ServiceReady.UNREACHABLE
-        if remote.state_unknown and not remote.unreachable:
-            reason = ServiceReady.SYNC_FAILED
+        is_sync_failure = remote.state_unknown and not remote.unreachable
+        reason = ServiceReady.SYNC_FAILED if is_sync_failure else ServiceReady.UNREACHABLE
         last = f". Last observed as {'ready' if health.up else 'not ready'}" if remote.seen else ""
         return _service_ready(Status.UNKNOWN, reason, f"{remote.problem}{last}")
     if not remote.seen:
