@@ -157,15 +157,6 @@ class HardwareAsDeclared(StrEnum):
     UNREACHABLE = "Unreachable"
 
 
-class ModelResolved(StrEnum):
-    """Reasons of ModelResolved on ModelDeployment and ModelCache."""
-
-    RESOLVED = "Resolved"
-    MODEL_NOT_FOUND = "ModelNotFound"
-    MODEL_INVALID = "ModelInvalid"
-    RESOLVING = "Resolving"
-
-
 class Scheduled(StrEnum):
     """Reasons of Scheduled in addition to every `Refused`."""
 
@@ -183,7 +174,7 @@ class PlacementsReady(StrEnum):
 
 
 class ReferencesResolved(StrEnum):
-    """Reasons of ReferencesResolved on a ModelPlacement."""
+    """Reasons of ReferencesResolved on a ModelPlacement, and of ModelResolved on ModelDeployment and ModelCache."""
 
     RESOLVED = "Resolved"
     MODEL_NOT_FOUND = "ModelNotFound"

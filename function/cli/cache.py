@@ -20,7 +20,7 @@ from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Source
 from function.cli.store import Ref, Store, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
-from function.reasons import ConditionType, Hydrated, ModelResolved, Phase, Status
+from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved, Status
 from function.remote.health import READINESS, Level, assess
 from function.remote.object_writer import deletes
 from function.remote.observed_object import read_object
@@ -39,8 +39,8 @@ _TERMINAL = {
     Hydrated.CLAIM_NOT_FOUND,
     Hydrated.NO_ENVIRONMENT_MATCHES,
     Hydrated.INVALID_CACHE,
-    ModelResolved.MODEL_NOT_FOUND,
-    ModelResolved.MODEL_INVALID,
+    ReferencesResolved.MODEL_NOT_FOUND,
+    ReferencesResolved.MODEL_INVALID,
 }
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
 _TIMEOUT = click.option(

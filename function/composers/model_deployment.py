@@ -23,7 +23,7 @@ from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import get, text
-from function.reasons import ConditionType, ModelResolved, Refused, Status
+from function.reasons import ConditionType, ReferencesResolved, Refused, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
@@ -115,7 +115,7 @@ def _hold_placements(
 ) -> Outcome:
     """Returns the outcome that carries every placement over, with no more replicas than the deployment requests."""
     outcome = keep_observed(call, settings, scope.requirements, conditions)
-    is_invalid = conditions[0].reason == ModelResolved.MODEL_INVALID
+    is_invalid = conditions[0].reason == ReferencesResolved.MODEL_INVALID
     return replace(
         outcome,
         composed=lower_replicas(outcome.composed, deployment.replicas),

@@ -105,11 +105,7 @@ def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
     manifest: Manifest = {
         "apiVersion": API_VERSION,
         "kind": COLLECTION_KIND,
-        "metadata": {
-            "name": name_collection(writer.owner),
-            "namespace": writer.namespace,
-            "labels": dict[str, JSON](MANAGED_BY),
-        },
+        "metadata": {"name": name_collection(writer.owner), "namespace": writer.namespace, "labels": {**MANAGED_BY}},
         "spec": {
             "observeObjects": {"apiVersion": "v1", "kind": "Node", "selector": selector},
             "providerConfigRef": {"kind": "ClusterProviderConfig", "name": writer.provider_config},

@@ -9,7 +9,7 @@ from function.api.problems import invalid_value
 from function.contract import Condition
 from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
-from function.reasons import ConditionType, ModelResolved, ReferencesResolved, Status
+from function.reasons import ConditionType, ReferencesResolved, Status
 from function.status.conditions import faulty
 
 _KEPT = "Running workloads are not affected"
@@ -17,13 +17,13 @@ _KEPT = "Running workloads are not affected"
 
 def resolved(type_: ConditionType, message: str) -> Condition:
     """Returns the condition of references that all resolve."""
-    return Condition(type_, Status.TRUE, ModelResolved.RESOLVED, message)
+    return Condition(type_, Status.TRUE, ReferencesResolved.RESOLVED, message)
 
 
 def resolving(type_: ConditionType) -> Condition:
     """Returns the condition while a requirement is not answered yet."""
     message = "Waiting for Crossplane to fetch the referenced resources"
-    return Condition(type_, Status.UNKNOWN, ModelResolved.RESOLVING, message)
+    return Condition(type_, Status.UNKNOWN, ReferencesResolved.RESOLVING, message)
 
 
 def model_resolved(model: Model) -> Condition:
@@ -36,13 +36,13 @@ def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Cond
     """Returns the condition of a model that does not exist."""
     where = f" in namespace {namespace}" if ref.kind == "Model" else ""
     message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {_KEPT}"
-    return _unresolved(ModelResolved.MODEL_NOT_FOUND, message, type_)
+    return _unresolved(ReferencesResolved.MODEL_NOT_FOUND, message, type_)
 
 
 def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a model that is invalid."""
     message = f"Correct {ref.kind} {ref.name}: {'; '.join(map(str, problems))}"
-    return _unresolved(ModelResolved.MODEL_INVALID, message, type_)
+    return _unresolved(ReferencesResolved.MODEL_INVALID, message, type_)
 
 
 def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
@@ -105,6 +105,6 @@ def unreadable_topology() -> Condition:
 
 
 def _unresolved(
-    reason: ModelResolved | ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
+    reason: ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
 ) -> Condition:
     return Condition(type_, Status.FALSE, reason, message)

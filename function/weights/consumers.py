@@ -122,11 +122,8 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
         "by": {"apiVersion": VERSION, "kind": "ModelPlacement", "resourceRef": {"name": placement.name}},
         "reason": f"ModelPlacement {placement.name} serves from it",
     }
-    metadata: Manifest = {
-        "name": build_name(placement.name, placement.name, cache),
-        "namespace": placement.namespace,
-        "labels": {**MANAGED_BY},
-    }
+    name = build_name(placement.name, placement.name, cache)
+    metadata: Manifest = {"name": name, "namespace": placement.namespace, "labels": {**MANAGED_BY}}
     manifest: Manifest = {"apiVersion": USAGE_API_VERSION, "kind": USAGE_KIND, "metadata": metadata, "spec": spec}
     # Where Usages are not enforced their controller never makes them Ready, which must not hold up a model that serves.
     return {USAGE_KEY: Composed(manifest=manifest, ready=True)}
@@ -134,9 +131,7 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
 
 def carry_over_usage(observed: Mapping[str, Manifest], composed: Mapping[str, Composed]) -> dict[str, Composed]:
     """Carries over the Usage of another ModelCache than the composed one, while the service still reads from it."""
-    usage = observed.get(USAGE_KEY)
-    if usage is None or (
-        USAGE_KEY in composed and text(composed[USAGE_KEY].manifest, _USED_CACHE) == text(usage, _USED_CACHE)
-    ):
+    usage, next_usage = observed.get(USAGE_KEY), composed.get(USAGE_KEY)
+    if usage is None or (next_usage and text(next_usage.manifest, _USED_CACHE) == text(usage, _USED_CACHE)):
         return {}
     return {USAGE_KEY: replace(reapply_observed(usage), ready=True)}
