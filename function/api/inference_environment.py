@@ -233,24 +233,20 @@ def _find_moved_pools(
 
 def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]]) -> tuple[Grant, ...]:
     """Returns the published grants, each for the pools that select its nodes now."""
-    grants = tuple(
-        Grant(
-            uid=text(row, "uid"),
-            namespace=text(row, "namespace"),
-            name=text(row, "name"),
-            share=parse_share(row),
-            requested_pool=text(row, "requestedPool"),
-        )
-        for row in rows
-    )
     largest: dict[tuple[str, str, int, int], Grant] = {}
-    for grant in grants:
-        for name in sorted(moved.get(grant.share.pool, {grant.share.pool})):
-            share = replace(grant.share, pool=name)
-            key = grant.uid, name, share.nodes, share.gpus_per_node
+    for row in rows:
+        uid, share = text(row, "uid"), parse_share(row)
+        requested = text(row, "requestedPool") or share.pool
+        for name in sorted(moved.get(share.pool, {share.pool})):
+            key = uid, name, share.nodes, share.gpus_per_node
             if key not in largest or largest[key].share.replicas < share.replicas:
-                requested = grant.requested_pool or grant.share.pool
-                largest[key] = replace(grant, share=share, requested_pool=requested if requested != name else "")
+                largest[key] = Grant(
+                    uid=uid,
+                    namespace=text(row, "namespace"),
+                    name=text(row, "name"),
+                    share=replace(share, pool=name),
+                    requested_pool=requested if requested != name else "",
+                )
     return tuple(largest.values())
 
 

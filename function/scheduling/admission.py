@@ -28,12 +28,8 @@ class EnvironmentLedger:
 
     pools: Mapping[str, PoolLedger]  # by name; valid pools only
     grants: tuple[Grant, ...]  # of all pools, also of those that cannot be read
-
-    @property
-    def rejected(self) -> tuple[tuple[str, str], ...]:
-        """Rejected placements of deployments by uid and pool; not those that users wrote, which nothing bounds."""
-        rejected = sorted((p.uid, p.pool) for ledger in self.pools.values() for p in ledger.rejected if p.owner)
-        return tuple(rejected[:MAX_REJECTED])
+    # Placements of deployments by uid and pool; not those that users wrote, which nothing bounds.
+    rejected: tuple[tuple[str, str], ...]
 
 
 def admit_placements(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
@@ -57,7 +53,9 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     )
     grants = [grant for grant in of_other_pools if grant]
     grants += (grant for ledger in pools.values() for grant in ledger.grants)
-    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=grant_sort_key)))
+    grants.sort(key=grant_sort_key)
+    rejected = sorted((p.uid, p.pool) for ledger in pools.values() for p in ledger.rejected if p.owner)
+    return EnvironmentLedger(pools=pools, grants=tuple(grants), rejected=tuple(rejected[:MAX_REJECTED]))
 
 
 def _group_by_pool(

@@ -235,19 +235,17 @@ def build_service_status(
 ) -> Manifest:
     """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool."""
     selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
-    return {
-        **prune(
-            {
-                "name": name,
-                "namespace": namespace,
-                "url": get_service_url(remote.manifest) or None,
-                "uri": serving_uri or None,
-                "appliedUri": applied_uri or None,
-            }
-        ),
-        **(build_share(allocated) if allocated else {}),
-        **selector,
-    }
+    return prune(
+        {
+            "name": name,
+            "namespace": namespace,
+            "url": get_service_url(remote.manifest) or None,
+            "uri": serving_uri or None,
+            "appliedUri": applied_uri or None,
+            **(build_share(allocated) if allocated else {}),
+            **selector,
+        }
+    )
 
 
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:
