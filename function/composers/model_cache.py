@@ -204,9 +204,8 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     # A placement that exists and cannot be parsed may read what it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
     named_cache = ModelCacheChoice(name=cache.name)
-    owned_claims = {
-        name: list_claims(filter(deletes, observed.values())) for name, observed in _group_observed(call).items()
-    }
+    observed = _group_observed(call).items()
+    owned_claims = {name: list_claims(filter(deletes, manifests.values())) for name, manifests in observed}
     return _Inputs(
         cache=cache,
         model=model,
@@ -218,12 +217,10 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
 
 
 def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]:
-    resources: list[RequiredResource] = []
-    for answer in map(call.answers.get, names):
-        if answer is None:
-            raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
-        resources += answer
-    return resources
+    answers = [call.answers.get(name) for name in names]
+    if None in answers:
+        raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
+    return [resource for answer in answers for resource in answer or ()]
 
 
 def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
