@@ -32,7 +32,6 @@ _REASONS = frozenset(
     if isinstance(words, type) and issubclass(words, StrEnum)
     for reason in words
 )
-_SCRAPE_TIMEOUT_SECONDS = 5  # for slow scrapers, which others wait for
 _MAX_PORT = 65535
 
 
@@ -115,7 +114,7 @@ class Metrics:
 
 
 class _Scrape(prometheus.MetricsHandler):
-    timeout = _SCRAPE_TIMEOUT_SECONDS
+    timeout = 5  # seconds for slow scrapers, which others wait for
 
 
 class _Server(TCPServer):

@@ -52,12 +52,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
     }
     class_name, storage_class = environment.storage.class_name, writer.read(CLASS)
     if class_name:
-        manifest: Manifest = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": class_name},
-        }
-        item = writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
+        class_: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class_name}}
+        item = writer.compose(CLASS, class_, ManagementPolicy.OBSERVE_ONLY)
         # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if observed.selector is not None:

@@ -40,7 +40,8 @@ from function.weights.planner import DeploymentWeights, plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import ObservedStorage, StorageRequest
 
-_RESOLVED = references.resolved(ConditionType.REFERENCES_RESOLVED, "Model, environment and pool are known")
+_KNOWN = "Model, environment and pool are known"
+_RESOLVED = Condition(ConditionType.REFERENCES_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, _KNOWN)
 # Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
 # takes no GPUs from a placement that it has admitted.
 _CANNOT_START = {

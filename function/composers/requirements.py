@@ -22,9 +22,6 @@ OBJECTS = "objects"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)
-_ENVIRONMENT = "environment-"
-_ON = "placements-on-"
-_PLACEMENT = "placement-"
 _RESOURCE = "resource-"
 _LISTED = {(OBJECT_VERSION, "Object"), (USAGE_API_VERSION, USAGE_KIND)}
 
@@ -41,7 +38,7 @@ def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
 
 def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
     """Requires each of several environments."""
-    return {f"{_ENVIRONMENT}{name}": one("InferenceEnvironment", name) for name in names}
+    return {f"environment-{name}": one("InferenceEnvironment", name) for name in names}
 
 
 def environments(labels: Mapping[str, str] | None = None) -> Requirement:
@@ -60,12 +57,12 @@ def placements(
 
 def key_placements_on(environment: str) -> str:
     """Returns the requirement's name for the placements on one of several environments."""
-    return f"{_ON}{environment}"
+    return f"placements-on-{environment}"
 
 
 def key_placement(name: str, namespace: str = "") -> str:
     """Returns the requirement's name for one of several placements; by default in the same namespace."""
-    return f"{_PLACEMENT}{namespace}/{name}" if namespace else f"{_PLACEMENT}{name}"
+    return f"placement-{namespace}/{name}" if namespace else f"placement-{name}"
 
 
 def objects_of(owner: str, namespace: str) -> Requirement:

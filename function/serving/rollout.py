@@ -167,7 +167,9 @@ def _compose_requested(
         composed = with_resource_version(composed, writer.observed[key])
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.pulled_with)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
-    needs_same_node = _needs_same_node(resolved, weights)
+    # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
+    has_room_for_two = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
+    needs_same_node = not is_shared(weights.access_mode) and not has_room_for_two
     has_no_room = needs_same_node or not admission.has_room_for_pod
     return ServiceRollout(
         decision=ServiceDecision.COMPOSE,
@@ -180,11 +182,6 @@ def _compose_requested(
         rollout_blocked=has_no_room and _starts_pods_first(written, service, resolved.shape),
         needs_same_node=needs_same_node,
     )
-
-
-def _needs_same_node(resolved: ResolvedPlacement, weights: Weights) -> bool:
-    """Tells whether pods mount the claim on one node only, which has not enough GPUs for the old and the new pod."""
-    return not is_shared(weights.access_mode) and 2 * resolved.shape.gpus_per_node > resolved.pool.gpus_per_node
 
 
 def _keep_one_service(

@@ -38,7 +38,6 @@ _CACHE_VARIABLES: Mapping[str, str] = {
     "TRITON_CACHE_DIR": f"{_CACHE_PATH}/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE_PATH}/inductor",
 }
-_OFFLINE_VARIABLES: Mapping[str, str] = {"HF_HUB_OFFLINE": "1"}
 # Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
 _REPOSITORY_FLAGS = (
     *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
@@ -105,7 +104,7 @@ def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, 
     added: Mapping[str, str] = {
         **({_READY_TIMEOUT: str(startup_seconds(request))} if is_leader and has_several_api_servers else {}),
         **(_CACHE_VARIABLES if on_claim else {}),
-        **(_OFFLINE_VARIABLES if on_claim and not _may_need_hub(run) else {}),
+        **({"HF_HUB_OFFLINE": "1"} if on_claim and not _may_need_hub(run) else {}),
     }
     return [*add_variables(given, dict(sorted(added.items())))]
 

@@ -46,7 +46,14 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
 
 def build_service(request: ServingRequest) -> Manifest:
     """Returns the service of a request without problems."""
-    run = _prepare_run(request)
+    engine, source, name = request.profile.engine, request.model.source, request.model.served_name
+    run = Run(
+        engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
+        shape=request.shape,
+        names=(name, f"publishers/{request.namespace}/models/{name}"),
+        file=find_single_file(source),
+        tls=request.kserve.tls,
+    )
     group = start_group(run)
     leader = build_pod(request, run, group.leader, is_leader=True)
     worker = build_pod(request, run, group.worker, is_leader=False) if group.worker else None
@@ -71,17 +78,6 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
         return ()
     group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
     return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
-
-
-def _prepare_run(request: ServingRequest) -> Run:
-    engine, source, name = request.profile.engine, request.model.source, request.model.served_name
-    return Run(
-        engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
-        shape=request.shape,
-        names=(name, f"publishers/{request.namespace}/models/{name}"),
-        file=find_single_file(source),
-        tls=request.kserve.tls,
-    )
 
 
 def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None) -> Manifest:

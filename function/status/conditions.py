@@ -36,16 +36,14 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
 }
 
+KEPT = "Running workloads are not affected"
 UNFINISHED: Mapping[Unfinished, str] = {
-    Unfinished.INTERNAL_ERROR: "Internal error; see the function log. Running workloads are not affected",
+    Unfinished.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",
     Unfinished.TOO_LONG: (
-        "Computing this object takes more processor time than allowed. Running workloads are not affected; the "
-        "function tries again with its cached results. Use fewer profiles, or a selector that matches fewer "
-        "environments"
+        f"Computing this object takes more processor time than allowed. {KEPT}; the function tries again with its "
+        "cached results. Use fewer profiles, or a selector that matches fewer environments"
     ),
-    Unfinished.TOO_LARGE: (
-        "The response for this object is larger than Crossplane reads. Running workloads are not affected"
-    ),
+    Unfinished.TOO_LARGE: f"The response for this object is larger than Crossplane reads. {KEPT}",
 }
 
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings

@@ -41,19 +41,7 @@ _CLUSTER_BY_STATE: Mapping[State, str] = {
     State.UNAUTHORISED: "Renew {secret}: {error}",
     State.UNKNOWN_FIELD: f"The cluster has another KServe: {{error}}; {_INSTALL}",
 }
-_STORAGE: Mapping[EnvironmentStorageReady, tuple[Status, str]] = {
-    EnvironmentStorageReady.NOT_CONFIGURED: (
-        Status.FALSE,
-        "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here",
-    ),
-    EnvironmentStorageReady.DEFAULT_CLASS: (Status.TRUE, "Claims use the cluster's default class"),
-    EnvironmentStorageReady.STORAGE_CLASS_FOUND: (Status.TRUE, "StorageClass {name} exists"),
-    EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND: (
-        Status.FALSE,
-        "spec.storage.storageClassName: {name} does not exist on the cluster; create it or name another",
-    ),
-    EnvironmentStorageReady.CONNECTING: (Status.UNKNOWN, "Waiting for the cluster's answer about StorageClass {name}"),
-}
+_storage_ready = partial(Condition, ConditionType.STORAGE_READY)
 _POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
 # The condition of a problem and its reason, by the beginning of its path; PoolsValid has pools anywhere, and the rest.
 _INVALID: Mapping[str, tuple[ConditionType, str]] = {
@@ -102,19 +90,21 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
     """Returns StorageReady from the environment's class and the observe-only Object of it."""
     if class_name is None:
-        reason = EnvironmentStorageReady.NOT_CONFIGURED
-    elif class_name == "":
-        reason = EnvironmentStorageReady.DEFAULT_CLASS
-    elif storage_class.present:
-        reason = EnvironmentStorageReady.STORAGE_CLASS_FOUND
-    elif storage_class.state is State.ABSENT:
-        reason = EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND
-    else:
-        reason = EnvironmentStorageReady.CONNECTING
-    status, template = _STORAGE[reason]
-    problem = storage_class.problem if reason is EnvironmentStorageReady.CONNECTING else ""
-    message = problem or template.format(name=class_name)
-    return Condition(ConditionType.STORAGE_READY, status, reason, message)
+        message = "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
+        return _storage_ready(Status.FALSE, EnvironmentStorageReady.NOT_CONFIGURED, message)
+    if class_name == "":
+        message = "Claims use the cluster's default class"
+        return _storage_ready(Status.TRUE, EnvironmentStorageReady.DEFAULT_CLASS, message)
+    if storage_class.present:
+        message = f"StorageClass {class_name} exists"
+        return _storage_ready(Status.TRUE, EnvironmentStorageReady.STORAGE_CLASS_FOUND, message)
+    if storage_class.state is State.ABSENT:
+        message = (
+            f"spec.storage.storageClassName: {class_name} does not exist on the cluster; create it or name another"
+        )
+        return _storage_ready(Status.FALSE, EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND, message)
+    message = storage_class.problem or f"Waiting for the cluster's answer about StorageClass {class_name}"
+    return _storage_ready(Status.UNKNOWN, EnvironmentStorageReady.CONNECTING, message)
 
 
 def build_status(environment: Environment, storage_class: ObservedObject) -> Manifest:

@@ -4,20 +4,16 @@ Deployments, placements and caches have them under their own condition types, wi
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from function.api.problems import invalid_value
 from function.contract import Condition
 from function.domain.model import Model, ModelRef, Problem
 from function.kube.names import VERSION
 from function.reasons import ConditionType, ReferencesResolved, Status
-from function.status.conditions import faulty
+from function.status.conditions import KEPT, faulty
 
-_KEPT = "Running workloads are not affected"
-
-
-def resolved(type_: ConditionType, message: str) -> Condition:
-    """Returns the condition of references that all resolve."""
-    return Condition(type_, Status.TRUE, ReferencesResolved.RESOLVED, message)
+_unresolved = partial(Condition, ConditionType.REFERENCES_RESOLVED, Status.FALSE)
 
 
 def resolving(type_: ConditionType) -> Condition:
@@ -29,26 +25,27 @@ def resolving(type_: ConditionType) -> Condition:
 def model_resolved(model: Model) -> Condition:
     """Returns ModelResolved of a model that resolves; invalid profiles are skipped and named."""
     skipped = f"; profiles skipped as invalid: {', '.join(b.name for b in model.broken)}" if model.broken else ""
-    return resolved(ConditionType.MODEL_RESOLVED, f"{model.kind} {model.name} is valid{skipped}")
+    message = f"{model.kind} {model.name} is valid{skipped}"
+    return Condition(ConditionType.MODEL_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, message)
 
 
 def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
     """Returns the condition of a model that does not exist."""
     where = f" in namespace {namespace}" if ref.kind == "Model" else ""
-    message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {_KEPT}"
-    return _unresolved(ReferencesResolved.MODEL_NOT_FOUND, message, type_)
+    message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {KEPT}"
+    return Condition(type_, Status.FALSE, ReferencesResolved.MODEL_NOT_FOUND, message)
 
 
 def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a model that is invalid."""
     message = f"Correct {ref.kind} {ref.name}: {'; '.join(map(str, problems))}"
-    return _unresolved(ReferencesResolved.MODEL_INVALID, message, type_)
+    return Condition(type_, Status.FALSE, ReferencesResolved.MODEL_INVALID, message)
 
 
 def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
     """Returns the condition of a placement whose profile is no longer declared."""
     known = ", ".join(p.name for p in model.profiles) or "none"
-    message = f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. {_KEPT}"
+    message = f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. {KEPT}"
     return _unresolved(ReferencesResolved.MODEL_INVALID, message)
 
 
@@ -72,13 +69,13 @@ def environment_changed(name: str, provider_config: str) -> Condition:
 
 def pool_not_found(environment: str, pool: str) -> Condition:
     """Returns the condition of a placement whose pool is no longer declared or invalid."""
-    message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {_KEPT}"
+    message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {KEPT}"
     return _unresolved(ReferencesResolved.POOL_NOT_FOUND, message)
 
 
 def cache_not_found(name: str, namespace: str) -> Condition:
     """Returns the condition of a placement whose ModelCache does not exist."""
-    message = f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it. {_KEPT}"
+    message = f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it. {KEPT}"
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
@@ -102,9 +99,3 @@ def unreadable_topology() -> Condition:
     """Returns the condition of a placement whose recorded topology cannot be read."""
     message = "must have nodes, gpusPerNode and parallelism that agree with each other"
     return invalid_placement([Problem("spec.topology", message)])
-
-
-def _unresolved(
-    reason: ReferencesResolved, message: str, type_: ConditionType = ConditionType.REFERENCES_RESOLVED
-) -> Condition:
-    return Condition(type_, Status.FALSE, reason, message)
