@@ -13,6 +13,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from function.domain.cache import (
     CacheChoice,
@@ -186,6 +187,8 @@ def source_uri(source: Source) -> str:
             return f"oci://{source.image}"
         case PvcSource():
             return claim_uri(source.claim, source.path.strip("/"))
+        case other:
+            assert_never(other)
 
 
 def claim_uri(claim: str, path: str) -> str:

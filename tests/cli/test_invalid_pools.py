@@ -25,6 +25,7 @@ def environment(kimi: list[Manifest]) -> Manifest:
     environment = copy.deepcopy(find_manifest(kimi, "InferenceEnvironment"))
     pools = listing(environment, "spec.nodePools")
     bad: Manifest = {**copy.deepcopy(pools[0]), "name": "gb200", "acceleratorCount": 72}
+    bad["labels"] = {"example.org/pool": "gb200"}
     both: list[JSON] = [*pools, bad]
     mapping(environment, "spec")["nodePools"] = both
     return environment
