@@ -75,8 +75,8 @@ def unobserved_resources(call: Call) -> dict[str, Requirement]:
     """Requires each Object and Usage that the composite lists and that Crossplane does not observe.
 
     An Object that only its label finds is seen in every second call where lists are always equally late, and what one
-    call writes the next one takes back, without end (tests/simulator/test_races.py). A Usage has no such label: left
-    out of the list, it protects its ModelCache for as long as the placement exists (decision 14).
+    call writes the next one takes back, without end (tests/simulator/test_races.py). A Usage has no such label, and is
+    found by its name alone (decision 14).
     """
     namespace = text(call.xr, "metadata.namespace")
     observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}

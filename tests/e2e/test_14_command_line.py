@@ -83,10 +83,15 @@ def test_commands_read_the_control_plane(world: World) -> None:
     refused = run(world, "why", "waits")
     assert refused.returncode == 1, refused.stderr
     assert "InsufficientCapacity (waiting)" in refused.stdout
-    root = json.loads(output_of(world, "tree", "runs", "-o", "json"))
-    (placement,) = root["children"]
-    assert {child["ready"] for child in placement["children"]} == {"True"}
-    assert "LLMInferenceService" in {child["name"].split("/")[0] for child in placement["children"]}
+
+    def read_children() -> list[dict[str, str]]:
+        (placement,) = json.loads(output_of(world, "tree", "runs", "-o", "json"))["children"]
+        children: list[dict[str, str]] = placement["children"]
+        return children
+
+    # The Object of the download's scripts is shown until the provider has released it.
+    until("only what is Ready", lambda: {child["ready"] for child in read_children()} == {"True"})
+    assert "LLMInferenceService" in {child["name"].split("/")[0] for child in read_children()}
     pools: list[JSON] = json.loads(output_of(world, "capacity", "-o", "json"))
     (ours,) = listing({"pools": [p for p in pools if text(p, "environment") == "commanded"]}, "pools")
     assert ours["gpus"] == {"total": 16, "inUse": 16, "free": 0}
