@@ -58,7 +58,7 @@ class ClaimPlan:
     policy: ManagementPolicy
     size: Size | None = None  # None: an existing claim keeps its size
     class_name: str | None = ""  # None: not set any more, so that an existing claim keeps its class
-    access_mode: str = READ_WRITE_MANY
+    access_mode: str = ""
 
 
 def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:

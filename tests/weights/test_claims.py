@@ -15,6 +15,7 @@ PLAN = ClaimPlan(
     policy=ManagementPolicy.FULL,
     size=Size(amount=720 * GIB, source=SizeFrom.EXPLICIT),
     class_name="filestore-rwx",
+    access_mode="ReadWriteMany",
 )
 CLASS_FIXED = "claim kimi is of class shared-vast and cannot become filestore-rwx; delete it to move"
 

@@ -210,6 +210,7 @@ def test_waits_for_missing_claim_of_prestaged_weights() -> None:
     control = _prestaged(World(absent=frozenset({"PersistentVolumeClaim/pre"})))
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
+    assert get(control.composites[placement], "status.storage.accessMode") is None, "no claim has one yet"
     assert not remote(control, placement, "service-")
     control.world = World()
     control.settle()
