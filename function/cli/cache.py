@@ -111,6 +111,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 @_TIMEOUT
 @_DRY_RUN
 @options.target
+@options.QUIET
 def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
     cluster = connect(target)

@@ -1,27 +1,19 @@
-"""`check-cluster`: checks that a GPU cluster has what it needs, with the kubeconfig that an environment will name.
+"""What a GPU cluster needs, checked with the kubeconfig that an environment will name.
 
-Nothing is written: reviews of rights are posted, and answered without being stored. No API tells the release of a
-project: the version that it serves is checked, and the tag of its controller's image where the identity may read it.
+No API tells the release of a project: the version that it serves is checked, and the tag of its controller's image
+where the identity may read it.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
-import click
-
-from function.cli.gpus import GPU_RESOURCES
-from function.cli.live import Cluster, connect
-from function.cli.options import Code, Form, Target, examples, form
-from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
-from function.kube.manifests import Manifest, condition, flag, listing, text
+from function.cli.live import Cluster
+from function.cli.prerequisites import Line, State, check_controller, check_release, check_served, list_denied
+from function.kube.manifests import condition, listing, text
 from function.kube.messages import format_count, join_with_more
 from function.remote.node_facts import parse_node
 from function.serving.service import API_VERSION
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WRITES = ("get", "list", "watch", "create", "patch")
 _ALL = (*_WRITES, "delete")
 
@@ -54,119 +46,29 @@ _PRESETS = f"/apis/{API_VERSION}/namespaces/kserve/llminferenceserviceconfigs"
 _GATEWAY = f"/apis/{_GATEWAY_API}/namespaces/kserve/gateways/kserve-ingress-gateway"
 # Presets that KServe looks up for our services, below a prefix of its release. The one for pipelines is ours.
 _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "config-llm-router-route")
-_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _NODES_NAMED = 3
 
 
-class State(StrEnum):
-    """How a check ended. Only a missing prerequisite is a reason not to begin."""
-
-    OK = "ok"
-    WARNING = "warning"
-    MISSING = "missing"
-
-
-_COLOURS = {State.OK: GOOD, State.WARNING: WAIT, State.MISSING: BAD}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One check with its result."""
-
-    check: str
-    state: State = State.OK
-    found: str = ""
-    wanted: str = ""
-    todo: str = ""  # empty where nothing is to be done
-
-    def warn(self, found: str, todo: str) -> "Line":
-        """Some environments can do without it, or it is not known."""
-        return replace(self, state=State.WARNING, found=found, todo=todo)
-
-    def missing(self, found: str, todo: str) -> "Line":
-        """The cluster lacks it."""
-        return replace(self, state=State.MISSING, found=found, todo=todo)
-
-    def forbidden(self) -> "Line":
-        """The identity may not read it."""
-        return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
-
-
-@click.command(epilog=examples("check-cluster"))
-@click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig of the GPU cluster.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
-@click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
-@click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
-@form(Form.TABLE, Form.JSON, Form.YAML)
-def check_cluster(
-    *, kubeconfig: str | None, context: str | None, no_gateway: bool, resources: tuple[str, ...], form: Form
-) -> Code:
-    """Check that a GPU cluster has what it needs. Exits 1 where something is missing.
-
-    It reads, and asks about the rights of the identity in the kubeconfig; nothing is written. What that identity may
-    not read is a warning: run it once more with an administrator's kubeconfig.
-    """
-    cluster = connect(Target(kubeconfig=kubeconfig, context=context))
-    lines = list(_run_checks(cluster, with_gateway=not no_gateway, gpu_resources=(*GPU_RESOURCES, *resources)))
-    if form is not Form.TABLE:
-        click.echo(format_data(form, [asdict(line) for line in lines]))
-    else:
-        _print_lines(lines)
-    return Code.REFUSED if any(line.state is State.MISSING for line in lines) else Code.OK
-
-
-def _run_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence[str]) -> Iterator[Line]:
+def list_cluster_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: Sequence[str]) -> Iterator[Line]:
     """Runs all checks, in the order in which one would correct what is missing."""
     version = text(cluster.fetch("/version"), "gitVersion")
-    yield _check_release("Kubernetes", version, KUBERNETES, "Upgrade the cluster")
+    yield check_release("Kubernetes", version, KUBERNETES, "Upgrade the cluster")
     todo = "Install LeaderWorkerSet, then restart KServe's controller, which looks for it only when it starts"
-    served = _check_served(cluster, "LeaderWorkerSet", _LWS_API, ("leaderworkersets",), todo)
-    yield _check_controller(cluster, served, _LWS_CONTROLLER, LWS, todo)
+    served = check_served(cluster, "LeaderWorkerSet", _LWS_API, ("leaderworkersets",), todo)
+    yield check_controller(cluster, served, _LWS_CONTROLLER, LWS, todo)
     todo = "Install KServe with its LLMInferenceService controller"
-    served = _check_served(cluster, "KServe", API_VERSION, _KSERVE_RESOURCES, todo)
-    yield _check_controller(cluster, served, _KSERVE_CONTROLLER, KSERVE, todo)
+    served = check_served(cluster, "KServe", API_VERSION, _KSERVE_RESOURCES, todo)
+    yield check_controller(cluster, served, _KSERVE_CONTROLLER, KSERVE, todo)
     yield _check_presets(cluster)
     if with_gateway:
         otherwise = "or set kserve.gateway: false on the environment, and check with --no-gateway"
         resources, todo = ("gateways", "httproutes"), f"Install its CRDs, {otherwise}"
-        yield _check_served(cluster, "Gateway API", _GATEWAY_API, resources, todo)
+        yield check_served(cluster, "Gateway API", _GATEWAY_API, resources, todo)
         yield _check_gateway(cluster, f"Create that Gateway, {otherwise}")
     yield from _check_classes(cluster)
     yield from _check_nodes(cluster, gpu_resources)
     for right in RIGHTS:
         yield _check_right(cluster, right)
-
-
-def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
-    served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
-    lacking = [resource for resource in resources if resource not in served]
-    check = Line(check=name, wanted=api)
-    return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else replace(check, found=api)
-
-
-def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
-    """Checks the release of a project that is served, by the tag of its controller's image where that is known."""
-    containers = listing(cluster.fetch(path), "spec.template.spec.containers")
-    images = (text(container, "image") for container in containers if text(container, "name") == "manager")
-    # A digest alone tells nothing.
-    _, _, tag = next(images, "").partition("@")[0].rpartition("/")[2].partition(":")
-    if served.state is State.OK and _VERSION.match(tag):
-        return _check_release(served.check, f"{tag} with {served.found}", minimum, todo)
-    return replace(served, wanted=f"{served.wanted}, of {minimum} or later")
-
-
-def _check_release(name: str, found: str, minimum: str, todo: str) -> Line:
-    check = Line(check=name, wanted=f"{minimum} or later")
-    if not _VERSION.match(found):
-        return check.warn(found, "Find out which release this is")
-    return (
-        check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else replace(check, found=found)
-    )
-
-
-def _parse_version(release: str) -> tuple[int, ...]:
-    match = _VERSION.match(release)
-    return tuple(map(int, match.groups())) if match else ()
 
 
 def _check_presets(cluster: Cluster) -> Line:
@@ -205,7 +107,8 @@ def _check_classes(cluster: Cluster) -> Iterator[Line]:
     classes = listing(answer, "items")
     for class_ in classes:
         found = f"{text(class_, 'provisioner')}, {text(class_, 'volumeBindingMode') or 'Immediate'}"
-        yield replace(check, check=f"{check.check} {text(class_, 'metadata.name')}", found=found)
+        name = f"{check.check} {text(class_, 'metadata.name')}"
+        yield replace(check, check=name, state=State.UNCHECKED, found=found)
     if not classes:
         todo = "Create one, and name it in spec.storage; environments with claims of their own or EmptyDir need none"
         yield check.warn("none", todo)
@@ -239,29 +142,11 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
 
 
 def _check_right(cluster: Cluster, right: str) -> Line:
-    resource, _, group = right.partition(".")
-    review: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    denied = []
-    for verb in RIGHTS[right]:
-        spec: Manifest = {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}}
-        if not flag(cluster.fetch(REVIEWS, {**review, "spec": spec}), "status.allowed"):
-            denied.append(verb)
-    check = Line(check=f"rights on {resource}", wanted=", ".join(RIGHTS[right]))
+    check = Line(check=f"rights on {right.partition('.')[0]}", wanted=", ".join(RIGHTS[right]))
+    denied = list_denied(cluster, right, RIGHTS[right])
     if not denied:
         return replace(check, found="all")
     found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
     if right in _DISPENSABLE:
         return check.warn(found, f"{todo}; {_DISPENSABLE[right]}")
     return check.missing(found, todo)
-
-
-def _print_lines(lines: Sequence[Line]) -> None:
-    rows = ((line.check, paint(line.state, _COLOURS[line.state]), line.found, line.wanted) for line in lines)
-    click.echo(format_table(("CHECK", "STATE", "FOUND", "WANTED"), rows))
-    for number, line in enumerate(line for line in lines if line.todo):
-        todo = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {line.todo}"
-        click.echo(("" if number else "\n") + wrap_lines(todo, 2))
-    states = Counter(line.state for line in lines)
-    click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")
-    if not states[State.MISSING]:
-        print_hint("init environment")

@@ -23,7 +23,7 @@ from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fiel
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
 from function.cli.gpus import find_contradictions
-from function.cli.options import CliError, Code
+from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
@@ -104,7 +104,7 @@ def print_faults(faults: Iterable[Fault]) -> None:
     faults, context = list(faults), click.get_current_context(silent=True)
     printed = context.find_root().meta.setdefault(__name__, set()) if context else set[Fault]()
     for fault in faults:
-        if fault not in printed:
+        if fault not in printed and not (fault.level == "warning" and is_quiet()):
             click.echo(str(fault), err=True)
         printed.add(fault)
     if code := find_code(faults):

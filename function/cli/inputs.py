@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
 import yaml
 
 from function.cli.checks import Fault, Item, check_items, find_entry, find_problems, list_known, print_faults
@@ -19,6 +18,7 @@ from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
 from function.cli.store import Ref, Store, adopt_placements, is_ours, normalize_json, refuse_unknown
+from function.cli.tables import warn
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -203,7 +203,7 @@ def _load_settings(cluster: Cluster) -> list[Manifest]:
         return [*compositions, *(cluster.objects([CONFIG]) if any(map(reads_environment_configs, steps)) else [])]
     except CliError as error:
         if error.code != Code.NOT_FOUND:
-            click.echo(f"warning: {error.message}; the built-in settings are assumed", err=True)
+            warn(f"{error.message}; the built-in settings are assumed")
         return []
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from function.cli.options import CliError, Code, examples
+from function.cli.options import QUIET, CliError, Code, examples
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -20,9 +20,10 @@ COMMANDS = {
     "capacity": "Environments and pools: who uses them, what is free, what still fits",
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
-    "check-cluster": "What a GPU cluster has of what it needs, before an environment names it",
+    "check": "What a GPU cluster, or the control plane, has of what it needs",
     "cache": "List, preload and clear ModelCaches",
     "init": "A manifest to start from, with comments",
+    "version": "The releases of this command line and of the function on the control plane",
 }
 DEBUG = "MODELPLANE_DEBUG"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -40,10 +41,18 @@ class _LazyGroup(click.Group):
         """Loads a command."""
         if cmd_name not in COMMANDS or cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
-        name = cmd_name.replace("-", "_")
-        command = getattr(importlib.import_module(f"function.cli.{name}"), name)
+        command = getattr(importlib.import_module(f"function.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds a command; names those that resemble what was typed."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
         """Writes the list of commands without loading any."""
@@ -67,6 +76,7 @@ def cli() -> None:
 @cli.command(epilog=examples("init"))
 @click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
 @click.argument("name", required=False)
+@QUIET
 def init(kind: str, name: str | None) -> None:
     """Write a manifest to start from, with comments. The three fit each other."""
     from importlib import resources  # noqa: PLC0415  # the other commands do without

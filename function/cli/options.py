@@ -100,6 +100,7 @@ _TARGET = {
     "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
 }
+_CONNECTION = {name: _TARGET[name] for name in ("context", "kubeconfig")}
 _SOURCES = {
     "files": FILES,
     "live": click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there."),
@@ -132,7 +133,25 @@ def _build_sources(*, files: tuple[str, ...], live: bool, strict: bool, **target
 
 
 target = _group_options("target", Target, _TARGET)
+CLUSTER = _group_options("target", Target, _CONNECTION)
 sources = _group_options("sources", _build_sources, _SOURCES)
+
+
+def is_quiet() -> bool:
+    """Tells whether only results and errors are printed."""
+    context = click.get_current_context(silent=True)
+    return context is not None and _QUIET in context.meta
+
+
+def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
+    if value:
+        context.meta[_QUIET] = True
+
+
+_QUIET = f"{__name__}.quiet"
+QUIET = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet, help="No warnings and no next command."
+)
 
 
 def form(*forms: Form) -> _Decorator:
@@ -147,7 +166,7 @@ def form(*forms: Form) -> _Decorator:
         "-o", "--output", "form", type=choice, default=str(forms[0]), show_default=True, help="How to write it."
     )
     no_colour = click.option("--no-color", is_flag=True, expose_value=False, callback=set_colour, help="No colours.")
-    return lambda function: output(no_colour(function))
+    return lambda function: output(no_colour(QUIET(function)))
 
 
 _EXAMPLES = """\
@@ -174,8 +193,11 @@ modelplane size --params 671B --precision fp8
 modelplane size --hub Qwen/Qwen3-235B-A22B --context-length 32768 --concurrency 8
 modelplane size -f examples/kimi-k26-vram
 modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub
-modelplane check-cluster --kubeconfig dallas.kubeconfig
-modelplane check-cluster --context gpu-admin --no-gateway -o json
+modelplane check cluster --kubeconfig dallas.kubeconfig
+modelplane check cluster --context gpu-admin --no-gateway -o json
+modelplane check control-plane
+modelplane version
+modelplane version --client
 modelplane cache list -A
 modelplane cache list -n assistants --watch
 modelplane cache preload kimi-k2-instruct -e h200-east -n assistants --wait
@@ -189,5 +211,5 @@ modelplane init environment eu-west > eu-west.yaml
 
 def examples(command: str) -> str:
     """Returns the end of a command's help: its examples, each on a line of its own."""
-    lines = (line for line in _EXAMPLES.splitlines() if f"modelplane {command} " in line)
+    lines = (line for line in _EXAMPLES.splitlines() if f"modelplane {command} " in f"{line} ")
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

@@ -12,7 +12,7 @@ from itertools import accumulate
 import click
 import yaml
 
-from function.cli.options import Form
+from function.cli.options import Form, is_quiet
 from function.kube.manifests import JSON
 from function.reasons import Status
 
@@ -83,8 +83,16 @@ def wrap_lines(text: str, indent: int) -> str:
     return "\n".join(lines)
 
 
+def warn(message: str) -> None:
+    """Prints a warning on standard error, unless --quiet."""
+    if not is_quiet():
+        click.echo(f"{paint('warning', WAIT)}: {message}", err=True)
+
+
 def print_hint(command: str) -> None:
-    """Prints on standard error which command to run next."""
+    """Prints on standard error which command to run next, unless --quiet."""
+    if is_quiet():
+        return
     program = click.get_current_context().find_root().info_name
     click.echo(f"\nNext: {program} {command}", err=True)
 

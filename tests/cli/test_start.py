@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from function.cli.live import connect
+from function.cli.main import COMMANDS as COMMANDS_BY_NAME
 from tests.cli.conftest import Live
 from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, output_of, run, start
 
@@ -58,10 +59,31 @@ def test_commands_on_files_do_not_load(module: str, loaded: set[str]) -> None:
 def test_help_has_an_example_for_every_command() -> None:
     commands = output_of("--help").partition("Commands:")[2].split("Example:")[0]
     names = [line.split()[0] for line in commands.splitlines() if re.match("  [a-z]", line)]
-    assert names == ["plan", "render", "why", "tree", "capacity", "validate", "size", "check-cluster", "cache", "init"]
-    nested = [("cache", name) for name in ("list", "preload", "clear")]
+    assert names == list(COMMANDS_BY_NAME)
+    nested = [
+        *(("cache", name) for name in ("list", "preload", "clear")),
+        *(("check", name) for name in ("cluster", "control-plane")),
+    ]
     for command in [*((name,) for name in names), *nested]:
         assert f"modelplane {' '.join(command)}" in output_of(*command, "--help").partition("Examples:")[2], command
+
+
+def test_suggests_commands_that_resemble_a_misspelt_one() -> None:
+    for words, near in ((("paln",), "'plan'"), (("vrsion",), "'version'"), (("cache", "lits"), "'list'")):
+        done = run(*words)
+        assert done.returncode == 2
+        assert f"Did you mean {near}?" in done.stderr
+
+
+def test_quiet_prints_results_alone(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(output_of("init", "model").replace("memoryPerGpu: 24Gi", "memoryPerGpu: 24"))
+    files = ("-f", str(file), *FILES)
+    loud, quiet = run("plan", *files), run("plan", *files, "-q")
+    assert "warning: " in loud.stderr
+    assert "Next: " in loud.stderr
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (loud.returncode, loud.stdout, "")
+    assert run("init", "model", "--quiet").stderr == ""
 
 
 def test_colours_only_on_a_terminal() -> None:

@@ -113,13 +113,13 @@ def test_commands_apply_files_over_live_objects(world: World, tmp_path: Path) ->
 def test_check_cluster_finds_all_prerequisites(world: World, record_property: Callable[[str, object], None]) -> None:
     """With the rights that we ask for everything but the Gateway can be seen; an administrator sees that, too."""
     for user, unsettled in (("executor", {GATEWAY: ("warning", "forbidden for this identity")}), ("remote", {})):
-        done = _plugin(world, "check-cluster", "-o", "json", user=user)
+        done = _plugin(world, "check", "cluster", "-o", "json", user=user)
         lines = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
         record_property(user, lines)
-        assert {check: line for check, line in lines.items() if line[0] != "ok"} == unsettled
+        assert {check: line for check, line in lines.items() if line[0] not in ("ok", "unchecked")} == unsettled
         assert done.returncode == Code.OK
         assert lines["Kubernetes"] == ("ok", "v1.34.2")
-        assert lines["storage class shared-vast"] == ("ok", "kubernetes.io/no-provisioner, Immediate")
+        assert lines["storage class shared-vast"] == ("unchecked", "kubernetes.io/no-provisioner, Immediate")
         # As tools/stack/inventory.py has them: 4 + 8 + 16 + 12 nodes of 8, 12 + 4 of 4 and 2 of 2 GPUs, and 2 of none.
         assert lines["GPUs nvidia.com/gpu"] == ("ok", "388 on 58 nodes")
         assert lines["nodes without GPUs"] == ("ok", "2 of 60: cpu-7-0, cpu-7-1")
@@ -128,10 +128,20 @@ def test_check_cluster_finds_all_prerequisites(world: World, record_property: Ca
 
 def test_check_cluster_names_all_missing_prerequisites(world: World) -> None:
     """The hub's own API server: no KServe, no nodes."""
-    done = _plugin(world, "check-cluster", "-o", "json", user="hub")
+    done = _plugin(world, "check", "cluster", "-o", "json", user="hub")
     missing = {line["check"] for line in json.loads(done.stdout) if line["state"] == "missing"}
     assert missing == {"LeaderWorkerSet", "KServe", "KServe's presets", "Gateway API", GATEWAY, "GPUs"}
     assert done.returncode == Code.REFUSED
+
+
+def test_check_control_plane_finds_all_prerequisites(world: World) -> None:
+    """Core and the provider run as processes, so no Deployment tells their releases and the provider's account."""
+    done = _plugin(world, "check", "control-plane", "-o", "json", user="hub")
+    lines = {line["check"]: (line["state"], line["found"]) for line in json.loads(done.stdout)}
+    assert {check for check, (state, _) in lines.items() if state != "ok"} <= {"rights of provider-kubernetes"}
+    assert lines["rights of Crossplane"] == ("ok", "all, as crossplane")
+    assert done.returncode == Code.OK
+    assert "Function Version: v" in _plugin(world, "version", user="hub").stdout
 
 
 def test_cache_commands_preload_and_clear(world: World) -> None:

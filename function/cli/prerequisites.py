@@ -1,0 +1,136 @@
+"""Prerequisites: one line for each, which is there, missing, or not to be told, with what to do about it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+
+import click
+
+from function.cli.live import Cluster
+from function.cli.options import Code, Form
+from function.cli.packages import parse_tag
+from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
+from function.kube.manifests import JSON, Manifest, flag, listing, text
+
+_VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
+_REVIEWS = "/apis/authorization.k8s.io/v1"
+
+
+class State(StrEnum):
+    """How a check ended. Only a missing prerequisite is a reason not to begin."""
+
+    OK = "ok"
+    UNCHECKED = "unchecked"  # it is there; whether it does what is wanted no API tells
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+_COLOURS = {State.OK: GOOD, State.UNCHECKED: DIM, State.WARNING: WAIT, State.MISSING: BAD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One check with its result."""
+
+    check: str
+    state: State = State.OK
+    found: str = ""
+    wanted: str = ""
+    todo: str = ""  # empty where nothing is to be done
+
+    def warn(self, found: str, todo: str) -> "Line":
+        """Some environments can do without it, or it is not known."""
+        return replace(self, state=State.WARNING, found=found, todo=todo)
+
+    def missing(self, found: str, todo: str) -> "Line":
+        """The cluster lacks it."""
+        return replace(self, state=State.MISSING, found=found, todo=todo)
+
+    def forbidden(self) -> "Line":
+        """The identity may not read it."""
+        return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
+
+
+def check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
+    """Checks that an API with some resources is served."""
+    served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
+    lacking = [resource for resource in resources if resource not in served]
+    check = Line(check=name, wanted=api)
+    return check.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else replace(check, found=api)
+
+
+def check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
+    """Checks the release of a project that is served, by the tag of its controller's image where that is known."""
+    containers = listing(cluster.fetch(path), "spec.template.spec.containers")
+    images = (text(c, "image") for c in containers if text(c, "name") in ("manager", "crossplane"))
+    tag = parse_tag(next(images, ""))
+    if served.state is State.OK and _VERSION.match(tag):
+        return check_release(served.check, f"{tag} with {served.found}", minimum, todo)
+    return replace(served, wanted=f"{served.wanted}, of {minimum} or later")
+
+
+def check_release(name: str, found: str, minimum: str, todo: str) -> Line:
+    """Checks that a release is not older than the minimum."""
+    check = Line(check=name, wanted=f"{minimum} or later")
+    if not _VERSION.match(found):
+        return check.warn(found, "Find out which release this is")
+    return (
+        check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else replace(check, found=found)
+    )
+
+
+def _parse_version(release: str) -> tuple[int, ...]:
+    match = _VERSION.match(release)
+    return tuple(map(int, match.groups())) if match else ()
+
+
+def list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str = "") -> list[str] | None:
+    """Returns the verbs that an account, else the caller, may not use on RESOURCE.GROUP; None where one may not ask."""
+    resource, _, group = right.partition(".")
+    kind, spec = "SelfSubjectAccessReview", dict[str, JSON]()
+    if account:
+        kind, spec = "SubjectAccessReview", {"user": account, "groups": list(_list_groups(account))}
+    denied = []
+    for verb in verbs:
+        attributes: Manifest = {"group": group, "resource": resource, "verb": verb}
+        review: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": kind}
+        review["spec"] = {**spec, "resourceAttributes": attributes}
+        answer = cluster.fetch(f"{_REVIEWS}/{kind.lower()}s", review)
+        if answer is None:
+            return None
+        if not flag(answer, "status.allowed"):
+            denied.append(verb)
+    return denied
+
+
+def _list_groups(account: str) -> Iterator[str]:
+    """Returns the groups that the API server gives a service account."""
+    namespace = account.split(":")[2]
+    yield from ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+
+
+def report(lines: Sequence[Line], form: Form, then: str) -> Code:
+    """Prints the lines, and `then` as the next command where nothing is missing; returns the exit code."""
+    is_missing = any(line.state is State.MISSING for line in lines)
+    if form is Form.TABLE:
+        _print_lines(lines)
+        if not is_missing:
+            print_hint(then)
+    else:
+        click.echo(format_data(form, [asdict(line) for line in lines]))
+    return Code.REFUSED if is_missing else Code.OK
+
+
+def _print_lines(lines: Sequence[Line]) -> None:
+    rows = (
+        (paint(line.state, _COLOURS[line.state]), line.check, line.found, line.wanted if line.state != "ok" else "")
+        for line in lines
+    )
+    click.echo(format_table(("STATE", "CHECK", "FOUND", "WANTED"), rows))
+    for number, line in enumerate(line for line in lines if line.todo):
+        todo = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {line.todo}"
+        click.echo(("" if number else "\n") + wrap_lines(todo, 2))
+    states = Counter(line.state for line in lines)
+    click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")
