@@ -89,6 +89,7 @@ PROGRAMS: Mapping[str, Program] = {
         minutes=3,
     ),
     "kwok": Program(folder="tools/kwok", package="sigs.k8s.io/kwok/cmd/kwok", minutes=2),
+    "kube-state-metrics": Program(folder="tools/kube-state-metrics", package="k8s.io/kube-state-metrics/v2"),
     "lws": Program(folder="tools/lws", package="sigs.k8s.io/lws/cmd", minutes=3),
     "kserve-llmisvc": Program(folder="tools/kserve", package="github.com/kserve/kserve/cmd/llmisvc", minutes=8),
     "oracle": Program(folder="tests/oracle", package="oracle"),

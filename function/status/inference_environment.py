@@ -166,6 +166,7 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
             "maxNodes": pool.max_nodes,
             "gpus": pool.max_nodes * pool.gpus_per_node,
             "gpusInUse": sum(grant.share.gpus for grant in ledger.grants),
+            "gpusFree": sum(gpus * nodes for gpus, nodes in room.free.items()),
             "free": free,
             "placements": room.placements,
             "observed": build_node_facts(pool.facts) if pool.facts else None,

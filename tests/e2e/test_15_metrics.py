@@ -1,4 +1,4 @@
-"""Scenario 15: Prometheus reads the function, and answers every question of the dashboard."""
+"""Scenario 15: Prometheus reads the function and kube-state-metrics, and answers every question of the dashboard."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ import yaml
 from function.kube.manifests import Manifest, listing, text
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World
-from tools import debian
+from tools import debian, programs
 from tools.stack import layout, upstream
 from tools.stack.layout import SOURCE
 from tools.stack.processes import Program
@@ -21,11 +22,12 @@ from tools.stack.waiting import listens, until
 
 pytestmark = pytest.mark.e2e
 TEAM = "watched"
-DASHBOARD = json.loads((SOURCE / "install" / "monitoring" / "dashboard.json").read_text())
+MONITORING = SOURCE / "install" / "monitoring"
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 # What Grafana puts in their place.
 VARIABLES = {"$__rate_interval": "60s", "$job": ".+"}
 # Nothing of the kind happens here, and a counter that never counted is no series.
-MAY_BE_EMPTY = {"Calls that did not compose", "Placements not admitted"}
+MAY_BE_EMPTY = {"Calls that did not compose", "Environments by condition", "Placements not admitted"}
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,25 @@ QUESTIONS = _questions()
 
 @pytest.fixture(scope="module")
 def _prometheus(world: World) -> Iterator[None]:
-    """Run Debian's Prometheus beside the stack, with the function as its only target."""
+    """Run Debian's Prometheus beside the stack: the function, kube-state-metrics, and the alerts."""
     folder = world.stack.home.root / "prometheus"
     folder.mkdir(exist_ok=True)
-    target = {"targets": [f"127.0.0.1:{layout.FUNCTION_METRICS}"]}
-    scrape = {"job_name": "function-modelplane", "scrape_interval": "1s", "static_configs": [target]}
-    (folder / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+    _start_state_metrics(world, folder)
+    (alerts,) = upstream.read(MONITORING / "alerts.yaml")
+    (folder / "alerts.yaml").write_text(yaml.safe_dump(alerts["spec"]))
+    ports = {"function-modelplane": layout.FUNCTION_METRICS, "kube-state-metrics": layout.STATE_METRICS}
+    scrapes = [
+        {
+            "job_name": name,
+            "honor_labels": True,
+            "scrape_interval": "1s",
+            "static_configs": [{"targets": [f"127.0.0.1:{port}"]}],
+        }
+        for name, port in ports.items()
+    ]
+    often: Manifest = {"evaluation_interval": "2s"}
+    config = {"global": often, "scrape_configs": scrapes, "rule_files": ["alerts.yaml"]}
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
     options = {
         "config.file": folder / "prometheus.yaml",
         "storage.tsdb.path": folder / "data",
@@ -68,6 +83,27 @@ def _prometheus(world: World) -> Iterator[None]:
     until("Prometheus", lambda: listens(layout.PROMETHEUS))
     yield
     world.stack.processes.stop("prometheus")
+    world.stack.processes.stop("kube-state-metrics")
+
+
+def _start_state_metrics(world: World, folder: Path) -> None:
+    """Run kube-state-metrics with the configuration and no more rights than those in install/monitoring."""
+    world.stack.kubectl.apply(upstream.read(MONITORING / "rbac.yaml"))
+    identity = json.loads(world.stack.home.kubeconfig("hub").read_text())
+    identity["users"][0]["user"]["as"] = "system:serviceaccount:monitoring:kube-state-metrics"
+    (folder / "kubeconfig").write_text(json.dumps(identity))
+    options = {
+        "kubeconfig": folder / "kubeconfig",
+        "custom-resource-state-config-file": MONITORING / "kube-state-metrics.yaml",
+        "custom-resource-state-only": "true",
+        "host": "127.0.0.1",
+        "port": layout.STATE_METRICS,
+        "telemetry-host": "127.0.0.1",
+        "telemetry-port": layout.STATE_TELEMETRY,
+    }
+    argv = (str(programs.path("kube-state-metrics")), *(f"--{name}={value}" for name, value in options.items()))
+    world.stack.processes.start(Program(name="kube-state-metrics", argv=argv))
+    until("kube-state-metrics", lambda: listens(layout.STATE_METRICS))
 
 
 def ask(query: str) -> list[float]:
@@ -114,6 +150,35 @@ def test_a_reconcile_takes_no_more_rounds_than_crossplane_makes() -> None:
     rounds = ask("sum by (kind) (modelplane_call_seconds_count) / sum by (kind) (modelplane_reconciles_total)")
     assert rounds
     assert all(1 <= each <= 6 for each in rounds), "(docs/facts.md, Crossplane)"
+
+
+STATE = {
+    'modelplane_pool_gpus{name="watched", pool="gpus"}': 8,
+    'modelplane_pool_gpus_in_use{name="watched", pool="gpus"}': 1,
+    'modelplane_pool_gpus_free{name="watched", pool="gpus"}': 7,
+    'modelplane_pool_placements{name="watched", pool="gpus"}': 1,
+    'modelplane_deployment_replicas_desired{namespace="watched", name="runs"}': 1,
+    'modelplane_deployment_replicas{namespace="watched", name="runs", environment="watched", phase="Ready"}': 1,
+    'modelplane_deployment_environments_ready{namespace="watched", name="runs"}': 1,
+    'modelplane_deployment_environments_ready{namespace="watched", name="never"}': 0,
+    'modelplane_condition{kind="ModelDeployment", name="never", type="Scheduled", reason="PoolTooSmall"}': 1,
+    'modelplane_condition{kind="ModelPlacement", namespace="watched", type="Ready", status="True"}': 1,
+    'modelplane_condition{kind="InferenceEnvironment", name="watched", type="ClusterReady", status="True"}': 1,
+    'min(modelplane_object_synced{namespace="watched"})': 1,
+}
+
+
+@pytest.mark.usefixtures("_happening")
+@pytest.mark.parametrize("query", STATE)
+def test_objects_are_series(query: str) -> None:
+    until(query, lambda: ask(query) == [STATE[query]], seconds=30)
+
+
+@pytest.mark.usefixtures("_happening")
+def test_alerts_are_loaded_and_pending() -> None:
+    """One that waits for its minutes; promtool tests when each fires (tests/conformance/test_monitoring.py)."""
+    query = 'ALERTS{alertname="ModelDeploymentNotReady", name="never", alertstate="pending"}'
+    until("the alert", lambda: ask(query), seconds=30)
 
 
 def test_the_runtime_config_is_one(world: World) -> None:

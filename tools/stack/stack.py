@@ -24,6 +24,7 @@ _PROGRAMS = (
     "kwok",
     "lws",
     "kserve-llmisvc",
+    "kube-state-metrics",
 )
 
 
