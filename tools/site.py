@@ -5,6 +5,7 @@ that REPOSITORY names, and are plain text without one. Nothing is loaded from el
 firewalls, too.
 """
 
+import itertools
 import os
 import re
 from pathlib import Path
@@ -18,22 +19,42 @@ from tools import field_table
 from tools.programs import ROOT
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_CELL = re.compile(r"<(td|th)\b([^>]*)>(.*?)</\1>", re.DOTALL)
+_CODE = re.compile(r"<code>([^<]*)</code>")
+_SHORT = 24
 _LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]+src=["']?https?:|<link[^>]+rel=["']?(?:stylesheet|preconnect)[^>]+https?:"""
 )
+_WHOLE_WIDTH = "---\nhide: [navigation]\n---\n"
+_DOORS = """
+<div class="doors" markdown>
+
+- **Authors** run models: [tutorial](tutorial.md), [concepts](concepts.md), [storage](storage.md),
+  [command line](cli.md), [FAQ](faq.md)
+- **Platform teams** offer clusters: [install](install.md), [operations](operations.md), [hardware](hardware.md),
+  [nodes](nodes.md), [security](security.md)
+- **Contributors** change it: [architecture](architecture.md), [extending](extending.md), [facts](facts.md),
+  [decisions](decisions)
+
+</div>
+"""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Name every decision in the navigation, after the rest of the last part."""
+    """Name every decision in the navigation, after the rest of the last part, and where a page can be edited."""
     (*_, last) = config.nav or [{}]
     (pages,) = last.values()
     pages.append({"Decisions": [f"decisions/{name}" for name in _decisions()]})
+    if repository := os.environ.get("REPOSITORY", ""):
+        config.repo_url, config.repo_name, config.edit_uri = repository, config.site_name, "edit/main/docs/"
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that come from elsewhere in the tree."""
-    readme = (ROOT / "README.md").read_text().replace("](docs/", "](")
+    title, what, *rest = _read("README.md").replace("](docs/", "](").split("\n\n")
+    readme = "\n\n".join((_WHOLE_WIDTH + title, what, _DOORS, *rest))
     for name, content in (
         ("index.md", readme),
         ("fields.md", field_table.page()),
@@ -62,6 +83,32 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> st
         return f"[{shown}]({repository}/tree/main/{there.relative_to(ROOT)})" if repository else shown
 
     return _LINK.sub(outside, markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Give each cell of a table the title of its column, which narrow screens show beside it (site.css)."""
+    return _TABLE.sub(lambda table: _label_cells(table.group()), html)
+
+
+def _label_cells(table: str) -> str:
+    titles = [re.sub(r"<[^>]+>", "", title) for kind, _, title in _CELL.findall(table) if kind == "th"]
+    columns = itertools.cycle(titles)
+
+    def label(cell: re.Match[str]) -> str:
+        kind, attributes, content = cell.groups()
+        if kind == "th":
+            return cell.group()
+        return f'<td{attributes} data-title="{next(columns)}">{_CODE.sub(_break_code, content)}</td>'
+
+    return _CELL.sub(label, table)
+
+
+def _break_code(code: re.Match[str]) -> str:
+    """Return code that breaks after dots, or nowhere where it is short."""
+    said = code.group(1)
+    return (
+        f'<code class="short">{said}</code>' if len(said) <= _SHORT else f"<code>{said.replace('.', '.<wbr>')}</code>"
+    )
 
 
 def on_post_page(output: str, page: Page, **_: object) -> str:
