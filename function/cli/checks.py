@@ -137,7 +137,8 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
         given[ref] = item
         store.put(item.manifest)
     for item in known:
-        add(item, (*find_problems(item.manifest), *_find_unresolved_references(store, item.manifest)))
+        problems = (*find_problems(item.manifest), *_find_refused_configs(store, item.manifest))
+        add(item, (*problems, *_find_unresolved_references(store, item.manifest)))
         add(item, _find_warnings(store, item.manifest), "warning")
     for ref in store.keys() - given:
         add(Item(store[ref]), find_problems(store[ref]), "warning")
@@ -278,12 +279,20 @@ def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
 
 
 def _read_settings(store: Store, manifest: Manifest) -> Settings:
-    """Returns the platform's settings for an object, as far as they are known."""
+    """Returns the platform's settings for an object; the built-in ones where `_find_refused_configs` has a problem."""
     try:
         call = build_first_call(store, manifest)
     except CliError:
         return BUILT_IN
     return parse_settings(call.input, call.context).value
+
+
+def _find_refused_configs(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Returns why Crossplane would compose nothing for an object, or why commands cannot follow its Composition."""
+    try:
+        build_first_call(store, manifest)
+    except CliError as error:
+        yield Problem("", error.message)
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:

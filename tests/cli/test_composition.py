@@ -1,6 +1,7 @@
 """What a Composition supplies: expected values follow function-environment-configs' own documentation of its input."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from function.cli.options import CliError, Code
 from function.cli.store import Store
 from function.kube.manifests import JSON, Manifest, mapping
 from function.kube.names import VERSION
+from tests.cli.process import KIMI, run, write
 
 XR: Manifest = {
     "apiVersion": VERSION,
@@ -167,3 +169,14 @@ def test_reads_the_input_of_the_composition_in_use(chosen: str, want: str) -> No
     )
     xr: Manifest = {**XR, "spec": {"crossplane": {"compositionRef": {"name": chosen}}}}
     assert build_first_call(store, xr).input["storageClassName"] == want
+
+
+def test_validate_reports_what_other_commands_refuse(tmp_path: Path) -> None:
+    sorted_by_rank = composition("modeldeployments", configs(selector(TIER, sortByFieldPath="data.rank")), OURS)
+    files = ("-f", KIMI, "-f", write(tmp_path, sorted_by_rank))
+    for command in ("plan", "validate"):
+        done = run(command, *files)
+        assert done.returncode == 1
+        shown = done.stdout if command == "validate" else done.stderr
+        assert "error: examples/kimi-k2-two-nodes/deployment.yaml:" in shown
+        assert "the Composition selects EnvironmentConfigs by sortByFieldPath" in shown

@@ -214,7 +214,13 @@ CASES = (
     ),
     Case(
         id="platform-settings-missing",
-        reason="the Composition reads an EnvironmentConfig that is not in the files: the built-in settings count",
+        reason="Crossplane composes nothing, and no other command decides anything either",
+        want=(
+            (
+                ": the Composition requires EnvironmentConfig platform, which does not exist, and Crossplane composes "
+                "nothing until that is corrected. Give the EnvironmentConfig with -f, or correct the Composition"
+            ),
+        ),
         given=(
             GOOD,
             deployment(modelCache={"type": "EmptyDir"}),
