@@ -187,7 +187,7 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
 
 
 def _size_files(source: Source, name: str, headroom: int) -> Size:
-    """Sizes a model by its files at the hub that its own patterns admit, without downloading them."""
+    """Sizes a model by its files on Hugging Face that its own patterns admit, without downloading them."""
     if not isinstance(source, HuggingFaceSource):
         raise CliError(f"model {name} is not from the hub. Leave out --hub")
     repo, revision = quote(source.repo), quote(source.revision, safe="")
@@ -198,7 +198,7 @@ def _size_files(source: Source, name: str, headroom: int) -> Size:
     top = {path: n for path, n in sizes.items() if "/" not in path and not fnmatch.fnmatch(path, _COPIES)}
     kinds = ([n for path, n in top.items() if fnmatch.fnmatch(path, pattern)] for pattern in _WEIGHTS)
     weights, disk = sum(next(filter(None, kinds), sizes.values())), sum(sizes.values())
-    line = f"{weights / 10**9:,.1f} GB = {gib(weights)} at the hub" + (f" ({formats})" if formats else "")
+    line = f"{weights / 10**9:,.1f} GB = {gib(weights)} on Hugging Face" + (f" ({formats})" if formats else "")
     return _add_headroom(name, line, weights, disk, f"{disk / 10**9:,.1f} GB in {len(sizes)} files", headroom)
 
 
@@ -315,7 +315,7 @@ def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> s
 
 def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
     """Returns the bytes of every file that the initializer would fetch, by path."""
-    # As for the hub's client, a folder stands for all files in it.
+    # As for Hugging Face's client, a folder stands for all files in it.
     allow, ignore = ([f"{p}*" if p.endswith("/") else p for p in ps] for ps in (source.allow or ["*"], source.ignore))
     files = {
         text(file, "rfilename"): integer(file, "size")
@@ -329,7 +329,7 @@ def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
 
 
 def _fetch(path: str, repo: str) -> JSON:
-    """Returns what the hub has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
+    """Returns what Hugging Face has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
     httpx = import_extra("httpx")
     host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"), os.environ.get("HF_TOKEN")
     headers = {"User-Agent": "modelplane"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -341,7 +341,7 @@ def _fetch(path: str, repo: str) -> JSON:
         advice = "Set HF_TOKEN to a token that may read it, try again later, or give --params"
         if status == HTTPStatus.NOT_FOUND:
             advice, code = "Correct the repository or the revision", Code.NOT_FOUND
-        raise CliError(f"the hub answers {status} for {repo}. {advice}", code) from error
+        raise CliError(f"Hugging Face answers {status} for {repo}. {advice}", code) from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        message = f"cannot reach the hub at {host} ({error}). Set HF_ENDPOINT to a mirror, or give --params"
+        message = f"cannot reach Hugging Face at {host} ({error}). Set HF_ENDPOINT to a mirror, or give --params"
         raise CliError(message, Code.UNREACHABLE) from error
