@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import re
 import signal
 import sys
 from types import FrameType
@@ -10,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from function.cli.options import QUIET, CliError, Code, examples
+from function.cli.options import CliError, Code
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -22,12 +21,11 @@ COMMANDS = {
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "check": "What a GPU cluster, or the control plane, has of what it needs",
     "cache": "List, preload and clear ModelCaches",
-    "init": "A manifest to start from, with comments",
+    "init": "A manifest to start from, with comments, or of a cluster's nodes",
     "version": "The releases of this command line and of the function on the control plane",
+    "completion": "The script by which a shell, or kubectl, completes commands",
 }
 DEBUG = "MODELPLANE_DEBUG"
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_FIRST_NAME = re.compile(r"^(metadata:\n  name: )\S+", re.MULTILINE)
 
 
 class _LazyGroup(click.Group):
@@ -73,25 +71,6 @@ def cli() -> None:
     """
 
 
-@cli.command(epilog=examples("init"))
-@click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
-@click.argument("name", required=False)
-@QUIET
-def init(kind: str, name: str | None) -> None:
-    """Write a manifest to start from, with comments. The three fit each other."""
-    from importlib import resources  # noqa: PLC0415  # the other commands do without
-
-    from function.cli.tables import print_hint  # noqa: PLC0415  # likewise
-
-    content = resources.files("function.cli").joinpath("starters", f"{kind}.yaml").read_text()
-    if name:
-        if _NAME.fullmatch(name) is None:
-            raise CliError(f"{name} is not a name: lower-case letters, digits, - and .")
-        content = _FIRST_NAME.sub(lambda match: match[1] + name, content, count=1)
-    click.echo(content, nl=False)
-    print_hint("validate FILE")
-
-
 def main() -> None:
     """Runs a command; every failure is printed in one line."""
     signal.signal(signal.SIGINT, interrupt)
@@ -118,7 +97,8 @@ def _run() -> int:
         return Code.OK
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else program
-        _print_error(f"{error.format_message()} See '{command} --help'")
+        message = error.format_message()
+        _print_error(f"{message}{'' if message[-1] in '.?)' else '.'} See '{command} --help'")
         return Code.USAGE
     except click.ClickException as error:
         _print_error(error.format_message())

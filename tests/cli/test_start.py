@@ -13,8 +13,10 @@ import yaml
 
 from function.cli.live import connect
 from function.cli.main import COMMANDS as COMMANDS_BY_NAME
+from tests.cli.api import ApiServer
 from tests.cli.conftest import Live
 from tests.cli.process import ENVIRONMENT, KIMI, on_a_terminal, output_of, run, start
+from tests.support.nodes import node
 
 FILES = ("-f", KIMI)
 COMMANDS = (
@@ -141,10 +143,52 @@ def test_init_sets_the_name_and_keeps_comments(kind: str) -> None:
     assert run("init", kind, "Not_A_Name").returncode == 2
 
 
+def test_init_names_the_secret_after_the_environment() -> None:
+    spec = yaml.safe_load(output_of("init", "environment", "dallas"))["spec"]
+    assert spec["cluster"]["existing"]["secretRef"] == {"name": "dallas-kubeconfig"}
+
+
+def test_init_declares_the_nodes_of_a_cluster(server: ApiServer, tmp_path: Path) -> None:
+    labels = {"example.com/rack": "7", "nvidia.com/gpu.product": "NVIDIA-H200", "nvidia.com/gpu.memory": "143771"}
+    nodes = [node(name, labels=labels) for name in ("gpu-1", "gpu-2")]
+    server.paths = {"/version": {"gitVersion": "v1.34.2"}, "/api/v1/nodes": {"items": [*nodes, node("cpu", gpus=None)]}}
+    options = ("--from-cluster", "--kubeconfig", server.kubeconfig(tmp_path))
+    shown = output_of("init", "environment", "dallas", *options)
+    (pool,) = yaml.safe_load(shown)["spec"]["nodePools"]
+    assert (pool["nodeCount"], pool["acceleratorCount"], pool["acceleratorType"]) == (2, 8, "nvidia-h200")
+    assert shown.startswith("# One GPU cluster")
+    (tmp_path / "dallas.yaml").write_text(shown)
+    assert run("validate", str(tmp_path / "dallas.yaml")).returncode == 0
+    assert run("init", "model", "m", *options).returncode == 2
+    server.paths["/api/v1/nodes"] = 403
+    assert run("init", "environment", "dallas", *options).returncode == 3
+
+
 def test_prints_the_version() -> None:
     assert output_of("--version").strip() == version("function-modelplane")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completes_commands_and_options(shell: str) -> None:
-    assert "_MODELPLANE_COMPLETE" in output_of(_MODELPLANE_COMPLETE=f"{shell}_source")
+    script = output_of("completion", shell)
+    assert "_MODELPLANE_COMPLETE" in script
+    assert script == output_of(_MODELPLANE_COMPLETE=f"{shell}_source")
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        (("cap",), ["capacity", ":4"]),
+        (("cache", ""), ["clear", "list", "preload", ":4"]),
+        (("capacity", "--by", "na"), ["namespace", ":4"]),
+        (("plan", "-f", ""), [":0"]),
+    ],
+    ids=" ".join,
+)
+def test_kubectl_completes_the_plugin(words: tuple[str, ...], want: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "kubectl_complete-modelplane"
+    script.write_text(output_of("completion", "--kubectl"))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{ENVIRONMENT['PATH']}"
+    command = ("sh", str(script), *words)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env={"PATH": path})
+    assert done.stdout.splitlines() == want

@@ -1,0 +1,61 @@
+"""`init`: writes a manifest to start from, with comments; that of an environment also from the nodes of a cluster."""
+
+import re
+from importlib import resources
+
+import click
+import yaml
+
+from function.cli import options
+from function.cli.gpus import suggest_pools
+from function.cli.live import connect
+from function.cli.options import CliError, Code, Target, examples
+from function.cli.tables import print_hint, warn
+from function.kube.manifests import JSON, listing, text
+from function.remote.node_facts import parse_node
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
+_POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
+
+
+@click.command(epilog=examples("init"))
+@click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
+@click.argument("name", required=False)
+@click.option(
+    "--from-cluster", is_flag=True, help="Declare the pools of an environment as the cluster's nodes show them."
+)
+@options.CLUSTER
+@options.QUIET
+def init(*, kind: str, name: str | None, from_cluster: bool, target: Target) -> None:
+    """Write a manifest to start from, with comments. The three fit each other.
+
+    With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else.
+    """
+    content = resources.files("function.cli").joinpath("starters", f"{kind}.yaml").read_text()
+    if name:
+        if _NAME.fullmatch(name) is None:
+            raise CliError(f"{name} is not a name: lower-case letters, digits, - and .")
+        before = _FIRST_NAME.findall(content)[0]
+        # The Secret with the kubeconfig is named after its environment.
+        content = content.replace(before, name) if kind == "environment" else content.replace(before, name, 1)
+    if from_cluster:
+        if kind != "environment":
+            raise CliError(f"--from-cluster writes an environment, not a {kind}")
+        written = yaml.safe_dump(_read_pools(target), sort_keys=False)
+        content = content.partition(_POOLS)[0] + _POOLS + "".join(f"  {line}\n" for line in written.splitlines())
+    click.echo(content, nl=False)
+    print_hint("validate FILE")
+
+
+def _read_pools(target: Target) -> list[JSON]:
+    answer = connect(target).fetch("/api/v1/nodes")
+    if answer is None:
+        raise CliError("forbidden to list nodes. Use a kubeconfig that can", Code.UNREACHABLE)
+    pools = suggest_pools(parse_node(node) for node in listing(answer, "items"))
+    if not pools:
+        raise CliError("no node offers GPUs. See 'check cluster'", Code.NOT_FOUND)
+    for pool in pools:
+        if not text(pool, "acceleratorType"):
+            warn(f"pool {text(pool, 'name')}: no label of its nodes tells the type of GPU: add acceleratorType")
+    return pools
