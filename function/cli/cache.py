@@ -16,10 +16,11 @@ from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, Target, examples, form
+from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, LabelSelector, Sources, Target, examples, form
 from function.cli.store import Ref, Store, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
+from function.kube.selectors import Selector
 from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved, Status
 from function.remote.health import READINESS, Level, assess
 from function.remote.object_writer import deletes
@@ -55,14 +56,15 @@ def cache() -> None:
 
 @cache.command("list", epilog=examples("cache list"))
 @options.sources
+@options.SELECTOR
 @WATCH
 @form(*EVERY_FORM)
-def list_(*, sources: Sources, watch: bool, form: Form) -> None:
+def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users."""
 
     def render() -> str:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
-        return _format_rows(list(_list_rows(inventory.store, inventory.namespace)), form)
+        return _format_rows(list(_list_rows(inventory.store, inventory.namespace, selector)), form)
 
     tables.print_watched(render, watch=watch)
     if form.for_people:
@@ -74,7 +76,7 @@ def list_(*, sources: Sources, watch: bool, form: Form) -> None:
 @click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
 @click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
-@click.option("-l", "--selector", metavar="KEY=VALUE,...", help="Where, by labels; '' is everywhere.")
+@click.option("-l", "--selector", type=LabelSelector(), help="Where, by labels; '' is everywhere.")
 @click.option("--size", metavar="QUANTITY", help="Size of the claim.")
 @click.option("--storage-class", metavar="NAME", help="Class of the claim.")
 @click.option("--claim", metavar="NAME", help="A claim of yours to fill, instead of one that is made.")
@@ -88,10 +90,10 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
     manifest = _build_cache(cluster.namespace, chosen)
-    ref, kind = Ref.of(manifest), chosen["kind"]
+    ref, kind = Ref.of(manifest), text(manifest, "spec.modelRef.kind")
     existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
     # Without one of them, waiting for the weights would never end.
-    _require(existing, Ref.resolve(kind, ref.namespace, chosen["model"]), "Create it first")
+    _require(existing, Ref.resolve(kind, ref.namespace, text(manifest, "spec.modelRef.name")), "Create it first")
     for name in chosen["environments"]:
         _require(existing, Ref("InferenceEnvironment", "", name), "Create it first")
     if not dry_run:
@@ -106,7 +108,7 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 
 
 @cache.command(epilog=examples("cache clear"))
-@click.argument("name")
+@click.argument("name", type=options.Name("ModelCache"))
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
@@ -140,20 +142,21 @@ def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
     elif chosen["selector"] is None:
         raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
     else:
-        labels: Manifest = {}
-        for pair in filter(None, chosen["selector"].split(",")):
-            key, equals, value = pair.partition("=")
-            if not equals or not key:
-                raise CliError(f"-l {chosen['selector']}: {pair} is not KEY=VALUE")
-            labels[key.strip()] = value.lstrip("=").strip()
-        where = {"environmentSelector": {"matchLabels": labels} if labels else {}}
+        labels: Manifest = {**chosen["selector"].equalities}
+        others: list[JSON] = [
+            prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None})
+            for r in chosen["selector"].requirements
+            if r.key not in labels
+        ]
+        where = {"environmentSelector": prune({"matchLabels": labels or None, "matchExpressions": others or None})}
     claim, size, retain = chosen["claim"], chosen["size"], chosen["retain"] or None
     storage = prune({"claimName": claim, "size": size, "storageClassName": chosen["storage_class"], "retain": retain})
-    model_ref: Manifest = {"kind": chosen["kind"], "name": chosen["model"]}
+    kind, name = options.split_name(chosen["model"], "ClusterModel", "Model")
+    model_ref: Manifest = {"kind": kind or chosen["kind"], "name": name}
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
-        "metadata": {"name": chosen["name"] or chosen["model"], "namespace": namespace},
+        "metadata": {"name": chosen["name"] or name, "namespace": namespace},
         "spec": prune({"modelRef": model_ref, **where, "storage": storage or None}),
     }
     problems = parse_model_cache(manifest).problems
@@ -227,9 +230,10 @@ def _name_user(manifest: Manifest) -> str:
     return str(Ref("ModelDeployment", namespace, deployment) if deployment else Ref.of(manifest))
 
 
-def _list_rows(store: Store, namespace: str) -> Iterator[Manifest]:
+def _list_rows(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
     """Returns a row for each environment of the caches of a namespace, of all where it is empty."""
-    for ref in [ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace)]:
+    in_scope = (ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace))
+    for ref in [ref for ref in in_scope if store.is_selected(ref, selector)]:
         manifest = store[ref]
         for row in listing(manifest, "status.environments") or [{}]:
             yield {

@@ -180,7 +180,7 @@ def _check_compositions(cluster: Cluster) -> Line:
     lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types.values()]
     unknown = [name for name, type_ in types.items() if type_ not in {(VERSION, kind) for kind in COMPOSERS}]
     if lacking:
-        return check.missing(f"none for {', '.join(lacking)}", "Install the Configuration")
+        return check.missing(f"none for {join_with_more(lacking, 3)}", "Install the Configuration")
     if unknown:
         return check.warn(f"of another kind: {', '.join(unknown)}", "Correct the compositeTypeRef, or remove them")
     return replace(check, found=str(len(types)))

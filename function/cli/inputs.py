@@ -22,6 +22,7 @@ from function.cli.tables import warn
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.selectors import Selector
 
 KINDS = tuple(COMPOSERS)
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -126,9 +127,13 @@ class Inventory:
     before: "Inventory | None" = None  # without the values of --set; None where there are none
     edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
 
-    def list_deployments(self, names: Sequence[str] = ()) -> list[Ref]:
-        """Returns the deployments that are named, else those in files, else all that are in scope."""
+    def list_deployments(self, names: Sequence[str] = (), selector: Selector | None = None) -> list[Ref]:
+        """Returns the deployments that are named or selected, else those in files, else all that are in scope."""
         in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
+        if names and selector:
+            raise CliError("give names or --selector, not both")
+        if selector:
+            return self._select(selector, in_scope)
         if names:
             return [self._find_named(name, in_scope) for name in names]
         if not in_scope:
@@ -136,9 +141,16 @@ class Inventory:
             raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
         return [ref for ref in in_scope if ref in self.from_files] or in_scope
 
-    def find_deployment(self, name: str | None) -> Ref:
-        """Returns the deployment of a name, or the only one."""
-        refs = self.list_deployments([name] if name else ())
+    def _select(self, selector: Selector, refs: Iterable[Ref]) -> list[Ref]:
+        selected = [ref for ref in refs if self.store.is_selected(ref, selector)]
+        if not selected:
+            where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
+            raise CliError(f"there is no ModelDeployment with {selector}{where}", Code.NOT_FOUND)
+        return selected
+
+    def find_deployment(self, name: str | None, selector: Selector | None = None) -> Ref:
+        """Returns the deployment of a name, or the only one that is selected."""
+        refs = self.list_deployments([name] if name else (), selector)
         if len(refs) > 1:
             raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
         return refs[0]

@@ -2,12 +2,16 @@
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, TypeAlias
 
 import click
+
+from function.kube.names import GROUP
+from function.kube.selectors import Operator, Selector, SelectorRequirement
 
 
 class Code(IntEnum):
@@ -81,6 +85,81 @@ class Form(StrEnum):
         return self in (Form.TABLE, Form.WIDE)
 
 
+# As the XRDs have them.
+SHORT_NAMES = {
+    "ClusterModel": "cmdl", "Model": "mdl", "InferenceEnvironment": "ie", "ModelDeployment": "mdldep",
+    "ModelPlacement": "mdlpl", "ModelCache": "mdlcache",
+}  # fmt: skip
+
+
+def split_name(value: str, *kinds: str) -> tuple[str, str]:
+    """Returns kind and name of TYPE/NAME as kubectl writes it; no kind of a name alone."""
+    type_, slash, name = value.rpartition("/")
+    resource, _, group = type_.lower().partition(".")
+    for kind in kinds:
+        if resource in {kind.lower(), f"{kind.lower()}s", SHORT_NAMES[kind]} and group in {"", GROUP}:
+            return kind, name
+    if slash:
+        forms = " or ".join(("NAME", *(f"{kind.lower()}/NAME" for kind in kinds)))
+        raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}")
+    return "", name
+
+
+class Name(click.ParamType):
+    """A name, or TYPE/NAME, of an object of a kind; the value is the name."""
+
+    name = "name"
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  # click's signature
+        """Returns the name; refuses other types."""
+        return split_name(value, self._kind)[1]
+
+
+_REQUIREMENT = re.compile(
+    r"\s*(?P<absent>!\s*)?(?P<key>[^\s,!=()]+)"
+    r"(?:\s*(?P<equality>==|=|!=)\s*(?P<value>[^\s,!=()]*)|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?\s*(?:,|$)"
+)
+
+
+class LabelSelector(click.ParamType):
+    """A label selector as kubectl reads it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
+
+    name = "selector"
+
+    def convert(self, value: str | Selector, param: click.Parameter | None, ctx: click.Context | None) -> Selector:
+        """Returns the selector."""
+        if isinstance(value, Selector):
+            return value
+        requirements, end = [], 0
+        while value[end:].strip():
+            match = _REQUIREMENT.match(value, end)
+            if match is None or (match["absent"] and (match["equality"] or match["set"])):
+                self.fail(f"{value[end:]} is not KEY=VALUE, KEY!=VALUE, KEY in (VALUE,...), KEY or !KEY", param, ctx)
+            values = [match["value"]] if match["equality"] else (match["values"] or "").split(",")
+            compares, end = bool(match["equality"] or match["set"]), match.end()
+            is_negated = bool(match["absent"]) or match["equality"] == "!=" or match["set"] == "notin"
+            requirements.append(
+                SelectorRequirement(
+                    key=match["key"],
+                    operator=_OPERATORS[compares, is_negated],
+                    values=tuple(sorted(v.strip() for v in values)) if compares else (),
+                )
+            )
+        return Selector(tuple(requirements))
+
+
+_OPERATORS = {
+    (True, False): Operator.IN,
+    (True, True): Operator.NOT_IN,
+    (False, False): Operator.EXISTS,
+    (False, True): Operator.DOES_NOT_EXIST,
+}
+SELECTOR = click.option(
+    "-l", "--selector", metavar="SELECTOR", type=LabelSelector(), help="Only what has these labels, as for kubectl."
+)
 EVERY_FORM = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)
 _Function: TypeAlias = Callable[..., object]
 _Decorator: TypeAlias = Callable[[_Function], _Function]
@@ -173,6 +252,7 @@ _EXAMPLES = """\
 modelplane plan -f examples/kimi-k2-two-nodes
 modelplane plan -f deployment.yaml --live -o wide
 modelplane plan -f deployment.yaml --live --diff
+modelplane plan -A -l modelplane.ai/tier=production
 modelplane plan -A --set us-east/h100.maxNodeCount=8
 modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg
 modelplane render -f examples/kimi-k2-two-nodes
@@ -180,11 +260,14 @@ modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService
 modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/
 modelplane render -f examples/kimi-k2-two-nodes --level remote -o json
 modelplane why kimi-k2 -n assistants
+modelplane why kimi-k2 -n assistants --watch
 modelplane why kimi-k2 -f examples/kimi-k2-two-nodes
 modelplane tree kimi-k2 -n assistants
 modelplane tree kimi-k2 -n assistants --watch
 modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg
 modelplane capacity -f fleet/ -o wide
+modelplane capacity --by namespace
+modelplane capacity --watch
 modelplane capacity -o svg > capacity.svg
 modelplane validate examples/kimi-k2-two-nodes
 modelplane validate deployment.yaml --live
@@ -206,6 +289,9 @@ modelplane cache clear kimi-k2-instruct -n assistants
 modelplane cache clear kimi-weights -n assistants --purge
 modelplane init model > model.yaml
 modelplane init environment eu-west > eu-west.yaml
+modelplane init environment dallas --from-cluster --kubeconfig dallas.kubeconfig > dallas.yaml
+modelplane completion bash
+modelplane completion --kubectl > kubectl_complete-modelplane
 """
 
 

@@ -10,13 +10,14 @@ from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import EVERY_FORM, Code, Form, Sources, examples, form, sources
+from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Name, Sources, examples, form, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
 from function.composers.model_placement import compute_service_identity
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
+from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused
 
 _COLUMNS = {
@@ -28,8 +29,9 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
 @click.command(epilog=examples("plan"))
-@click.argument("deployments", metavar="[DEPLOYMENT]...", nargs=-1)
+@click.argument("deployments", metavar="[DEPLOYMENT]...", type=Name("ModelDeployment"), nargs=-1)
 @sources
+@SELECTOR
 @click.option(
     "--set",
     "sets",
@@ -39,13 +41,16 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 )
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*EVERY_FORM, Form.SVG)
-def plan(deployments: tuple[str, ...], *, sources: Sources, sets: tuple[str, ...], diff: bool, form: Form) -> Code:
+def plan(
+    deployments: tuple[str, ...], *, sources: Sources, selector: Selector | None, sets: tuple[str, ...], diff: bool,
+    form: Form,
+) -> Code:  # fmt: skip
     """Show where deployments would go, and why not elsewhere.
 
     Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
     """
     inventory = load_inventory(sources, sets=sets)
-    refs = inventory.list_deployments(deployments)
+    refs = inventory.list_deployments(deployments, selector)
     decided = _plan_all(inventory) if inventory.before else plan_deployments(inventory, refs)
     changes = _compare_plans(_plan_all(inventory.before), decided) if inventory.before else None
     plans = [plan_ for ref in refs for plan_ in decided if plan_.ref == ref]

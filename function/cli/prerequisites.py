@@ -124,13 +124,11 @@ def report(lines: Sequence[Line], form: Form, then: str) -> Code:
 
 
 def _print_lines(lines: Sequence[Line]) -> None:
-    rows = (
-        (paint(line.state, _COLOURS[line.state]), line.check, line.found, line.wanted if line.state != "ok" else "")
-        for line in lines
-    )
-    click.echo(format_table(("STATE", "CHECK", "FOUND", "WANTED"), rows))
+    rows = ((paint(line.state, _COLOURS[line.state]), line.check, line.found) for line in lines)
+    click.echo(format_table(("STATE", "CHECK", "FOUND"), rows))
     for number, line in enumerate(line for line in lines if line.todo):
-        todo = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {line.todo}"
+        wanted = f"wanted {line.wanted}. " if line.wanted else ""
+        todo = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {wanted}{line.todo}"
         click.echo(("" if number else "\n") + wrap_lines(todo, 2))
     states = Counter(line.state for line in lines)
     click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")

@@ -17,6 +17,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, flag, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
+from function.kube.selectors import Selector
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
@@ -104,6 +105,10 @@ class Store(MutableMapping[Ref, Manifest]):
     def refs(self, *kinds: str) -> list[Ref]:
         """Returns the references of all objects of some kinds, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds[kind])
+
+    def is_selected(self, ref: Ref, selector: Selector | None) -> bool:
+        """Tells whether an object has the labels that a selector requires, if there is one."""
+        return selector is None or not selector.find_unmet(strings(self[ref], "metadata.labels"))
 
     def by_creation(self, kind: str) -> list[Ref]:
         """Returns the references of a kind, oldest first; those that were never created come last, as given."""

@@ -11,12 +11,13 @@ import click
 
 from function.api.model_placement import parse_placement
 from function.cli.inputs import KINDS, Inventory, load_inventory
-from function.cli.options import WATCH, Form, Sources, examples, form, sources
+from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, find_decision, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_hint, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.kube.selectors import Selector
 from function.reasons import Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read_object
@@ -38,18 +39,20 @@ class Node:
 
 
 @click.command(epilog=examples("tree"))
-@click.argument("deployment", required=False)
+@click.argument("deployment", type=Name("ModelDeployment"), required=False)
 @sources
+@SELECTOR
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
-def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
+def tree(deployment: str | None, *, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
     """Show a deployment with its placements and their remote objects, with age, state and message."""
 
     def render() -> str:
         if sources.files:
-            return _format_tree(_plan_tree(load_inventory(sources, (*KINDS, "Object")), deployment), form)
+            inventory = load_inventory(sources, (*KINDS, "Object"))
+            return _format_tree(_plan_tree(inventory, inventory.find_deployment(deployment, selector)), form)
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "Object"), one_namespace=True)
-        return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment)), form)
+        return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment, selector)), form)
 
     print_watched(render, watch=watch)
     if form.for_people:
@@ -57,9 +60,9 @@ def tree(deployment: str | None, *, sources: Sources, watch: bool, form: Form) -
         print_hint(f"why{f' {deployment}' if deployment else ''}{namespace}{sources.file_options}")
 
 
-def _plan_tree(inventory: Inventory, name: str | None) -> Node:
+def _plan_tree(inventory: Inventory, ref: Ref) -> Node:
     """Returns what would exist: objects that exist have their state, all others are planned."""
-    store, ref = inventory.store, inventory.find_deployment(name)
+    store = inventory.store
     existing = Store(store.values())
     plan_deployments(inventory, ())
     outcome = compose_deployment(store, ref)[ref]

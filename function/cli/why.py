@@ -12,12 +12,23 @@ import click
 
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import Code, Form, Sources, examples, form, sources
+from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import BAD, DIM, GOOD, STATUS_COLOURS, format_data, paint, print_hint, wrap_lines
+from function.cli.tables import (
+    BAD,
+    DIM,
+    GOOD,
+    STATUS_COLOURS,
+    format_data,
+    paint,
+    print_hint,
+    print_watched,
+    wrap_lines,
+)
 from function.kube.manifests import JSON, Manifest, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
+from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Status
 from function.scheduling.verdicts import Infeasible
 from function.status.conditions import OWNED
@@ -56,28 +67,40 @@ class Report:
 
 
 @click.command(epilog=examples("why"))
-@click.argument("deployment", required=False)
+@click.argument("deployment", type=Name("ModelDeployment"), required=False)
 @sources
+@SELECTOR
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
+@WATCH
 @form(Form.TABLE, Form.JSON, Form.YAML)
-def why(deployment: str | None, *, sources: Sources, show_all: bool, form: Form) -> Code:
+def why(
+    deployment: str | None, *, sources: Sources, selector: Selector | None, show_all: bool, watch: bool, form: Form
+) -> Code:
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
     Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
     """
-    if sources.files:
-        inventory = load_inventory(sources)
-        report = _decide_report(inventory, inventory.find_deployment(deployment))
-    else:
+
+    def build() -> Report:
+        if sources.files:
+            inventory = load_inventory(sources)
+            return _decide_report(inventory, inventory.find_deployment(deployment, selector))
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
-        report = _read_report(inventory.store, inventory.find_deployment(deployment))
-    if form is Form.TABLE:
-        _print_report(report, show_all=show_all)
-        print_hint(_choose_next(report, sources))
-    else:
+        return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
+
+    def render(report: Report) -> str:
+        if form is Form.TABLE:
+            return "\n".join(_list_lines(report, show_all=show_all))
         reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
         data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
-        click.echo(format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons}))
+        return format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons})
+
+    if watch:
+        print_watched(lambda: render(build()), watch=watch)
+    report = build()
+    click.echo(render(report))
+    if form.for_people:
+        print_hint(_choose_next(report, sources))
     return Code.OK if report.is_placed else Code.REFUSED
 
 
@@ -155,42 +178,42 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
             )
 
 
-def _print_report(report: Report, *, show_all: bool) -> None:
-    """Prints the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
+def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
+    """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
     verdict = paint("placed", GOOD) if report.is_placed else paint("not placed", BAD)
-    click.echo(f"{report.ref}: {verdict}")
+    yield f"{report.ref}: {verdict}"
     for condition in report.conditions:
         status = paint(text(condition, "status"), STATUS_COLOURS[text(condition, "status")])
         first = text(condition, "message").partition("\n")[0]
-        click.echo(wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4))
+        yield wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4)
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         outlook = f" {paint(f'({reason.outlook})', DIM)}" if reason.outlook else ""
         title = f"{reason.subject}: {paint(reason.reason, BAD)}{outlook}"
         remedies = (f"{paint('do', GOOD)}: {remedy}" for remedy in reason.remedies)
-        _print_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
+        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
     for note in report.notes:
-        click.echo(wrap_lines(f"  {note}", 4))
+        yield wrap_lines(f"  {note}", 4)
     if is_grouped:
-        _print_groups(report.refusals, len(reasons) + 1)
-        click.echo("\nEvery environment: --all")
+        yield from _list_groups(report.refusals, len(reasons) + 1)
+        yield "\nEvery environment: --all"
 
 
-def _print_groups(refusals: Iterable[Reason], first: int) -> None:
-    """Prints for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
+def _list_groups(refusals: Iterable[Reason], first: int) -> Iterator[str]:
+    """Returns for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
     for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
         members = list(group)
         nearest, names = members[0], [member.subject.partition(",")[0] for member in members]
         title = f"{format_count(len(members), 'environment')}: {paint(reason, BAD)} ({nearest.outlook})"
         faults = (f"- {nearest.subject}: {fault}" for fault in nearest.faults)
-        _print_block(number, title, [join_with_more(names, _NAMES), *faults])
+        yield from _list_block(number, title, [join_with_more(names, _NAMES), *faults])
 
 
-def _print_block(number: int, title: str, lines: Iterable[str]) -> None:
-    click.echo(f"\n{wrap_lines(f'{number}. {title}', 3)}")
+def _list_block(number: int, title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"\n{wrap_lines(f'{number}. {title}', 3)}"
     for line in lines:
-        click.echo(wrap_lines(f"   {line}", 5))
+        yield wrap_lines(f"   {line}", 5)
 
 
 def _choose_next(report: Report, sources: Sources) -> str:

@@ -48,6 +48,9 @@ class Selector:
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
     def find_unmet(self, labels: Mapping[str, str]) -> tuple[SelectorRequirement, ...]:
         """Returns the requirements that the labels do not meet."""
         return tuple(r for r in self.requirements if not r.admits(labels))

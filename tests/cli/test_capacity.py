@@ -11,7 +11,7 @@ import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import EXAMPLES, cells, output_of, write
+from tests.cli.process import EXAMPLES, cells, output_of, run, write
 
 
 def test_shows_usage_of_a_control_plane(live: Live) -> None:
@@ -105,6 +105,51 @@ def test_adds_up_by_accelerator() -> None:
         ["nvidia-h200-141gb", "16", "2 nodes x 8 GPUs", "16/32", "2/4", "1"],  # a replica of 2 nodes
         ["all", "68", "2 nodes x 8 GPUs", "28/96", "5/16", "3"],
     ]
+
+
+FLEET = ("-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
+# Llama runs with 2 replicas of 4 A100 and with 2 of 2 H100, Kimi with one of 2 nodes of 8 H200.
+SUMS = {
+    "namespace": [
+        ["assistants", "16", "1", "1", "assistants/kimi-k2 (16)"],
+        ["search", "12", "4", "2", "search/llama (12)"],
+    ],
+    "model": [
+        ["kimi-k2-instruct", "16", "1", "1", "assistants/kimi-k2 (16)"],
+        ["llama-3.3-70b-anywhere", "12", "4", "2", "search/llama (12)"],
+    ],
+    "accelerator": [
+        ["nvidia-h200-141gb", "16", "16", "1", "1", "assistants/kimi-k2 (16)"],
+        ["nvidia-a100-80gb", "8", "24", "2", "1", "search/llama (8)"],
+        ["nvidia-h100-80gb", "4", "28", "2", "1", "search/llama (4)"],
+    ],
+}
+
+
+@pytest.mark.parametrize("by", SUMS)
+def test_adds_up_what_is_used(by: str) -> None:
+    assert cells(output_of("capacity", *FLEET, "--by", by)) == SUMS[by]
+
+
+def test_sums_as_data_name_environments_and_users() -> None:
+    _, llama = json.loads(output_of("capacity", *FLEET, "--by", "model", "-o", "json"))
+    assert llama == {
+        "model": "llama-3.3-70b-anywhere",
+        "gpus": 12,
+        "replicas": 4,
+        "environments": ["a100-oslo", "h100-tokyo"],
+        "usedBy": [{"deployment": "search/llama", "gpus": 12}],
+    }
+    assert run("capacity", *FLEET, "--by", "model", "-o", "svg").returncode == 2
+    unused = ("capacity", "-f", "examples/two-environments/environment.yaml", "--by")
+    assert output_of(*unused, "namespace") == "no GPU is in use\n"
+    assert {row[1] for row in cells(output_of(*unused, "accelerator"))} == {"0"}
+
+
+def test_selects_environments() -> None:
+    shown = output_of("capacity", *FLEET, "-l", "modelplane.ai/region=eu", "-o", "name")
+    assert shown == "inferenceenvironment.modelplane.ai/a100-oslo\n"
+    assert run("capacity", *FLEET, "-l", "gone").returncode == 4
 
 
 def test_follows_references_to_the_control_plane(live: Live, tmp_path: Path) -> None:

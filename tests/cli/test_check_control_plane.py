@@ -10,7 +10,6 @@ import pytest
 
 from function.cli import check_control_plane
 from function.cli.check_control_plane import CORE_RIGHTS, PROVIDER_RIGHTS
-from function.composers import COMPOSERS
 from function.kube.manifests import JSON, Manifest, listing, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
@@ -155,7 +154,11 @@ CASES = (
             ),
             FUNCTION: ("missing", "no endpoint", "kubectl describe functionrevision function-modelplane-1"),
             XRDS_LINE: ("missing", "5 established", "ModelCache"),
-            "Compositions": ("missing", f"none for {', '.join(COMPOSERS)}", "Install the Configuration"),
+            "Compositions": (
+                "missing",
+                "none for ClusterModel, Model, InferenceEnvironment and 3 more",
+                "Install the Configuration",
+            ),
             "rights of Crossplane": (
                 "missing",
                 "crossplane may not use models (list, watch)",
