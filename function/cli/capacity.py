@@ -62,7 +62,7 @@ def capacity(
         names = {environment.name for environment in environments}
         usages = [usage for usage in list_usages(store) if usage.environment.name in names]
         if by:
-            return _format_sums(by, usages, form)
+            return _format_sums(by, _add_up_users(by, usages), form)
         match form:
             case Form.TABLE | Form.WIDE:
                 return _format_tables(usages, wide=form is Form.WIDE)
@@ -97,16 +97,16 @@ class _Holding:
     share: Share
 
     def find_key(self, by: str) -> str:
-        """Returns what it is added up by."""
-        if by == "accelerator":
-            return self.usage.pool.accelerator_type if self.usage.pool else ""
-        model = self.placement.model
-        is_own = by == "model" and model.kind != "ClusterModel"
-        name = model.name if by == "model" else ""
-        return "/".join(filter(None, (self.placement.namespace if is_own or not name else "", name)))
+        """Returns what it is added up by; a Model has the name of its namespace before its own."""
+        model, namespace = self.placement.model, self.placement.namespace
+        if by == "namespace":
+            return namespace
+        if by == "model":
+            return model.name if model.kind == "ClusterModel" else f"{namespace}/{model.name}"
+        return self.usage.pool.accelerator_type if self.usage.pool else ""
 
 
-def _format_sums(by: str, usages: Sequence[Usage], form: Form) -> str:
+def _add_up_users(by: str, usages: Sequence[Usage]) -> list[Manifest]:
     """Returns what is used by each namespace, model or accelerator, most first, and by which deployments."""
     holdings = [
         _Holding(users[grant.namespace, grant.name], usage, grant.share)
@@ -136,14 +136,18 @@ def _format_sums(by: str, usages: Sequence[Usage], form: Form) -> str:
         if by == "accelerator":
             row["free"] = sum(usage.free for usage in usages if usage.pool and usage.pool.accelerator_type == key)
         rows.append(row)
+    return rows
+
+
+def _format_sums(by: str, rows: Sequence[Manifest], form: Form) -> str:
     if not form.for_people:
         return format_data(form, [*rows])
     if not rows:
         return "no GPU is in use"
     columns = (by, "gpus", "free", "replicas", "environments", "usedBy")
-    headers = {column: {"usedBy": "USED BY"}.get(column, column.upper()) for column in columns if column in rows[0]}
+    headers = {"USED BY" if column == "usedBy" else column.upper(): column for column in columns if column in rows[0]}
     limit = None if form is Form.WIDE else _USERS_SHOWN
-    return format_columns({header: key for key, header in headers.items()}, (_shorten(row, limit) for row in rows))
+    return format_columns(headers, (_shorten(row, limit) for row in rows))
 
 
 def _shorten(row: Manifest, limit: int | None) -> Manifest:
