@@ -228,7 +228,7 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
     for value in values:
         match = _SET.fullmatch(value)
         if match is None:
-            raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.maxNodeCount=8")
+            raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.nodeCount=8")
         environment, pool, field, content = match.groups()
         ref = Ref("InferenceEnvironment", "", environment)
         before = store.get(ref)

@@ -253,7 +253,7 @@ modelplane plan -f examples/kimi-k2-two-nodes
 modelplane plan -f deployment.yaml --live -o wide
 modelplane plan -f deployment.yaml --live --diff
 modelplane plan -A -l modelplane.ai/tier=production
-modelplane plan -A --set us-east/h100.maxNodeCount=8
+modelplane plan -A --set us-east/h100.nodeCount=8
 modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg
 modelplane render -f examples/kimi-k2-two-nodes
 modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService

@@ -37,7 +37,7 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
     "sets",
     metavar="ENVIRONMENT/POOL.FIELD=VALUE",
     multiple=True,
-    help="Another value, such as us-east/h100.maxNodeCount=8.",
+    help="Another value, such as us-east/h100.nodeCount=8.",
 )
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
 @form(*EVERY_FORM, Form.SVG)

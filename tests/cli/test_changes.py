@@ -58,7 +58,7 @@ def test_set_changes_live_pools(live: Live) -> None:
 @pytest.mark.parametrize(
     ("value", "code", "says"),
     [
-        ("maxNodeCount=8", 2, "is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.maxNodeCount=8"),
+        ("maxNodeCount=8", 2, "is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.nodeCount=8"),
         ("h200-eest/h200.maxNodeCount=8", 4, "there is no InferenceEnvironment h200-eest. Did you mean h200-east?"),
         ("h200-east/zz.maxNodeCount=8", 4, "there is no pool zz of InferenceEnvironment h200-east. There are h200"),
         ("h200-east/h200.maxNodeCont=8", 2, "spec.nodePools[0].maxNodeCont: is not a field; did you mean maxNodeCount"),
