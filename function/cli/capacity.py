@@ -130,7 +130,7 @@ def _add_up_users(by: str, usages: Sequence[Usage]) -> list[Manifest]:
             by: key,
             "gpus": users.total(),
             "replicas": sum(holding.share.replicas for holding in group),
-            "environments": sorted({holding.usage.environment.name for holding in group}),
+            "environments": [*sorted({holding.usage.environment.name for holding in group})],
             "usedBy": [{"deployment": user, "gpus": gpus} for user, gpus in users.most_common()],
         }
         if by == "accelerator":

@@ -105,7 +105,7 @@ def split_name(value: str, *kinds: str) -> tuple[str, str]:
     return "", name
 
 
-class Name(click.ParamType):
+class Name(click.ParamType[str]):
     """A name, or TYPE/NAME, of an object of a kind; the value is the name."""
 
     name = "name"
@@ -124,7 +124,7 @@ _REQUIREMENT = re.compile(
 )
 
 
-class LabelSelector(click.ParamType):
+class LabelSelector(click.ParamType[Selector]):
     """A label selector as kubectl reads it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
 
     name = "selector"

@@ -2,12 +2,12 @@
 
 import itertools
 import json
+import time
 from pathlib import Path
 
 import click
 import pytest
 
-from function.cli import tables
 from function.cli.options import SHORT_NAMES, LabelSelector, split_name
 from function.kube.manifests import Manifest, text
 from tests.cli.conftest import Live
@@ -102,7 +102,7 @@ def test_watch_looks_again_until_interrupted(
         if next(looks) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(tables.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     once = output_of(*command, *live())
     done = run(*command, *live(), "--watch")
     assert (done.returncode, done.stdout) == (130, once), "a pipe gets only what has changed"
