@@ -40,4 +40,4 @@ def completion(*, shell: str | None, kubectl: bool) -> None:
     program = click.get_current_context().find_root().command
     generator = get_completion_class(shell)
     assert generator is not None
-    click.echo(generator(program, {}, "modelplane", _VARIABLE).source())
+    click.echo(generator(program, {}, "modelplane", _VARIABLE).source(), nl=False)
