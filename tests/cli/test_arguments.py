@@ -9,7 +9,7 @@ import click
 import pytest
 
 from function.cli.options import SHORT_NAMES, LabelSelector, split_name
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest, mapping, text
 from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import KIMI, ROOT, output_of, run, write
 from tools.documents import documents
@@ -73,7 +73,7 @@ def test_refuses_what_is_no_selector(selector: str) -> None:
 def _labelled(folder: Path) -> str:
     """Write Kimi's deployment twice more, with other names and labels."""
     deployment = find_manifest(documents(ROOT / KIMI / "deployment.yaml"), "ModelDeployment")
-    metadata: Manifest = deployment["metadata"]
+    metadata = mapping(deployment, "metadata")
     others: list[Manifest] = [
         {**deployment, "metadata": {**metadata, "name": tier, "labels": {"tier": tier}}} for tier in ("gold", "silver")
     ]
