@@ -73,7 +73,7 @@ generate: $(VENV)/dev.stamp
 
 conformance: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.programs crossplane crossplane-core kubectl oracle
-	$(BIN)/pytest -m conformance tests/conformance
+	$(BIN)/pytest -m conformance tests/conformance tests/hub
 
 # The site, into build/site; fails on a dead link, an omitted page, and whatever a page would load from elsewhere.
 docs: $(VENV)/docs.stamp

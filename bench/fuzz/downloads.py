@@ -18,7 +18,7 @@ from random import Random
 
 from bench.fuzz.repositories import FORGED, Repository, litter, own, repository
 from function.weights.scripts.download_script import MARKER, Exit
-from tests.hub.container import Container, downloading
+from tests.hub.container import Container, Initializer, downloading
 from tests.hub.hub import Hub, serving
 
 SECONDS = 60
@@ -122,7 +122,7 @@ def play(counts: Downloads, number: int, folder: Path) -> None:
     offered, outside = repository(random), folder / "outside"
     outside.write_bytes(_SENTINEL)
     with serving(Hub(files=offered.files)) as hub:
-        container = downloading(hub.endpoint, folder / "claim")
+        container = downloading(folder / "claim", Initializer(), env={"HF_ENDPOINT": hub.endpoint})
         container.claim.mkdir()
         left = litter(container.directory, offered, random, outside)
         counts.seen[f"directory with {left}"] += 1

@@ -46,6 +46,7 @@ class Ability(Enum):
     RAY = "bring Ray"
     RANKS_OVER_NODES = "spread data parallelism over nodes"
     KSERVE_RANKS = "start under KServe's preset for data parallelism"
+    JOIN_TIMEOUT = "be told how long the ranks of a group wait for each other"
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
     GGUF_PARTS = "read a GGUF file in several parts"
@@ -92,6 +93,7 @@ class EngineSpec:
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
     expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
     shared_ranks_flag: str  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
+    join_timeout_flag: str  # seconds that the ranks of a group wait for each other
     data_spans_nodes: bool  # whether data parallelism may span nodes
 
     weights_flags: tuple[str, ...]  # every spelling of the flag for the model's directory
@@ -122,6 +124,8 @@ _VLLM = EngineSpec(
         Ability.RANKS_OVER_NODES: VersionRange(since=Version(0, 9, 1)),
         # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
         Ability.KSERVE_RANKS: VersionRange(until=Version(0, 28, 0)),
+        # The flag is known to be there in 0.18; ranks give up after torch's ten minutes without it.
+        Ability.JOIN_TIMEOUT: VersionRange(since=Version(0, 18, 0)),
         Ability.DRAIN: VersionRange(since=Version(0, 18, 0)),
         Ability.GGUF: VersionRange(until=Version(0, 24, 0), stock_only=True),
         Ability.GGUF_PARTS: VersionRange(since=Version(0, 20, 0), stock_only=True),
@@ -143,6 +147,7 @@ _VLLM = EngineSpec(
     switch_flags={"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
     expert_flag="--enable-expert-parallel",
     shared_ranks_flag="",
+    join_timeout_flag="--distributed-timeout-seconds",
     data_spans_nodes=True,
     weights_flags=("--model",),
     positional_weights=True,
@@ -175,6 +180,7 @@ _SGLANG = EngineSpec(
         Ability.RAY: NEVER,
         Ability.RANKS_OVER_NODES: NEVER,
         Ability.KSERVE_RANKS: NEVER,
+        Ability.JOIN_TIMEOUT: ALWAYS,
         Ability.DRAIN: NEVER,
         Ability.GGUF: ALWAYS,
         Ability.GGUF_PARTS: ALWAYS,
@@ -200,6 +206,7 @@ _SGLANG = EngineSpec(
     switch_flags={"--enable-ep-moe": 1},
     expert_flag="--ep-size={tensor}",
     shared_ranks_flag="--enable-dp-attention",
+    join_timeout_flag="--dist-timeout",
     data_spans_nodes=False,
     weights_flags=("--model-path", "--model"),
     positional_weights=False,

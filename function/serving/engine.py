@@ -45,6 +45,9 @@ _SHUTDOWN = "--shutdown-timeout"
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
 _DIGITS = 6
 _API_SERVERS = 8  # as KServe's preset for data parallelism
+JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
+_POLL_SECONDS = 5
+_ATTEMPTS = JOIN_SECONDS // _POLL_SECONDS
 
 # Scripts for the pods of a group that vLLM or KServe's preset cannot connect.
 #
@@ -53,8 +56,7 @@ _API_SERVERS = 8  # as KServe's preset for data parallelism
 # that it traps, and runs no trap while it waits for a program in the foreground; `attend` therefore waits in the
 # background.
 #
-# Waiting is bounded to half an hour, enough for nodes that scale from zero and pull an image. A container that exits is
-# restarted with its whole group by LeaderWorkerSet, and its log says why.
+# Waiting is bounded. LeaderWorkerSet restarts a container that exits with its whole group, and the log says why it did.
 _BEGIN = """\
 command -v ray >/dev/null || { echo "This image has no Ray: no program called ray is in it" >&2; exit 127; }
 trap 'kill "$child" 2>/dev/null; exit 143' TERM
@@ -65,7 +67,7 @@ attend() { "$@" & child=$!; wait "$child"; }
 RAY_LEADER = f"""\
 {_BEGIN}\
 attend ray start --head --port=6379 || exit 1
-for attempt in {{1..360}}; do
+for attempt in {{1..{_ATTEMPTS}}}; do
   if attend python3 -c 'import os, ray
 ray.init(address="auto", log_to_driver=False)
 raise SystemExit(sum(node["Alive"] for node in ray.nodes()) < int(os.environ["LWS_GROUP_SIZE"]))'; then
@@ -73,7 +75,7 @@ raise SystemExit(sum(node["Alive"] for node in ray.nodes()) < int(os.environ["LW
     exec "$@"
   fi
   echo "Waiting until $LWS_GROUP_SIZE nodes have joined Ray"
-  attend sleep 5
+  attend sleep {_POLL_SECONDS}
 done
 echo "Fewer than $LWS_GROUP_SIZE nodes have joined Ray" >&2
 exit 1
@@ -81,10 +83,10 @@ exit 1
 
 RAY_WORKER = f"""\
 {_BEGIN}\
-for attempt in {{1..360}}; do
+for attempt in {{1..{_ATTEMPTS}}}; do
   attend ray start --address="$LWS_LEADER_ADDRESS:6379" --block && exit 0
   echo "Waiting for Ray on $LWS_LEADER_ADDRESS"
-  attend sleep 5
+  attend sleep {_POLL_SECONDS}
 done
 echo "No Ray on $LWS_LEADER_ADDRESS" >&2
 exit 1
@@ -96,18 +98,18 @@ RANKS_PORT = 5555  # of the handshake, as in KServe's preset
 # of ranks on each pod, the rest the command. The script adds the leader's address as a number, because vLLM binds to it
 # and resolves no name, and the first rank of a worker. The leader gets no rank, which would select another balancer.
 # The leader's name is published before its pod is ready, but not at once.
-RANKS = """\
+RANKS = f"""\
 trap 'exit 143' TERM
 declare -i rank="LWS_WORKER_INDEX * $1"
 shift
-for attempt in {1..360}; do
+for attempt in {{1..{_ATTEMPTS}}}; do
   read -r address _ < <(getent hosts "$LWS_LEADER_ADDRESS")
   if [ -n "$address" ]; then
     [ "$rank" = 0 ] || set -- "$@" --data-parallel-start-rank="$rank"
     exec "$@" --data-parallel-address="$address"
   fi
   echo "Waiting for the address of $LWS_LEADER_ADDRESS"
-  sleep 5 &
+  sleep {_POLL_SECONDS} &
   wait "$!"
 done
 echo "$LWS_LEADER_ADDRESS has no address" >&2
@@ -217,7 +219,8 @@ def _start_by_preset(*args: str) -> Launch:
 def _start_vllm_pipeline(run: Run) -> Group:
     command, author_args, by_ray = run.spec.command, run.engine.args, uses_ray(run.engine)
     backend = () if get_last_value(author_args, BACKEND) else (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
-    args = (*_list_vllm_args(run), *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT), *backend)
+    flags = (*_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT), *backend)
+    args = (*_list_vllm_args(run), *flags, *(() if by_ray else _list_join_flags(run)))
     if by_ray:
         shell = ("/bin/bash", "-c")
         return Group(
@@ -257,6 +260,7 @@ def _start_sglang(run: Run) -> Group:
             "--nnodes=$(LWS_GROUP_SIZE)",
             "--node-rank=$(LWS_WORKER_INDEX)",
             "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
+            *_list_join_flags(run),
         )
     launch = Launch(
         command=run.spec.command,
@@ -272,6 +276,13 @@ def _start_sglang(run: Run) -> Group:
         ),
     )
     return Group(leader=launch, worker=launch if is_group else None)
+
+
+def _list_join_flags(run: Run) -> tuple[str, ...]:
+    """Returns the flag that lets the ranks of a group wait for its last pod; without it they give up sooner."""
+    if not has_ability(run.engine, Ability.JOIN_TIMEOUT):
+        return ()
+    return (f"{run.spec.join_timeout_flag}={JOIN_SECONDS}",)
 
 
 def _list_tls_flags(run: Run) -> tuple[str, ...]:

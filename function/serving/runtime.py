@@ -22,11 +22,11 @@ from function.domain.pods import add_variables
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
-from function.serving.engine import CERTIFICATES, Launch, Mode, Run, drain_seconds, mode_of
+from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, Mode, Run, drain_seconds, mode_of
 from function.weights.claim import load_seconds
 
 _PERIOD = 10  # seconds between two probes, as in KServe's presets
-_ENGINE_SECONDS, _GROUP_SECONDS, _UNKNOWN_SECONDS = 600, 1800, 3600
+_ENGINE_SECONDS, _UNKNOWN_SECONDS = 600, 3600
 _SECONDS_PER_GIB = 8
 _PAGE_BY_PAGE = 4
 _PAUSE_SECONDS, _GRACE_SECONDS, _MARGIN_SECONDS = 15, 60, 5  # the first two as in KServe's presets
@@ -57,7 +57,7 @@ def startup_seconds(request: ServingRequest) -> int:
     elif request.weights is not None:
         seconds = _ENGINE_SECONDS + -(-request.weights // GIB) * _SECONDS_PER_GIB
     if request.shape.nodes > 1:
-        seconds += _GROUP_SECONDS
+        seconds += JOIN_SECONDS
     return -(-seconds // _PERIOD) * _PERIOD
 
 

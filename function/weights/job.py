@@ -52,7 +52,11 @@ SECONDS_WITHOUT_POD = 600
 DOWNLOAD, PREPARE = "download.py", "prepare.py"
 SCRIPTS = {
     name: resources.files("function.weights.scripts").joinpath(file).read_text()
-    for name, file in ((DOWNLOAD, "download_script.py"), (PREPARE, "prepare_script.py"))
+    for name, file in (
+        (DOWNLOAD, "download_script.py"),
+        (PREPARE, "prepare_script.py"),
+        ("sitecustomize.py", "sitecustomize.py"),
+    )
 }
 _SCRIPTS_VOLUME, _SCRIPTS_DIRECTORY = "scripts", "/opt/modelplane"
 _SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIRECTORY, "readOnly": True}

@@ -69,6 +69,7 @@ SINCE = [
     Edge(NODES, "0.11.0", "0.11.1", "vLLM's pull request 23691"),
     Edge(Ability.RANKS_OVER_NODES, "0.9.0", "0.9.1", "fails after the download before"),
     Edge(Ability.GGUF_PARTS, "0.19.1", "0.20.0", "parts had to be merged before"),
+    Edge(Ability.JOIN_TIMEOUT, "0.17.1", "0.18.0", "--distributed-timeout-seconds"),
     Edge(DRAIN, "0.17.1", "0.18.0", "--shutdown-timeout"),
 ]
 UNTIL = [

@@ -10,21 +10,37 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from function.domain.model import HuggingFaceSource
+from function.domain.model import HuggingFaceSource, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
 from function.weights.credentials import plan_credential
 from function.weights.job import DownloadSpec, build_job, build_scripts
 from function.weights.request import cache_key
+from tools.initializer import find_sources, install_image_packages
 
 SOURCE = HuggingFaceSource(repo="owner/model")
 
-STAND_IN = Path(__file__).with_name("initializer.py")
 LIMIT = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initializer:
+    """KServe's entry point and storage program, and the Python that runs them; by default with the image's packages."""
+
+    python: Path = field(default_factory=install_image_packages)
+    sources: Path = field(default_factory=find_sources)
+
+    def write(self, program: Path) -> None:
+        """Write the entry point as a program that imports KServe's own storage program."""
+        entry = self.sources / "storage-initializer" / "scripts" / "initializer-entrypoint"
+        storage = f"import sys; sys.path.insert(0, {str(self.sources / 'storage')!r})"
+        program.write_text(f"#!{self.python}\n{storage}\n{entry.read_text()}")
+        program.chmod(0o755)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +50,7 @@ class Container:
     job: Manifest
     scripts: Manifest
     claim: Path
+    initializer: Initializer
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
@@ -58,8 +75,7 @@ class Container:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         self._mount_scripts()
-        self._program.write_text(f"#!{sys.executable}\n{STAND_IN.read_text()}")
-        self._program.chmod(0o755)
+        self.initializer.write(self._program)
         return subprocess.Popen(
             self._command(), env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -122,16 +138,17 @@ class Container:
 
 
 def downloading(
-    endpoint: str,
     claim: Path,
-    source: HuggingFaceSource = SOURCE,
+    initializer: Initializer,
+    source: HuggingFaceSource | UriSource = SOURCE,
     *,
+    env: Mapping[str, str],
     retry: str = "",
     backoff: int = 6,
     token: str = "",
 ) -> Container:
-    """Return the container of the Job that downloads a source from a hub."""
-    env: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": endpoint},)
+    """Return the container of the Job that downloads a source, with these variables."""
+    variables: tuple[Manifest, ...] = tuple({"name": name, "value": value} for name, value in env.items())
     config_map = build_scripts("team", "kimi", cache_key(source))
     task = DownloadSpec(
         namespace="team",
@@ -139,11 +156,17 @@ def downloading(
         claim="claim",
         scripts=manifests.text(config_map, "metadata.name"),
         source=source,
-        download=replace(BUILT_IN.download, env=env, backoff_limit=backoff),
+        download=replace(BUILT_IN.download, env=variables, backoff_limit=backoff),
         credential=plan_credential(source, None, "copy", is_lasting=False),
         retry=retry,
     )
-    return Container(job=build_job(task), scripts=config_map, claim=claim, secrets={("copy", "HF_TOKEN"): token})
+    return Container(
+        job=build_job(task),
+        scripts=config_map,
+        claim=claim,
+        initializer=initializer,
+        secrets={("copy", "HF_TOKEN"): token},
+    )
 
 
 def expanded(value: JSON, env: dict[str, str]) -> str:

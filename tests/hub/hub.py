@@ -1,7 +1,8 @@
 """A model hub on loopback that can misbehave: the part of its API that the initializer's client uses.
 
 Every revision is the same commit; a fault is a status for every call whose path contains some text, or a file that
-breaks off half-way. `requests` lists what was asked for.
+breaks off half-way. Files of `redirects` are sent under another host name, as by a content delivery network. `requests`
+lists what was asked for.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ class Hub:
     endpoint: str = ""
     token: str = ""
     statuses: dict[str, int] = field(default_factory=dict)
+    redirects: set[str] = field(default_factory=set)
     cut: dict[str, int] = field(default_factory=dict)
     hold: threading.Event | None = None
     requests: list[str] = field(default_factory=list)
@@ -63,7 +65,9 @@ class Handler(BaseHTTPRequestHandler):
         if status != 200:
             self._send(status, b'{"error": "no"}', {"Content-Type": "application/json"}, body=body)
         elif "/resolve/" in path:
-            self._file(path.partition("/resolve/")[2].partition("/")[2], body=body)
+            self._resolve(path.partition("/resolve/")[2].partition("/")[2], body=body)
+        elif path.startswith("/cdn/"):
+            self._file(path.removeprefix("/cdn/"), body=body)
         else:
             self._send(200, json.dumps(self._listing(path)).encode(), {"Content-Type": "application/json"}, body=body)
 
@@ -76,9 +80,22 @@ class Handler(BaseHTTPRequestHandler):
         siblings = [{"rfilename": name, "size": len(data)} for name, data in self.hub.files.items()]
         return {"id": "owner/model", "modelId": "owner/model", "sha": COMMIT, "siblings": siblings}
 
+    def _resolve(self, name: str, *, body: bool) -> None:
+        """Send the file, or a link to the content delivery network: this server under another name."""
+        if name not in self.hub.redirects:
+            self._file(name, body=body)
+            return
+        data = self.hub.files[name]
+        location = f"{self.hub.endpoint.replace('127.0.0.1', 'localhost')}/cdn/{name}"
+        headers = {"Location": location, "X-Linked-Size": str(len(data)), "X-Linked-ETag": self._headers(data)["ETag"]}
+        self._send(302, b"", self._headers(data) | headers, body=body)
+
+    def _headers(self, data: bytes) -> dict[str, str]:
+        return {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+
     def _file(self, name: str, *, body: bool) -> None:
         data = self.hub.files[name]
-        headers = {"ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        headers = self._headers(data)
         start = self._start()
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"

@@ -39,7 +39,9 @@ SGLANG_SERVER = ("python3", "-m", "sglang.launch_server")
 SGLANG_ARGS = ("--model-path=/mnt/models", "--served-model-name=org/kimi", "--host=0.0.0.0", "--port=8000")
 SGLANG_NODES = (
     "--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
+    "--dist-timeout=1800",
 )  # fmt: skip
+JOIN = "--distributed-timeout-seconds=1800"  # half an hour, as probes and scripts allow
 SERVE = ("/mnt/models", "--served-model-name", *NAMES, "--port=8000")
 SPLIT = ("--tensor-parallel-size=8", "--pipeline-parallel-size=2", "--enable-expert-parallel")
 NODES = (
@@ -105,9 +107,9 @@ CASES = [
     Case("tensor-over-nodes", "16 GPUs share every layer, no stages", TENSOR, engine("--a b"),
          by_nodes(*SERVE, "--tensor-parallel-size=16", "--distributed-executor-backend=mp", own=("--a b",))),
     Case("pipeline-drains", "0.18 was the first that can", PIPELINE, engine(image=VLLM_DRAINS),
-         by_nodes(*SERVE, "--shutdown-timeout=40", *SPLIT, "--distributed-executor-backend=mp")),
+         by_nodes(*SERVE, "--shutdown-timeout=40", *SPLIT, "--distributed-executor-backend=mp", JOIN)),
     Case("pipeline-drain-said", "the author's word", PIPELINE, engine("--shutdown-timeout=7", image=VLLM_DRAINS),
-         by_nodes(*SERVE, *SPLIT, "--distributed-executor-backend=mp", own=("--shutdown-timeout=7",))),
+         by_nodes(*SERVE, *SPLIT, "--distributed-executor-backend=mp", JOIN, own=("--shutdown-timeout=7",))),
     Case("data-new", "the preset would start another balancer", DATA, engine("--a b", image=VLLM_RANKS),
          by_ranks(2, *SERVE, "--shutdown-timeout=40", "--tensor-parallel-size=4", "--data-parallel-size=4",
                   "--data-parallel-size-local=2", "--enable-expert-parallel", "--data-parallel-rpc-port=5555",

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import runpy
 import signal
@@ -27,8 +28,11 @@ class Case:
     log: str
     want: Exit | None
     offline: str = ""
+    uri: str = URI
 
 
+CDN = "403 Client Error: Forbidden for url: https://cdn.example.org/bytes?signature=x"
+HTTPX = "HfHubHTTPError: 403 Forbidden: None.\nCannot access content at: https://cdn.example.org/bytes"
 PRETENDED = "Returning existing local_dir `/x` as remote repo cannot be accessed in `snapshot_download` "
 KEPT = "Couldn't access the Hub to check for update. Defaulting to existing file. (error: 429 Client Error.)"
 UNTOLD = "HuggingFace authentication failed. Set HF_TOKEN"
@@ -47,6 +51,10 @@ CASES = (
     Case("disk-full", "beats what else was said", 1, "404 Client Error\n[Errno 28] No space left", Exit.DISK_FULL),
     Case("quota", "the same for its user", 1, "OSError: [Errno 122] Disk quota exceeded", Exit.DISK_FULL),
     Case("gated", "403", 1, "403 Client Error.\n\nCannot access gated repo", Exit.UNAUTHORISED),
+    Case("hub-forbids", "for good", 1, CDN.replace("cdn.example.org", "huggingface.co"), Exit.UNAUTHORISED),
+    Case("cdn-forbids", "the signed link is too old; a retry gets another", 1, CDN, Exit.UNREACHABLE),
+    Case("cdn-forbids-httpx", "the same in httpx's words", 1, HTTPX, Exit.UNREACHABLE),
+    Case("web-server-forbids", "only the hub sends clients elsewhere", 1, CDN, Exit.UNAUTHORISED, uri="https://x/y"),
     Case("words-after-status", "the hint misleads", 1, f"404 Client Error\n{UNTOLD}", Exit.NOT_FOUND),
     Case("last-status", "what was retried is past", 1, "429 Client Error\n401 Client Error", Exit.UNAUTHORISED),
     Case("httpx", "the client's own words", 1, "Client error '404 Not Found' for url", Exit.NOT_FOUND),
@@ -61,6 +69,8 @@ CASES = (
     Case("bucket-empty", "a wrong path", 1, "Failed to fetch model. No model found in x.", Exit.NOT_FOUND),
     Case("slow-down", "boto's words", 1, "(SlowDown) when calling GetObject", Exit.RATE_LIMITED),
     Case("broken-off", "the network", 1, "Consistency check failed: file should be of size 1", Exit.UNREACHABLE),
+    Case("broken-in-a-file", "urllib3's words", 1, "Connection broken: IncompleteRead(6 bytes read)", Exit.UNREACHABLE),
+    Case("bucket-unreachable", "boto's words", 1, "Could not connect to the endpoint URL", Exit.UNREACHABLE),
     Case("not-writable", "the claim belongs to another user", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
     Case("no-idea", "the log says more", 1, "Segmentation fault", Exit.UNKNOWN),
 )
@@ -69,7 +79,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_diagnoses_initializer_output(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", case.offline)
-    assert script.diagnose(case.code, case.log) == case.want, case.reason
+    assert script.diagnose(case.uri, case.code, case.log) == case.want, case.reason
 
 
 SHARD = "pytorch_model-00001-of-00002.bin"
@@ -287,7 +297,7 @@ def test_reads_unknown_input_once(text: str, monkeypatch: pytest.MonkeyPatch) ->
     """What is not linear would take hours here."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "")
     flood = text * (2**20 // len(text))
-    assert script.diagnose(1, flood) in {Exit.UNKNOWN, Exit.UNAUTHORISED}
+    assert script.diagnose(URI, 1, flood) in {Exit.UNKNOWN, Exit.UNAUTHORISED}
     assert script.diagnose(0, flood) is None
     assert not script.SERIES.fullmatch(flood)
 
@@ -339,3 +349,19 @@ def test_runs_as_a_script(root: Path, program: Program, monkeypatch: pytest.Monk
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(script.__file__, run_name="__main__")
     assert ended.value.code == 0
+
+
+def test_initializer_logs_the_causes_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The initializer logs `str(error)`: what the source answered is in the error's cause."""
+    factory = logging.getLogRecordFactory()
+    error = RuntimeError("cannot locate the file")
+    error.__cause__ = OSError("403 Client Error")
+    try:
+        runpy.run_module("function.weights.scripts.sitecustomize")
+        logging.getLogger("storage").error("failed: %s", error)
+        logging.getLogger("storage").error("nothing %s", "else")
+    finally:
+        logging.setLogRecordFactory(factory)
+    assert "failed: cannot locate the file" in caplog.text
+    assert "OSError: 403 Client Error" in caplog.text
+    assert caplog.text.count("Error:") == 2, "the error and its cause, once each"

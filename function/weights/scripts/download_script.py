@@ -1,12 +1,12 @@
 """Download weights with the storage-initializer and prove that they are complete.
 
-This file runs inside the initializer's image: the Job hands its text to that image's python with `-c`, followed by
-the URI and the directory. Hence the standard library only. The rule: the marker is written last and only over proven
-bytes; where it stands they are proven again, and nothing else is done. The initializer reports success when the hub
-refuses it over a directory that is not empty, so its exit code proves nothing: its output, the shards that the indexes
-name and the lengths that the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure
-gets another code on the last attempt that the Job allows, so that the Job can fail with that code in its own condition.
-Other Jobs may write to the same directory: no partial file is removed but what our own initializer had open.
+This file runs inside the initializer's image: the Job starts that image's python with it, the URI and the directory.
+Hence the standard library only. The rule: the marker is written last and only over proven bytes; where it stands they
+are proven again, and nothing else is done. The initializer reports success when the hub refuses it over a directory
+that is not empty, so its exit code proves nothing: its output, the shards that the indexes name and the lengths that
+the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure gets another code on the
+last attempt that the Job allows, so that the Job can fail with that code in its own condition. Other Jobs may write to
+the same directory: no partial file is removed but what our own initializer had open.
 """
 
 import base64
@@ -27,6 +27,7 @@ from math import prod
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 
 class Exit(IntEnum):
@@ -57,6 +58,7 @@ STATUS = re.compile(
     r"\b([45]\d\d) (?:Client|Server) Error|(?:Client|Server) error '([45]\d\d)|status code ([45]\d\d)"
     r"|HTTPError: ([45]\d\d) |An error occurred \(([45]\d\d)\)|\b([45]\d\d) (?:GET|POST|HEAD) http"
 )
+URL = re.compile(r"(?:for url:? |content at: )'?(https?://[^\s']+)")
 STATUSES = {401: Exit.UNAUTHORISED, 403: Exit.UNAUTHORISED, 404: Exit.NOT_FOUND, 429: Exit.RATE_LIMITED}
 FULL = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b")
 # What the hub's client says before it exits 0 without having asked for everything.
@@ -66,8 +68,9 @@ WORDS = {
     Exit.UNAUTHORISED: r"[aA]uthentication failed|[aA]ccess ?[dD]enied|[cC]redentials|Forbidden",
     Exit.NOT_FOUND: r"not found|No model found|does not exist|Invalid .{1,40}URI|Cannot recognize storage",
     Exit.RATE_LIMITED: r"Too Many Requests|SlowDown|[rR]ate limit",
-    Exit.UNREACHABLE: r"Connect(ion)?Error|Connection (refused|reset|aborted)|Failed to connect|timed out"
-    r"|Timeout:|closed connection|disconnected|name resolution|Name or service|unreachable|Consistency check failed",
+    Exit.UNREACHABLE: r"Connect(ion)?Error|Connection (refused|reset|aborted|broken)|Failed to connect|timed out"
+    r"|Could not connect to the endpoint|Timeout:|closed connection|disconnected|name resolution|Name or service"
+    r"|unreachable|Consistency check failed",
 }
 BY_ERRNO = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Exit.DISK_FULL)
 BY_ERRNO |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRITABLE)
@@ -111,7 +114,8 @@ def fetch(uri: str, root: Path) -> tuple[int, str]:
 
     before = signal.signal(signal.SIGTERM, forward)
     command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
-    env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED])}
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED]), "PYTHONPATH": os.pathsep.join(paths)}
     tail, begins = "", True
     with Popen(  # noqa: S603  # arguments, never a shell
         command, env=env, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
@@ -128,7 +132,7 @@ def fetch(uri: str, root: Path) -> tuple[int, str]:
     return child.returncode, tail
 
 
-def diagnose(code: int, log: str) -> Exit | None:
+def diagnose(uri: str, code: int, log: str) -> Exit | None:
     """Return why the initializer failed, also where it claims to have succeeded; None = it did succeed."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     if code == 0 and (offline or not PRETENDED.search(log)):
@@ -137,11 +141,19 @@ def diagnose(code: int, log: str) -> Exit | None:
         return Exit.KILLED
     if FULL.search(log):
         return Exit.DISK_FULL
-    statuses = [int(next(filter(None, found.groups()))) for found in STATUS.finditer(log)]
-    if statuses:
-        broken = statuses[-1] == 408 or statuses[-1] >= 500
-        return STATUSES.get(statuses[-1], Exit.UNREACHABLE if broken else Exit.UNKNOWN)
+    answers = [*STATUS.finditer(log)]
+    if answers:
+        status = int(next(filter(None, answers[-1].groups())))
+        broken = status == 408 or status >= 500 or (status == 403 and is_elsewhere(uri, log[answers[-1].start() :]))
+        return Exit.UNREACHABLE if broken else STATUSES.get(status, Exit.UNKNOWN)
     return next((cause for cause, words in WORDS.items() if re.search(words, log)), Exit.UNKNOWN)
+
+
+def is_elsewhere(uri: str, answer: str) -> bool:
+    """Tell whether a content delivery network answered for the hub: it refuses links that are too old."""
+    url = URL.search(answer)
+    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co").netloc
+    return uri.startswith("hf://") and url is not None and urlsplit(url[1]).netloc != hub
 
 
 def patterns(name: str) -> list[str]:
@@ -329,7 +341,7 @@ def attempt(uri: str, root: Path) -> Exit | int:
         code, log = fetch(uri, root)
         if code == -signal.SIGTERM:
             return 128 + signal.SIGTERM
-        cause = diagnose(code, log)
+        cause = diagnose(uri, code, log)
         found = {} if cause else inspect(root, before)
         if cause or not found:
             return cause or 0
