@@ -298,7 +298,7 @@ def test_reads_unknown_input_once(text: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HF_HUB_OFFLINE", "")
     flood = text * (2**20 // len(text))
     assert script.diagnose(URI, 1, flood) in {Exit.UNKNOWN, Exit.UNAUTHORISED}
-    assert script.diagnose(0, flood) is None
+    assert script.diagnose(URI, 0, flood) is None
     assert not script.SERIES.fullmatch(flood)
 
 
