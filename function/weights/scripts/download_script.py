@@ -114,8 +114,8 @@ def fetch(uri: str, root: Path) -> tuple[int, str]:
 
     before = signal.signal(signal.SIGTERM, forward)
     command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED]), "PYTHONPATH": os.pathsep.join(paths)}
+    paths = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))  # for our sitecustomize.py
+    env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED]), "PYTHONPATH": paths}
     tail, begins = "", True
     with Popen(  # noqa: S603  # arguments, never a shell
         command, env=env, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
