@@ -60,6 +60,11 @@ class ClaimPlan:
     class_name: str | None = ""  # None: not set any more, so that an existing claim keeps its class
     access_mode: str = ""
 
+    @property
+    def is_of_default_class(self) -> bool:
+        """Whether the cluster chooses the class of a claim that is created."""
+        return self.policy is not ManagementPolicy.OBSERVE_ONLY and self.class_name == ""
+
 
 def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:
     """Builds the claim, with what cannot change as the cluster has it; `mirrored` is empty while it does not exist."""
@@ -105,6 +110,12 @@ def get_access_mode(mirrored: Manifest) -> str:
     """Returns the widest access mode of an observed claim; empty where none is known."""
     modes = _access_modes(mirrored)
     return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
+
+
+def describe_claim(mirrored: Manifest) -> str:
+    """Describes an observed claim by its access mode and its class."""
+    class_name = manifests.text(mirrored, "spec.storageClassName")
+    return f"{get_access_mode(mirrored)} of {f'class {class_name}' if class_name else 'no class'}"
 
 
 def is_shared(mode: str) -> bool:

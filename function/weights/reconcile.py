@@ -378,7 +378,7 @@ def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
     if obstacle or job is None:
         finding = Finding.EMPTY_DIR if plan.type is Case.EMPTY_DIR else Finding.NOT_NEEDED
         return obstacle or StorageState(finding=finding, bytes_per_pod=request.model.disk)
-    state = describe_download(job, claim)
+    state = describe_download(job, claim, plan.claim)
     if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
         return replace(state, finding=Finding.JOB_HELD_BACK, message=decision.value)
     return state

@@ -9,12 +9,12 @@ from enum import Enum
 
 from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem
-from function.kube.manifests import integer, text
+from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.health import Level, assess
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import ObservedObject, State
-from function.weights.claim import ClaimPlan, can_be_mounted_by, get_access_mode
+from function.weights.claim import READ_WRITE_MANY, ClaimPlan, can_be_mounted_by, describe_claim, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure
 from function.weights.planner import StoragePlan
@@ -43,7 +43,15 @@ class Finding(Enum):
         "Claim {claim} is {message}, and several nodes or replicas need ReadWriteMany",
     )
     CLAIM_TOO_SMALL = PlacementStorage.STORAGE_TOO_SMALL, "{problems}"
-    CLAIM_NOT_BOUND = PlacementStorage.CLAIM_PENDING, "{place}The claim is not bound yet"
+    CLAIM_NOT_BOUND = (
+        PlacementStorage.CLAIM_PENDING,
+        "Claim {claim} ({message}) is not bound yet; its events on the cluster say why",
+    )
+    CLAIM_OF_DEFAULT_CLASS = (
+        PlacementStorage.CLAIM_PENDING,
+        "Claim {claim} ({message}, the cluster's default) is not bound yet. Many default classes cannot do "
+        "ReadWriteMany: set storageClassName to one that can, then delete the claim",
+    )
     UNKNOWN = PlacementStorage.UNREACHABLE, "{place}{obstacle}"
     SCRIPTS_REFUSED = (
         PlacementStorage.DOWNLOAD_FAILED,
@@ -234,8 +242,8 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> St
     return StorageState(finding=finding, name=plan.name, message=message, remote=claim)
 
 
-def describe_download(job: ObservedObject, claim: ObservedObject) -> StorageState:
-    """Describes a download that has not been observed complete yet."""
+def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPlan | None = None) -> StorageState:
+    """Describes a download that has not been observed complete yet; `plan` is that of its claim."""
     name, message, failure = text(job.manifest, "metadata.name"), job.message, None
     health = assess(job.manifest)
     if job.state_unknown:
@@ -245,13 +253,20 @@ def describe_download(job: ObservedObject, claim: ObservedObject) -> StorageStat
         failure = find_failure(job.manifest) or JobFailure.UNKNOWN
     elif job.refused:
         finding = Finding.JOB_REFUSED
-    elif claim.seen and not assess(claim.manifest).up and not integer(job.manifest, "status.active"):
-        finding = Finding.CLAIM_NOT_BOUND
+    elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
+        name, message = text(claim.manifest, "metadata.name"), describe_claim(claim.manifest)
+        is_default = plan is not None and plan.is_of_default_class and get_access_mode(claim.manifest) == READ_WRITE_MANY
+        finding = Finding.CLAIM_OF_DEFAULT_CLASS if is_default else Finding.CLAIM_NOT_BOUND
     elif not name or health.up:
         finding = Finding.JOB_NOT_STARTED
     else:
         finding, message = Finding.JOB_RUNNING, health.message
     return StorageState(finding=finding, name=name, message=message, failure=failure, remote=job)
+
+
+def _is_running(job: Manifest) -> bool:
+    """Tells whether a pod of a Job runs, and so has mounted the claim; a cluster that does not count those counts."""
+    return bool(integer(job, "status.active")) and get(job, "status.ready") != 0
 
 
 def describe_hydrated(plan: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]) -> StorageState:

@@ -32,6 +32,7 @@ from function.weights.state import (
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 USERS = ClaimPlan(name="mine", namespace="lab", policy=ManagementPolicy.OBSERVE_ONLY)
 OURS = ClaimPlan(name="ours", namespace="lab", policy=ManagementPolicy.FULL)
+NAMED = replace(OURS, class_name="standard")
 PLAN = StoragePlan(type=Row.MANAGED, uri="pvc://ours/models/0", claim_name="ours", path="models/0")
 DOWN = ObservedObject(State.UNREACHABLE, {}, "dial tcp: refused")
 NO_KUBECONFIG = ObservedObject(State.NO_CREDENTIALS, {}, "cannot get credentials")
@@ -41,8 +42,8 @@ def _claim(mode: str = "ReadWriteMany", phase: str = "Bound", uid: str = "1") ->
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"uid": uid},
-        "spec": {"accessModes": [mode]},
+        "metadata": {"name": "kimi", "uid": uid},
+        "spec": {"accessModes": [mode], "storageClassName": "standard"},
         "status": {"phase": phase},
     }
 
@@ -120,7 +121,21 @@ CASES = (
     Case("job-of-an-earlier-claim", describe_download(_there(COMPLETE), UNSEEN),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("not started",)),
     Case("claim-unbound", describe_download(_there(_job({})), _there(_claim(phase="Pending"))),
-         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("not bound",)),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING),
+         ("Claim kimi ", "(ReadWriteMany of class standard)", "not bound")),
+    Case("claim-unbound-and-its-pod-waits",
+         describe_download(_there(_job({"active": 1, "ready": 0})), _there(_claim(phase="Pending")), NAMED),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("of class standard)",)),
+    Case("claim-of-the-default-class-unbound",
+         describe_download(_there(_job({"active": 1, "ready": 0})), _there(_claim(phase="Pending")), OURS),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING),
+         ("Claim kimi ", "(ReadWriteMany of class standard, the cluster's default)", "set storageClassName")),
+    Case("claim-of-the-default-class-for-one-node",
+         describe_download(_there(_job({})), _there(_claim("ReadWriteOnce", phase="Pending")), OURS),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("(ReadWriteOnce of class standard)",)),
+    Case("claim-of-the-user-unbound",
+         describe_download(_there(_job({})), _there(_claim(phase="Pending")), USERS),
+         (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("(ReadWriteMany of class standard)",)),
     Case("job-running", describe_download(_there(_job({"active": 1})), _there(_claim(phase="Pending"))),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("fetch", "running")),
     Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
