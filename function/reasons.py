@@ -52,7 +52,8 @@ class Outlook(Enum):
 class Refused(StrEnum):
     """Why a deployment is not placed, from furthest to nearest: the reason, its short text, and what to do.
 
-    A remedy may name the `{pool}` and the `{environment}`; it is empty where there are several.
+    A remedy may name the `{pool}`, the `{environment}`, and the `{field}` and `{number}` of the pool's nodes; it is
+    empty where there are several.
     """
 
     phrase: str
@@ -78,13 +79,13 @@ class Refused(StrEnum):
         "PoolTooSmall",
         "pool too small",
         Outlook.NEVER,
-        "Raise maxNodeCount of pool {pool} of InferenceEnvironment {environment}",
+        "Raise {field} of pool {pool} of InferenceEnvironment {environment}{number}",
     )
     INSUFFICIENT_CAPACITY = (
         "InsufficientCapacity",
         "insufficient capacity",
         Outlook.NOT_NOW,
-        "Wait until placements leave pool {pool} of InferenceEnvironment {environment}, or raise its maxNodeCount",
+        "Wait until placements leave pool {pool} of InferenceEnvironment {environment}, or raise its {field}",
     )
     ENVIRONMENT_NOT_READY = (
         "EnvironmentNotReady",

@@ -85,8 +85,17 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     applied = kustomization["resources"]
     assert isinstance(applied, list)
     left = {path.stem for path in (ROOT / "install").glob("*.yaml")} - {str(name)[:-5] for name in applied}
-    optional = {"admission-policy", "author-rbac", "crossplane-values", "hub-rbac", "remote-rbac"}
+    optional = {"admission-policy", "author-rbac", "cost-warnings", "crossplane-values", "hub-rbac", "remote-rbac"}
     assert left == {"kustomization", *optional}
+
+
+def test_costs_are_only_warned_of() -> None:
+    """A warning must never stand in the way of what works, also where the policy itself has an error."""
+    policies, bindings = (_read("install/cost-warnings.yaml")[start::2] for start in (0, 1))
+    assert [text(policy, "spec.failurePolicy") for policy in policies] == ["Ignore", "Ignore"]
+    assert [mapping(b, "spec") for b in bindings] == [
+        {"policyName": text(policy, "metadata.name"), "validationActions": ["Warn"]} for policy in policies
+    ]
 
 
 def test_the_first_model_of_the_readme_is_the_tutorials() -> None:

@@ -33,15 +33,20 @@ def parse_requires(block: schemas.Requires | None, path: str, problems: Problems
     if block is None:
         return Requires()
     rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
-    or_better = rung is not None and rung.endswith(OR_BETTER)
     return Requires(
         memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
         interconnect=parse_word(block.interconnect, INTERCONNECTS, f"{path}.interconnect", problems),
-        bandwidth=BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=or_better) if rung else None,
+        bandwidth=_build_bandwidth(block, rung) if rung else None,
         precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
         nvlink_domain=block.nvlink_domain_size,
         accelerator_type=block.accelerator_type.lower() if block.accelerator_type else None,
     )
+
+
+def _build_bandwidth(block: schemas.Requires, rung: str) -> BandwidthRequirement:
+    field = "interNodeBandwidth" if block.multi_node_bandwidth is None else "multiNodeBandwidth"
+    is_or_better = rung.endswith(OR_BETTER)
+    return BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=is_or_better, field=field)
 
 
 def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
@@ -59,6 +64,8 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         name=block.name,
         gpus_per_node=block.accelerator_count,
         max_nodes=max_nodes,
+        node_count=block.node_count,
+        count_field="nodeCount" if block.max_node_count is None else "maxNodeCount",
         accelerator_type=(block.accelerator_type or "").lower(),
         gpu_resource=block.gpu_resource,
         labels=sort_entries(block.labels),

@@ -22,13 +22,14 @@ from function.api.model_placement import parse_placement
 from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields, join_path, unknown_value
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
+from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
 from function.domain.cache import ModelCacheChoice
-from function.domain.environment import Environment, StorageMode
+from function.domain.environment import StorageMode
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -36,14 +37,13 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import GROUP, VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
-from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
+from function.scheduling.scheduler import find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
-from function.status.inference_environment import note_overlapping_pools, note_tcp_fallback
-from function.status.weights import format_redownload_note
+from function.status.inference_environment import list_pool_notes
 from function.weights.faults import find_faults
 from function.weights.planner import DeploymentWeights
-from function.weights.request import Case, build_cache_request
+from function.weights.request import build_cache_request
 
 Level: TypeAlias = Literal["error", "warning"]
 # A DNS subdomain, as the API server requires of every name.
@@ -316,18 +316,18 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if not is_ours(manifest):
         return
     yield from _find_missing_units(manifest.get("spec"), "spec")
+    yield from find_default_class(manifest)
     match text(manifest, "kind"):
         case "ModelDeployment":
-            yield from _find_repeated_downloads(store, manifest)
+            yield from _find_costs(store, manifest)
         case "ClusterModel" | "Model":
             model = parse_model(manifest).value
             yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
         case "InferenceEnvironment":
             pools = parse_environment(manifest, BUILT_IN).value.pools
-            notes = (note_overlapping_pools(pools), *map(note_tcp_fallback, pools))
             nested = (f"spec.cluster.{source}.nodePools" for source in ("existing", "gke"))
             path = next((path for path in nested if get(manifest, path)), "spec.nodePools")
-            yield from (Problem(path, note) for note in notes if note)
+            yield from (Problem(path, note) for note in list_pool_notes(pools))
             yield from find_contradictions(store, manifest)
 
 
@@ -344,15 +344,18 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
                 yield from _find_missing_units(item, join_path(path, key))
 
 
-def _find_repeated_downloads(store: Store, manifest: Manifest) -> Iterator[Problem]:
+def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Returns what is costly about the storage of a deployment, as far as its model is known."""
     deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
     if deployment is None or model is None:
         return
-    weights, nowhere = _place_weights(store, deployment, model), Environment(name="")
-    for profile in model.profiles:
-        if profile.shape and weights.build_request(nowhere, NO_POOL, profile.shape, 1).case is Case.EMPTY_DIR:
-            message = f"is EmptyDir with profile {profile.name}: {format_redownload_note(model.disk)}"
-            yield Problem("spec.modelCache", message)
+    environments = read_environments(store, _read_settings(store, manifest))
+    weights = _place_weights(store, deployment, model)
+    yield from find_costs(deployment, weights, environments)
+    others = (store[ref] for ref in store.refs("ModelDeployment") if ref.namespace == deployment.namespace)
+    known = ((parse_deployment(other).value, _find_model(store, other)) for other in others)
+    sharing = [(each, _place_weights(store, each, of)) for each, of in known if each and of]
+    yield from find_full_claims(deployment, weights, sharing, environments)
 
 
 def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:

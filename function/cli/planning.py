@@ -26,7 +26,7 @@ from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.verdicts import Rank, SchedulingRequest
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
-from function.status.weights import describe_load
+from function.status.weights import describe_load, note_costs
 from function.weights.claim import estimate_load
 from function.weights.planner import plan_weights
 
@@ -249,7 +249,7 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
         plan = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
         profile = considered.request.find_profile(assignment.profile)
         if plan and profile:
-            remarks += [str(remark.problem) for remark in plan.remarks]
+            remarks += map(str, (*(remark.problem for remark in plan.remarks), *note_costs(storage)))
             load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
             remarks += [describe_load(load_time)] if load_time else []
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)

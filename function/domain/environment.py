@@ -80,6 +80,8 @@ class Pool:
     name: str
     gpus_per_node: int
     max_nodes: int
+    count_field: str = "maxNodeCount"  # the field that declares `max_nodes`
+    node_count: int = 0  # nodes that exist without an autoscaler; more than `max_nodes` do not count
     accelerator_type: str = ""
     gpu_resource: str = GPU_RESOURCE
     labels: tuple[tuple[str, str], ...] = ()

@@ -44,6 +44,7 @@ class BandwidthRequirement:
 
     rung: str  # an entry of LADDER
     or_better: bool
+    field: str = "interNodeBandwidth"  # of the two names of the requirement, the one that was used
 
     def is_met_by(self, rung: str) -> bool:
         """Tells whether a declared speed meets the requirement."""

@@ -21,7 +21,7 @@ from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Preference
 from function.kube.selectors import Selector
 from function.reasons import Refused
-from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
+from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool, count_required_nodes
 from function.scheduling.ledger import Ledger, measure_use
 from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
@@ -52,6 +52,11 @@ class Candidate:
             replicas=self.request.deployment.replicas,
             exclusive_replica_nodes=self.profile.replicas_across_nodes is Spread.REQUIRED,
         )
+
+    @property
+    def engine_path(self) -> str:
+        """The path of the profile's engine in the model."""
+        return f"spec.serving[{self.profile.name}].engine"
 
     @cached_property
     def storage_faults(self) -> tuple[StorageFault, ...]:
@@ -102,7 +107,8 @@ def check_engine_args(candidate: Candidate) -> Refusal | None:
     """Refuses arguments that contradict a computed shape; a declared one is checked where it is parsed."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
-    return candidate.refuse_profile(Field.ENGINE_ARGS, find_shape_faults(candidate.profile.engine, candidate.shape))
+    problems = find_shape_faults(candidate.profile.engine, candidate.shape, f"{candidate.engine_path}.args")
+    return candidate.refuse_profile(Field.ENGINE_ARGS, problems)
 
 
 def check_inter_node(candidate: Candidate) -> Refusal | None:
@@ -114,7 +120,8 @@ def check_inter_node(candidate: Candidate) -> Refusal | None:
 
 def check_tls(candidate: Candidate) -> Refusal | None:
     """Refuses an engine that cannot serve HTTPS where the cluster's KServe requires it."""
-    problems = find_tls_faults(candidate.profile.engine) if candidate.environment.kserve.tls else ()
+    engine, path = candidate.profile.engine, candidate.engine_path
+    problems = find_tls_faults(engine, path) if candidate.environment.kserve.tls else ()
     return candidate.refuse_profile(Field.TLS, problems)
 
 
@@ -353,13 +360,13 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
     fitting = room.count_fitting(share)
     if fitting >= share.replicas:
         return None
-    reason = Refused.INSUFFICIENT_CAPACITY
+    reason, required_nodes = Refused.INSUFFICIENT_CAPACITY, 0
     at_most = count_in_empty_pool(pool, share)
     if at_most < share.replicas:
-        reason, fitting = Refused.POOL_TOO_SMALL, at_most
+        reason, fitting, required_nodes = Refused.POOL_TOO_SMALL, at_most, count_required_nodes(pool, share)
     return replace(
         candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason),
-        use=measure_use(room, pool),
+        use=replace(measure_use(room, pool), required_nodes=required_nodes),
         exclusive_node=pool.needs_exclusive_node(share.nodes, share.gpus_per_node),
     )
 

@@ -303,4 +303,5 @@ def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
         placements=room.placements,
         unusable_nodes=room.unusable_nodes,
         unusable=pool.facts.unusable if pool.facts else (),
+        count_field=pool.count_field,
     )

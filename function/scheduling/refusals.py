@@ -31,6 +31,8 @@ class PoolUse:
     placements: int
     unusable_nodes: int = 0  # of those declared
     unusable: tuple[Unusable, ...] = ()  # why, where that is known
+    count_field: str = "maxNodeCount"  # that declares the nodes
+    required_nodes: int = 0  # of an empty pool, for all replicas; 0: those that are declared suffice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +73,14 @@ class Refusal:
             return ""
         if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
             where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
-            return f"If its nodes have it, declare {self.field} on {where}"
+            return f"If its nodes have it, declare {_name_field(self)} on {where}"
         if self.quota_usage is not None and self.quota_usage.exceeds_limit:
             return "Request less, or ask the platform team to raise the limits"
         if self.reason is Refused.INSUFFICIENT_CAPACITY and self.use and self.use.unusable_nodes:
             return f"See HardwareAsDeclared of InferenceEnvironment {self.environment}"
-        return self.reason.remedy.format(pool=self.pool, environment=self.environment)
+        field = self.use.count_field if self.use else "maxNodeCount"
+        number = f" to {self.use.required_nodes}" if self.use and self.use.required_nodes else ""
+        return self.reason.remedy.format(pool=self.pool, environment=self.environment, field=field, number=number)
 
     @property
     def replicas(self) -> str:
@@ -99,19 +103,25 @@ def _format(refusal: Refusal, value: Value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def _name_field(refusal: Refusal) -> str:
+    """Returns the field as the author of the requirement spells it: a network speed has two names."""
+    return refusal.required.field if isinstance(refusal.required, BandwidthRequirement) else str(refusal.field)
+
+
 def _describe_requirement(refusal: Refusal) -> str:
     required, actual = refusal.required, refusal.actual
     if required is None:
         return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     if actual is None:
-        return f"pool {refusal.pool} does not declare {refusal.field}, {_format(refusal, required)} required"
+        return f"pool {refusal.pool} does not declare {_name_field(refusal)}, {_format(refusal, required)} required"
     missing = ""
     if isinstance(required, int) and isinstance(actual, int):
         difference = required - actual
         missing = f" ({gib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
     if isinstance(required, tuple) and isinstance(actual, tuple):
-        missing = f" ({', '.join(str(item) for item in required if item not in actual)} missing)"
-    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, actual)}"
+        absent = ", ".join(str(item) for item in required if item not in actual)
+        return f"pool {refusal.pool} lacks {refusal.field} {absent}; it has {_format(refusal, actual) or 'none'}"
+    has = f"pool {refusal.pool} has {_name_field(refusal)} {_format(refusal, actual)}"
     return f"{has}, {_format(refusal, required)} required{missing}"
 
 
@@ -151,7 +161,9 @@ def _describe_quota(refusal: Refusal) -> str:
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
     required = "" if refusal.required is None else f" {_format(refusal, refusal.required)}"
-    return f"{refusal.field}{required}", "not declared" if refusal.actual is None else _format(refusal, refusal.actual)
+    return f"{_name_field(refusal)}{required}", "not declared" if refusal.actual is None else _format(
+        refusal, refusal.actual
+    )
 
 
 def _compare_labels(refusal: Refusal) -> tuple[str, str]:

@@ -79,12 +79,16 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
         message = "spec.nodePools: no pool has GPUs; nothing can be placed here"
     else:
-        notes = join_with_more(
-            [note for note in (*map(note_tcp_fallback, pools), note_overlapping_pools(pools)) if note], separator="; "
-        )
+        notes = join_with_more(list_pool_notes(pools), separator="; ")
         status, reason = Status.TRUE, PoolsValid.VALID
         message = f"{format_count(len(pools), 'pool')}{'. Note: ' if notes else ''}{notes}"
     return Condition(ConditionType.POOLS_VALID, status, reason, message)
+
+
+def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
+    """Returns what is valid about pools and most likely not meant."""
+    notes = (*map(note_tcp_fallback, pools), *map(_note_excess_nodes, pools), _note_overlapping_pools(pools))
+    return [note for note in notes if note]
 
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
@@ -291,7 +295,14 @@ def note_tcp_fallback(pool: Pool) -> str:
     return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"
 
 
-def note_overlapping_pools(pools: Sequence[Pool]) -> str:
+def _note_excess_nodes(pool: Pool) -> str:
+    """Returns that a pool has more nodes than it may have; empty otherwise."""
+    if pool.node_count <= pool.max_nodes:
+        return ""
+    return f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} count"
+
+
+def _note_overlapping_pools(pools: Sequence[Pool]) -> str:
     """Returns which pools have no labels of their own, so that pods may start on nodes of another; empty if none."""
     names = [pool.name for pool in pools if any(pool.may_start_on(other) for other in pools if other is not pool)]
     if not names:

@@ -3,12 +3,13 @@
 ModelPlacement reports them as StorageReady, ModelCache in one row for each environment; both use the same messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from function.domain.model import Problem
 from function.kube.manifests import Manifest, prune
 from function.kube.quantity import gib
-from function.weights.claim import LoadEstimate
-from function.weights.request import Case
+from function.weights.claim import LoadEstimate, SizeFrom, compute_size
+from function.weights.request import CREATED_CLAIM, Case, StorageRequest
 from function.weights.state import Finding, StorageState
 
 _HOUR, _MINUTE = 3600, 60
@@ -47,9 +48,29 @@ def describe_storage(state: StorageState) -> str:
     return ". Note: ".join([message, *map(str, state.remarks)])
 
 
-def format_redownload_note(weights: int | None) -> str:
+def format_redownload_note(weights: int | None, replicas: int = 1) -> str:
     """Formats what an EmptyDir costs; `weights` in bytes, None where unknown."""
-    return f"every pod start downloads {gib(weights) if weights else 'the weights'} again"
+    start = "every pod start" if replicas <= 1 else f"every pod start of each of {replicas} replicas"
+    return f"{start} downloads {gib(weights) if weights else 'the weights'} again"
+
+
+def note_costs(request: StorageRequest) -> Iterator[Problem]:
+    """Returns what storage costs more than it seems to, by the field that chose it; nothing of it is refused."""
+    model, case, memory = request.model, request.case, request.gpu_memory or 0
+    size = compute_size(request.explicit_size, model, request.gpu_memory)
+    if case is Case.EMPTY_DIR and request.replicas > 1:
+        note = format_redownload_note(model.disk, request.replicas)
+        yield Problem("spec.modelCache", f"is EmptyDir: {note}; set type: PVC for a claim that all replicas read")
+    if case not in CREATED_CLAIM or size is None:
+        return
+    advice = f"set spec.resources.disk of {model.kind} {model.name}"
+    if size.source is SizeFrom.GPU_MEMORY:
+        yield Problem("spec.modelCache", f"the claim asks for {gib(size.amount)}, the GPUs' memory; {advice}")
+    bound = model.vram or memory
+    if case is Case.SHARED and not model.disk and bound > size.amount:
+        claim = f"claim {request.environment.storage.shared_claim} of InferenceEnvironment {request.environment.name}"
+        note = f"{claim} has {gib(size.amount)}, and the weights may need up to {gib(bound)}; {advice}"
+        yield Problem("spec.modelCache", note)
 
 
 def build_load_status(estimate: LoadEstimate | None) -> Manifest:

@@ -208,7 +208,15 @@ class FaultKind(Enum):
         lambda f: f"the existing claim is {f.actual}, and {f.pods} need {f.required}; delete it to get a new one",
         "a claim that is {fault.required}",
     )
-    # A remark: it refuses nothing.
+    # Remarks: they refuse nothing.
+    SHARED_CLAIM = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: (
+            f"has no effect, as all models of a namespace share claim {f.actual}; the spec.storage of its "
+            "InferenceEnvironment decides"
+        ),
+        "a claim of its own",
+    )
     NO_CLAIM = FaultRow(
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"has no effect, as there is no claim: {_WITHOUT_CLAIM[f.actual]}",
@@ -293,27 +301,32 @@ def find_faults_for_existing_claim(
     return (*remaining, fault)
 
 
-def find_remarks(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
+def find_remarks(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> Iterator[StorageFault]:
     """Finds what is worth knowing and refuses nothing.
 
     A claim that is smaller than the weights where the storage ignores sizes, and settings of a claim where none is
-    created.
+    created for these weights alone.
     """
     if not request.environment.storage.size_enforced:
         yield from _find_small_claim(request, observed)
-    if request.case not in _WITHOUT_CLAIM:
-        return
     options = request.managed_options
     settings = {
         "size": options.size is not None,
         "storageClassName": options.class_name is not None,
         "accessMode": options.access_mode is not None,
-        "retain": options.retain,
-        "claimName": isinstance(request.choice, UserClaim),
     }
-    for name, is_set in settings.items():
-        if is_set:
-            yield _fault(request, FaultKind.NO_CLAIM, name, actual=request.case)
+    if request.case is Case.SHARED:
+        kind, actual = FaultKind.SHARED_CLAIM, request.environment.storage.shared_claim
+    elif request.case in _WITHOUT_CLAIM:
+        kind, actual = FaultKind.NO_CLAIM, request.case
+        settings |= {
+            "type": options.type is CacheType.PVC,
+            "retain": options.retain,
+            "claimName": isinstance(request.choice, UserClaim),
+        }
+    else:
+        return
+    yield from (_fault(request, kind, name, actual=actual) for name, is_set in settings.items() if is_set)
 
 
 def _find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:

@@ -49,8 +49,10 @@ class Finding(Enum):
     )
     CLAIM_OF_DEFAULT_CLASS = (
         PlacementStorage.CLAIM_PENDING,
-        "Claim {claim} ({message}, the cluster's default) is not bound yet. Many default classes cannot do "
-        "ReadWriteMany: set storageClassName to one that can, then delete the claim",
+        (
+            "Claim {claim} ({message}, the cluster's default) is not bound yet. Many default classes cannot do "
+            "ReadWriteMany: set storageClassName to one that can, then delete the claim"
+        ),
     )
     UNKNOWN = PlacementStorage.UNREACHABLE, "{place}{obstacle}"
     SCRIPTS_REFUSED = (
@@ -255,7 +257,9 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
         finding = Finding.JOB_REFUSED
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
         name, message = text(claim.manifest, "metadata.name"), describe_claim(claim.manifest)
-        is_default = plan is not None and plan.is_of_default_class and get_access_mode(claim.manifest) == READ_WRITE_MANY
+        is_default = (
+            plan is not None and plan.is_of_default_class and get_access_mode(claim.manifest) == READ_WRITE_MANY
+        )
         finding = Finding.CLAIM_OF_DEFAULT_CLASS if is_default else Finding.CLAIM_NOT_BOUND
     elif not name or health.up:
         finding = Finding.JOB_NOT_STARTED

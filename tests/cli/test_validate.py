@@ -349,6 +349,25 @@ def nested(*each: Manifest) -> Manifest:
 NODES: Manifest = {"acceleratorType": "h100", "acceleratorCount": 8, "maxNodeCount": 2}
 LABELLED: Manifest = {"name": "a", **NODES, "labels": {"example.org/pool": "a"}}
 SHARED: Manifest = {"mode": "Shared", "storageClassName": "shared", "sharedClaim": {"size": "50Gi"}}
+WIDE: Manifest = {**LABELLED, "capabilities": {"memoryPerGpu": "80Gi", "multiNodeCapable": True}}
+UNSHAPED: Manifest = {"name": "one", "engine": {**ENGINE, "version": "0.20.0"}}
+MODEL_OF_IMAGE: Manifest = {"model": {"name": "m"}, "source": "OCI", "serving": [PROFILE]}
+DEFAULT_CLASS = '"" leaves claims to the cluster\'s default class, and many of those cannot do ReadWriteMany; name one'
+BOTH = (
+    "claim model-cache of InferenceEnvironment east has 50Gi, and the models that share it need 60Gi: model 40Gi, "
+    "other 20Gi"
+)
+
+
+def two_nodes(name: str, **spec: JSON) -> Manifest:
+    """Return a model of a repository of its own with a profile of two nodes."""
+    parallelism: Manifest = {"tensor": 8, "pipeline": 2}
+    topology: Manifest = {"nodes": 2, "gpusPerNode": 8, "parallelism": parallelism}
+    engine: Manifest = {"name": "vLLM", "image": "engine:1", "version": "0.20.0"}
+    serving: list[JSON] = [{"name": "one", "replicaTopology": topology, "engine": engine}]
+    return manifest("ClusterModel", name, {**MODEL, "huggingFace": {"repo": f"o/{name}"}, "serving": serving, **spec})
+
+
 DOUBTS = (
     Case(
         id="bytes",
@@ -422,6 +441,87 @@ DOUBTS = (
         reason="without a claim each start of a pod is a download",
         given=(sized(resources={"disk": "30Gi"}), deployment()),
         want=("spec.modelCache: is EmptyDir with profile one: every pod start downloads 30Gi again",),
+    ),
+    Case(
+        id="empty-dir-of-several-replicas",
+        reason="a profile without a shape gets one node of this pool, and each of four replicas downloads",
+        given=(
+            manifest("ClusterModel", "model", {**MODEL, "serving": [UNSHAPED], "resources": {"vram": "60Gi"}}),
+            UNCLASSED,
+            deployment(scaling={"fixed": {"replicas": 4}}),
+        ),
+        want=(
+            (
+                "spec.modelCache: is EmptyDir with profile one: every pod start of each of 4 replicas downloads the "
+                "weights again"
+            ),
+        ),
+    ),
+    Case(
+        id="claim-sized-by-gpu-memory",
+        reason="2 x 8 GPUs of 80Gi",
+        given=(two_nodes("model"), pools(WIDE, storage={"storageClassName": "rwx"}), deployment()),
+        want=(
+            (
+                "spec.modelCache: the claim asks for 1280Gi, the GPUs' memory; set spec.resources.disk of "
+                "ClusterModel model"
+            ),
+        ),
+    ),
+    Case(
+        id="default-class",
+        reason="claims are ReadWriteMany unless something else is set",
+        given=(
+            pools(LABELLED, storage={"storageClassName": ""}),
+            two_nodes("model", resources={"disk": "9Gi"}),
+            deployment(modelCache={"type": "PVC", "storageClassName": "", "accessMode": "ReadWriteMany"}),
+        ),
+        want=(f"spec.storage.storageClassName: {DEFAULT_CLASS}", f"spec.modelCache.storageClassName: {DEFAULT_CLASS}"),
+    ),
+    Case(
+        id="default-class-for-one-node",
+        reason="any class can do ReadWriteOnce",
+        given=(pools(LABELLED, storage={"storageClassName": "", "accessMode": "ReadWriteOnce"}),),
+    ),
+    Case(
+        id="shared-claim-without-disk",
+        reason="50Gi, and 2 x 8 GPUs of 80Gi bound what is kept there",
+        given=(two_nodes("model"), pools(WIDE, storage=SHARED), deployment()),
+        want=(
+            (
+                "spec.modelCache: claim model-cache of InferenceEnvironment east has 50Gi, and the weights may need "
+                "up to 1280Gi; set spec.resources.disk of ClusterModel model"
+            ),
+        ),
+    ),
+    Case(
+        id="shared-claim-for-two-models",
+        reason="each fits 50Gi, both do not; a model that each pod downloads takes no room",
+        given=(
+            two_nodes("model", resources={"disk": "40Gi"}),
+            two_nodes("other", resources={"disk": "20Gi"}),
+            pools(WIDE, storage=SHARED),
+            deployment(modelCache={"size": "45Gi"}),
+            manifest("ModelDeployment", "second", {"modelRef": {"name": "other"}}, "team"),
+            manifest("ModelDeployment", "elsewhere", {"modelRef": {"name": "other"}}, "else"),
+        ),
+        want=(
+            (
+                "spec.modelCache.size: has no effect, as all models of a namespace share claim model-cache; the "
+                "spec.storage of its InferenceEnvironment decides"
+            ),
+            f"spec.modelRef: {BOTH}",
+            f"spec.modelRef: {BOTH}",
+        ),
+    ),
+    Case(
+        id="claim-for-an-image",
+        reason="nodes pull it",
+        given=(
+            manifest("ClusterModel", "model", {**MODEL_OF_IMAGE, "oci": {"image": f"example.org/m@sha256:{'0' * 64}"}}),
+            deployment(modelCache={"type": "PVC"}),
+        ),
+        want=("spec.modelCache.type: has no effect, as there is no claim: nodes pull the model's image",),
     ),
 )
 

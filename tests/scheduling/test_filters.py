@@ -271,8 +271,8 @@ def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_els
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.TLS)
     assert refusal.message == (
-        "on pool pool engine.image: 'lmsysorg/sglang:v0.5.9' cannot serve HTTPS, which kserve.tls of the environment "
-        "requires; must be SGLang 0.5.10 or later"
+        "on pool pool spec.serving[old].engine.image: 'lmsysorg/sglang:v0.5.9' cannot serve HTTPS, which kserve.tls of "
+        "the environment requires; must be SGLang 0.5.10 or later"
     )
 
 

@@ -61,7 +61,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
             "(ports of the node's network, or its devices), required, the whole pool (2 nodes) holds 2"
         ),
-        "Raise maxNodeCount of pool x of InferenceEnvironment a",
+        "Raise maxNodeCount of pool x of InferenceEnvironment a to 3",
     ]
 
 

@@ -69,6 +69,13 @@ def test_notes_pools_without_labels(case: Unlabelled) -> None:
     assert (found.status, found.message) == (Status.TRUE, number + note), case.reason
 
 
+def test_notes_more_nodes_than_the_pool_may_have() -> None:
+    large = replace(pool("a", bandwidth=None, nodes=2), node_count=6)
+    found = environments.build_pools_valid((large,), ())
+    assert found.message == "1 pool. Note: pool a has nodeCount 6, and only its maxNodeCount of 2 count"
+    assert environments.build_pools_valid((replace(large, node_count=2),), ()).message == "1 pool"
+
+
 def test_note_fits_with_the_longest_names() -> None:
     pools = tuple(pool(f"{index:x<63}", bandwidth=None) for index in range(9))
     assert len(environments.build_pools_valid(pools, ()).message) <= 1024

@@ -147,7 +147,7 @@ CASES = (
         says=(
             "0/1 environments can run m: 1 profile invalid.",
             (
-                "a: profile default: on pool frontier engine.args[0]: "
+                "a: profile default: on pool frontier spec.serving[default].engine.args[0]: "
                 "-tp=4 disagrees with the shape of the replica; must be 8"
             ),
         ),
@@ -198,7 +198,7 @@ CASES = (
                 "pool x has memoryPerGpu 80Gi, 141Gi required (61Gi missing); "
                 "pool x has nvlinkDomainSize 4, 8 required (4 missing); "
                 "pool x has interNodeBandwidth eth-100g, ib-400g-or-better required; "
-                "pool x has precisionSupport bf16, fp8 required (fp8 missing)"
+                "pool x lacks precisionSupport fp8; it has bf16"
             ),
         ),
     ),
@@ -351,7 +351,21 @@ CASES = (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
             ),
-            "Raise maxNodeCount of pool tiny of InferenceEnvironment a",
+            "Raise maxNodeCount of pool tiny of InferenceEnvironment a to 2",
+        ),
+    ),
+    Case(
+        id="pool-of-node-count-too-small",
+        reason="the field that the pool has is named",
+        want=Refused.POOL_TOO_SMALL,
+        environments=(site("a", replace(pool("tiny", memory="141Gi", nodes=1), count_field="nodeCount")),),
+        says=(
+            "0/1 environments can run kimi-k2-instruct: 1 pool too small.",
+            (
+                "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
+                "the whole pool (1 node) holds 0"
+            ),
+            "Raise nodeCount of pool tiny of InferenceEnvironment a to 2",
         ),
     ),
     Case(

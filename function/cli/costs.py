@@ -1,0 +1,101 @@
+"""Finds storage that costs more than it seems to, or settings of it that have no effect, wherever it may be placed."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from function.domain.environment import Environment
+from function.domain.model import HuggingFaceSource, Problem, Profile, UriSource
+from function.domain.placement import Deployment
+from function.kube.manifests import Manifest, mapping, text
+from function.kube.quantity import gib
+from function.scheduling.capacity import compute_shape
+from function.scheduling.filters import check_profile_selector, check_selectors, satisfies_requirements
+from function.scheduling.scheduler import NO_POOL
+from function.scheduling.verdicts import SchedulingRequest
+from function.status.weights import format_redownload_note, note_costs
+from function.weights.claim import READ_WRITE_MANY
+from function.weights.faults import find_remarks
+from function.weights.planner import DeploymentWeights
+from function.weights.request import Case, StorageRequest, cache_key
+
+_NOWHERE = Environment(name="")
+
+
+def find_costs(
+    deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
+) -> Iterator[Problem]:
+    """Returns what is costly about the storage of a deployment, or has no effect, in the environments it may run on."""
+    yield from _find_repeated_downloads(deployment, weights, environments)
+    for storage in _list_requests(deployment, weights, environments or (_NOWHERE,)):
+        yield from (remark.problem for remark in find_remarks(storage))
+        if storage.case is not Case.EMPTY_DIR:
+            yield from note_costs(storage)
+
+
+def _list_requests(
+    deployment: Deployment, weights: DeploymentWeights, environments: Iterable[Environment]
+) -> Iterator[StorageRequest]:
+    """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
+    request = SchedulingRequest(deployment=deployment, model=weights.model, weights=weights)
+    for environment in environments:
+        if environment is not _NOWHERE and check_selectors(request, environment):
+            continue
+        for profile in weights.model.profiles:
+            if environment is not _NOWHERE and check_profile_selector(profile, environment):
+                continue
+            for pool in environment.pools or (NO_POOL,):
+                shape = compute_shape(profile, weights.model.vram, pool)
+                if shape and (pool is NO_POOL or satisfies_requirements(request, environment, profile, pool)):
+                    yield weights.build_request(environment, pool, shape, deployment.replicas)
+
+
+def _find_repeated_downloads(
+    deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
+) -> Iterator[Problem]:
+    def is_empty_dir(profile: Profile) -> bool:
+        pools = [NO_POOL, *(pool for environment in environments for pool in environment.pools)]
+        shapes = (compute_shape(profile, weights.model.vram, pool) for pool in pools)
+        requests = (weights.build_request(_NOWHERE, NO_POOL, shape, 1) for shape in shapes if shape)
+        return any(request.case is Case.EMPTY_DIR for request in requests)
+
+    for profile in filter(is_empty_dir, weights.model.profiles):
+        note = format_redownload_note(weights.model.disk, deployment.replicas)
+        yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {note}")
+
+
+def find_full_claims(
+    deployment: Deployment,
+    weights: DeploymentWeights,
+    others: Iterable[tuple[Deployment, DeploymentWeights]],
+    environments: Iterable[Environment],
+) -> Iterator[Problem]:
+    """Returns the Shared claims that cannot hold this model and those of other deployments that may use them."""
+    sharing = [(deployment, weights), *others]
+    for environment in environments:
+        storage, disks = environment.storage, [_find_shared(*each, environment) for each in sharing]
+        known = dict(filter(None, disks))
+        needed = sum(disk for _, disk in known.values())
+        if disks[0] and len(known) > 1 and needed > storage.shared_size and storage.size_enforced:
+            models = ", ".join(f"{name} {gib(disk)}" for name, disk in sorted(known.values()))
+            claim = f"claim {storage.shared_claim} of InferenceEnvironment {environment.name}"
+            room = f"{claim} has {gib(storage.shared_size)}, and the models that share it need {gib(needed)}"
+            yield Problem("spec.modelRef", f"{room}: {models}")
+
+
+def _find_shared(
+    deployment: Deployment, weights: DeploymentWeights, environment: Environment
+) -> tuple[str, tuple[str, int]] | None:
+    """Returns cache key, name and disk of a model that is kept on the Shared claim of an environment."""
+    model, requests = weights.model, _list_requests(deployment, weights, (environment,))
+    if not model.disk or not isinstance(model.source, HuggingFaceSource | UriSource):
+        return None
+    is_shared = any(request.case is Case.SHARED for request in requests)
+    return (cache_key(model.source), (model.name, model.disk)) if is_shared else None
+
+
+def find_default_class(manifest: Manifest) -> Iterator[Problem]:
+    """Returns that claims are left to the cluster's default class although pods of several nodes may mount them."""
+    path = "spec.modelCache" if text(manifest, "kind") == "ModelDeployment" else "spec.storage"
+    storage = mapping(manifest, path)
+    if storage.get("storageClassName") == "" and storage.get("accessMode") in (None, READ_WRITE_MANY):
+        message = "leaves claims to the cluster's default class, and many of those cannot do ReadWriteMany; name one"
+        yield Problem(f"{path}.storageClassName", f'"" {message}')
