@@ -16,6 +16,7 @@ from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment
 from function.domain.model import Problem, Shape
+from function.domain.placement import Preference
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
@@ -23,7 +24,8 @@ from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
-from function.scheduling.verdicts import Rank, SchedulingRequest
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load, note_costs
@@ -98,8 +100,10 @@ class Plan:
 
     @property
     def remarks(self) -> list[str]:
-        """What is slow, too small or doubtful about the chosen places, and why the smallest was chosen."""
-        return [*_list_remarks(self.considered), *explain_preference(self.rows)] if self.considered else []
+        """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
+        if self.considered is None:
+            return []
+        return [*_list_remarks(self.considered), *explain_preference(self.rows), *_explain_order(self)]
 
     @property
     def placements(self) -> list[Manifest]:
@@ -253,6 +257,27 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
             load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
             remarks += [describe_load(load_time)] if load_time else []
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
+
+
+def _explain_order(plan: Plan) -> Iterator[str]:
+    """Explains which rule chose the environments of new placements where others fit as well."""
+    considered, rows = plan.considered, plan.rows
+    placed = sorted(row.environment for row in rows if row.verdict == Verdict.PLACED)
+    fitting = {row.environment for row in rows if row.verdict in (Verdict.PLACED, Verdict.FITS)}
+    # After a rejection the order of environments is another one for each deployment.
+    is_spread = considered and any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
+    if considered is None or not placed or len(fitting) == len(placed) or is_spread:
+        return
+    request, scope = considered.request, considered.scope
+    if request.deployment.prefer is not Preference.DECLARED:
+        return
+    smallest = replace(request.deployment, prefer=Preference.SMALLEST_SUFFICIENT)
+    other = schedule(replace(request, deployment=smallest), scope.environments, [*scope.others, *scope.own])
+    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
+    differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
+    alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
+    rule = f"first by name of {len(fitting)} environments that fit"
+    yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient {alternative}"
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:

@@ -69,6 +69,12 @@ def test_remarks_on_the_expected_load_time(tmp_path: Path) -> None:
     )
 
 
+EMPTY_DIR = (
+    "spec.modelCache: is EmptyDir: every pod start of each of 3 replicas downloads the weights again; set type: PVC "
+    "for a claim that all replicas read"
+)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, ...]:
     """Gemma, which asks for GPUs of 80Gi, where the H200 come first by name of environment."""
@@ -94,6 +100,19 @@ def test_declared_order_chooses_the_first_pool(files: tuple[str, ...]) -> None:
     assert rows == [("a-h200", "room for 8", "placed"), ("h100-west", "room for 8", "fits")]
 
 
+def test_names_the_rule_where_several_environments_fit(files: tuple[str, ...]) -> None:
+    rule = "a-h200: first by name of 2 environments that fit; placement.prefer: SmallestSufficient"
+    (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
+    assert plan["remarks"] == [f"a-h200: {EMPTY_DIR}", f"{rule} would take h100-west/h100"]
+    file = Path(files[1])
+    file.write_text(file.read_text().replace("name: a-h200", "name: z-h200"))
+    (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
+    assert plan["remarks"][1:] == [f"{rule.replace('a-h200', 'h100-west')} would choose the same"]
+    file.write_text(file.read_text().replace("scaling:", "environments: 2\n  scaling:"))
+    (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
+    assert plan["remarks"] == [f"{name}: {EMPTY_DIR}" for name in ("h100-west", "z-h200")]
+
+
 def test_smallest_pool_is_chosen_and_explained(smallest: tuple[str, ...]) -> None:
     shown = output_of("plan", *smallest)
     rows = [(row[1], row[-1], row[0]) for row in cells(shown)]
@@ -104,4 +123,4 @@ def test_smallest_pool_is_chosen_and_explained(smallest: tuple[str, ...]) -> Non
     assert f"note: {note}" in shown
     assert f"note: {note}" in output_of("why", "gemma", *smallest)
     (plan,) = json.loads(output_of("plan", *smallest, "-o", "json"))
-    assert plan["remarks"] == [note]
+    assert plan["remarks"] == [f"h100-west: {EMPTY_DIR}", note]
