@@ -1,4 +1,4 @@
-"""`cache`: lists ModelCaches over all environments, and preloads and clears them: the only commands that write.
+"""`cache`: lists kept weights over all environments, and preloads and clears ModelCaches: the only commands that write.
 
 For `clear --purge` a Job with the image, user and node settings of the download removes each directory, described by an
 Object that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
@@ -25,9 +25,11 @@ from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved,
 from function.remote.health import READINESS, Level, assess
 from function.remote.object_writer import deletes
 from function.remote.observed_object import read_object
+from function.weights.request import Case
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _POLL_SECONDS = 2
+_KEPT = (Case.RETAINED, Case.SHARED, Case.USER_CLAIM)  # claims that outlive the deployment
 _COLUMNS = {
     "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
     "SIZE": "size", "USED BY": "usedBy", "AGE": "created",
@@ -60,7 +62,10 @@ def cache() -> None:
 @WATCH
 @form(*EVERY_FORM)
 def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
-    """List ModelCaches, one line for each environment, with size, state and users."""
+    """List ModelCaches, one line for each environment, with size, state and users.
+
+    Weights that deployments keep on retained, Shared and own claims follow, by the name of the claim.
+    """
 
     def render() -> str:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
@@ -89,6 +94,7 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **chosen: Any) -> None:
     """Bring a model's weights to environments before anything is deployed."""
     cluster = connect(target)
+    _refuse_repository(cluster, chosen["model"])
     manifest = _build_cache(cluster.namespace, chosen)
     ref, kind = Ref.of(manifest), text(manifest, "spec.modelRef.kind")
     existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
@@ -108,22 +114,34 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 
 
 @cache.command(epilog=examples("cache clear"))
-@click.argument("name", type=options.Name("ModelCache"))
+@click.argument("name", type=options.Name("ModelCache"), required=False)
+@click.option("--all", "every", is_flag=True, help="Every ModelCache of the namespace that is not in use.")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @_TIMEOUT
 @_DRY_RUN
 @options.target
 @options.QUIET
-def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
+def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
+    if bool(name) == every:
+        raise click.UsageError("Name a ModelCache, or give --all")
     cluster = connect(target)
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
-    ref = Ref("ModelCache", cluster.namespace, name)
-    _require(store, ref, "Look for it with 'cache list -A'")
-    users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
-    if users:
-        advice = "Remove them first, or move them to other weights"
-        raise CliError(f"{ref} is used by {', '.join(sorted(users))}. {advice}", Code.REFUSED)
+    refs = [Ref("ModelCache", cluster.namespace, name)] if name else store.refs("ModelCache")
+    for ref in refs:
+        _require(store, ref, "Look for it with 'cache list -A'")
+        users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
+        message = f"{ref} is used by {', '.join(sorted(users))}"
+        if users and name:
+            raise CliError(f"{message}. Remove them first, or move them to other weights", Code.REFUSED)
+        if users:
+            click.echo(f"{message}, and stays")
+        else:
+            _clear(cluster, store, ref, timeout, purge=purge, dry_run=dry_run)
+    tables.print_hint(f"cache list -n {cluster.namespace}")
+
+
+def _clear(cluster: Cluster, store: Store, ref: Ref, timeout: int, *, purge: bool, dry_run: bool) -> None:
     removals = _plan_removals(store, ref) if purge else {}
     for what in removals:
         click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
@@ -132,7 +150,14 @@ def clear(name: str, *, purge: bool, timeout: int, dry_run: bool, target: Target
         for what, removal in removals.items():
             _remove(cluster, ref, what, removal, timeout)
     click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
-    tables.print_hint(f"cache list -n {ref.namespace}")
+
+
+def _refuse_repository(cluster: Cluster, name: str) -> None:
+    """Refuses the name of a repository that a ClusterModel has, and names the model."""
+    models = Store(cluster.objects(["ClusterModel"])) if "/" in name else Store()
+    having = [str(ref) for ref in models.refs("ClusterModel") if text(models[ref], "spec.huggingFace.repo") == name]
+    if having:
+        raise CliError(f"{name} is the repository of {', '.join(having)}; name the model", Code.NOT_FOUND)
 
 
 def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
@@ -232,11 +257,46 @@ def _name_user(manifest: Manifest) -> str:
 
 def _list_rows(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
     """Returns a row for each environment of the caches of a namespace, of all where it is empty."""
+    yield from _list_caches(store, namespace, selector)
+    yield from _list_kept_weights(store, namespace, selector)
+
+
+def _list_kept_weights(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
+    """Returns a row for each directory of a claim that outlives the deployments which read it."""
+    rows: dict[tuple[str, ...], Manifest] = {}
+    in_scope = (ref for ref in store.refs("ModelPlacement") if namespace in ("", ref.namespace))
+    for placement in [store[ref] for ref in in_scope if store.is_selected(ref, selector)]:
+        storage, ready = mapping(placement, "status.storage"), condition(placement, ConditionType.STORAGE_READY)
+        if text(storage, "type") not in _KEPT:
+            continue
+        environment = text(placement, "spec.inferenceEnvironmentRef.name")
+        claim, path = text(storage, "claimName"), text(storage, "path")
+        row: Manifest = {
+            "kind": "PersistentVolumeClaim",
+            "namespace": text(placement, "metadata.namespace"),
+            "name": f"claim {claim}",
+            "model": text(placement, "spec.modelRef.name"),
+            "size": text(storage, "size"),
+            "created": text(placement, "metadata.creationTimestamp"),
+            "environment": environment,
+            "phase": Phase.READY if text(ready, "status") == Status.TRUE else text(placement, "status.phase"),
+            "claim": claim,
+            "path": path,
+            "message": text(ready, "message"),
+            "usedBy": [],
+        }
+        row = rows.setdefault((text(row, "namespace"), environment, claim, path), row)
+        row["usedBy"] = [*sorted({*list_texts(row, "usedBy"), _name_user(placement)})]
+    yield from rows.values()
+
+
+def _list_caches(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
     in_scope = (ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace))
     for ref in [ref for ref in in_scope if store.is_selected(ref, selector)]:
         manifest = store[ref]
         for row in listing(manifest, "status.environments") or [{}]:
             yield {
+                "kind": "ModelCache",
                 "namespace": ref.namespace,
                 "name": ref.name,
                 "model": text(manifest, "spec.modelRef.name"),
@@ -253,11 +313,12 @@ def _list_rows(store: Store, namespace: str, selector: Selector | None) -> Itera
 
 def _format_rows(rows: list[Manifest], form: Form) -> str:
     if form is Form.NAME:
-        return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{text(row, 'name')}" for row in rows))
+        caches = (text(row, "name") for row in rows if row["kind"] == "ModelCache")
+        return "\n".join(dict.fromkeys(f"modelcache.modelplane.ai/{name}" for name in caches))
     if not form.for_people:
         return tables.format_data(form, [*rows])
     if not rows:
-        return "There is no ModelCache"
+        return "There is no ModelCache, and no deployment keeps its weights on a claim that stays"
     shown = [
         {
             **row,

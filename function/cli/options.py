@@ -287,6 +287,7 @@ modelplane cache preload kimi-k2-instruct -e h200-east -n assistants --wait
 modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml
 modelplane cache clear kimi-k2-instruct -n assistants
 modelplane cache clear kimi-weights -n assistants --purge
+modelplane cache clear --all -n assistants --dry-run
 modelplane init model > model.yaml
 modelplane init environment eu-west > eu-west.yaml
 modelplane init environment dallas --from-cluster --kubeconfig dallas.kubeconfig > dallas.yaml

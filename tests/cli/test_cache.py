@@ -10,6 +10,7 @@ import pytest
 
 from function.cli.cache import SCRIPT
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping
+from function.kube.names import VERSION
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
 from tests.cli.process import cells, error_lines, output_of, run
@@ -54,6 +55,45 @@ def test_lists_another_namespace_and_all(options: list[str]) -> None:
 def test_lists_caches_from_files() -> None:
     (row,) = cells(output_of("cache", "list", "-f", "examples/model-cache"))
     assert row[:3] == [NAMESPACE, CACHE, "qwen3-235b"]
+
+
+def kept(name: str, deployment: str, kind: str, path: str = "models/0123456789abcdef") -> Manifest:
+    """Return a Ready placement with weights on a claim."""
+    return {
+        "apiVersion": VERSION,
+        "kind": "ModelPlacement",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "modelRef": {"name": "gemma"},
+            "deploymentRef": {"name": deployment},
+            "inferenceEnvironmentRef": {"name": "h100-paris"},
+        },
+        "status": {
+            "phase": "Ready",
+            "storage": {"type": kind, "claimName": "team-claim", "path": path, "size": "80Gi"},
+            "conditions": [{"type": "StorageReady", "status": "True", "reason": "Hydrated"}],
+        },
+    }
+
+
+def test_lists_weights_on_claims_that_stay(server: ApiServer, options: list[str]) -> None:
+    """Once for all deployments that read the same directory; those of a managed claim go with their deployment."""
+    server.put([kept("a", "one", "Shared"), kept("b", "two", "Shared"), kept("c", "three", "PVC")])
+    server.put([kept("d", "four", "UserClaim", "models/fedcba9876543210")])
+    rows = [row for row in cells(output_of("cache", "list", *options)) if row[1] != CACHE]
+    assert [(*row[1:6], row[6]) for row in rows] == [
+        ("claim team-claim", "gemma", "h100-paris", "Ready", "80Gi", "one, two"),
+        ("claim team-claim", "gemma", "h100-paris", "Ready", "80Gi", "four"),
+    ]
+    assert output_of("cache", "list", "-o", "name", *options) == f"modelcache.modelplane.ai/{CACHE}\n"
+
+
+def test_preload_names_the_model_of_a_repository(options: list[str]) -> None:
+    done = run("cache", "preload", "Qwen/Qwen3-235B-A22B", "-e", "h100-paris", *options)
+    assert (done.returncode, done.stderr) == (
+        4, "error: Qwen/Qwen3-235B-A22B is the repository of ClusterModel qwen3-235b; name the model\n"
+    )  # fmt: skip
+    assert "o/m names no ClusterModel or Model" in run("cache", "preload", "o/m", "-e", "x", *options).stderr
 
 
 def test_preload_applies_the_options(server: ApiServer, options: list[str]) -> None:
@@ -126,6 +166,20 @@ def test_clear_refuses_a_cache_in_use(server: ApiServer, options: list[str]) -> 
     assert done.returncode == 1
     assert "is used by ModelDeployment translation/qwen. Remove" in done.stderr
     assert written(server) == []
+
+
+def test_clear_all_leaves_what_is_used(server: ApiServer, options: list[str]) -> None:
+    spare = copy.deepcopy(server.get("ModelCache", NAMESPACE, CACHE))
+    assert spare is not None
+    spare["metadata"] = {"name": "spare", "namespace": NAMESPACE}
+    spare["status"] = {}
+    server.put([spare])
+    shown = output_of("cache", "clear", "--all", *options)
+    assert f"ModelCache {NAMESPACE}/{CACHE} is used by ModelDeployment {NAMESPACE}/qwen, and stays" in shown
+    assert f"ModelCache {NAMESPACE}/spare deleted" in shown
+    assert [server.get("ModelCache", NAMESPACE, name) is None for name in (CACHE, "spare")] == [False, True]
+    assert run("cache", "clear", CACHE, "--all", *options).returncode == 2
+    assert run("cache", "clear", *options).returncode == 2
 
 
 def test_clear_deletes_an_unused_cache(server: ApiServer, options: list[str]) -> None:

@@ -51,7 +51,7 @@ def test_the_value_itself_is_not_applied() -> None:
     assert [m for m in _rendered(INSTALL) if m["kind"] == "ConfigMap"] == []
 
 
-COSTLY = (
+COSTLY: tuple[tuple[str, Manifest, str], ...] = (
     ("ModelDeployment", {"scaling": {"fixed": {"replicas": 4}}}, "each of 4 replicas downloads the weights again"),
     ("ModelDeployment", {"scaling": {"fixed": {"replicas": 4}}, "modelCache": {"size": "9Gi"}}, "each of 4 replicas"),
     ("ModelDeployment", {"scaling": {"fixed": {"replicas": 4}}, "modelCache": {"type": "PVC"}}, ""),
