@@ -65,8 +65,8 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     Profile: frozenset({"name", "shape", "selector", "requires"}),
     # Capacity and what decides the placement.
     Pool: frozenset(
-        {"name", "gpus_per_node", "max_nodes", "accelerator_type", "memory_per_gpu", "interconnect", "precision"}
-        | {"multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
+        {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}
+        | {"interconnect", "precision", "multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
     ),
     # What a preset makes of the inputs, which a release may correct without a restart.
     InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),

@@ -90,6 +90,7 @@ READ = Environment(
             name="h100",
             gpus_per_node=8,
             max_nodes=4,
+            node_count=2,
             accelerator_type="nvidia-h100",
             gpu_resource="nvidia.com/mig-1g.5gb",
             labels=(("a", "1"), ("b", "2")),
@@ -142,7 +143,7 @@ def test_parses_every_field() -> None:
 
 def test_absent_fields_have_the_documented_defaults() -> None:
     environment = _read(manifests.environment({"name": "h100"})).value
-    assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0),)
+    assert environment.pools == (Pool(name="h100", gpus_per_node=1, max_nodes=0, count_field="nodeCount"),)
     assert environment.storage == EnvironmentStorage()
     assert environment.kserve == BUILT_IN.kserve
     assert (

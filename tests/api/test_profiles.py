@@ -59,7 +59,7 @@ def test_parses_every_field_of_a_profile() -> None:
             requires=Requires(
                 memory_per_gpu=141 * GIB,
                 interconnect="nvlink",
-                bandwidth=BandwidthRequirement(rung="ib-400g", or_better=True),
+                bandwidth=BandwidthRequirement(rung="ib-400g", or_better=True, field="multiNodeBandwidth"),
                 precision=("bf16", "fp8"),
                 nvlink_domain=8,
                 accelerator_type="nvidia-h200",
