@@ -25,7 +25,7 @@ from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_
 from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet
-from function.cli.store import Ref, Store, is_known, is_ours, read_environments, set_namespace
+from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
 from function.domain.cache import ModelCacheChoice
@@ -34,7 +34,7 @@ from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.kube.names import GROUP, VERSION
+from function.kube.names import VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.scheduler import find_unsatisfiable_storage
@@ -179,7 +179,7 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
             Problem(p.path, p.message + (_SCALING if p.path.startswith("spec.scaling.") else "")) for p in unknown
         )
         yield from _PARSERS[kind](manifest).problems
-    elif find_nearest(text(manifest, "apiVersion").partition("/")[0], (GROUP,)):
+    elif has_misspelt_group(manifest):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if kind not in COMPOSERS:

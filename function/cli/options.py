@@ -101,7 +101,7 @@ def split_name(value: str, *kinds: str) -> tuple[str, str]:
             return kind, name
     if slash:
         forms = " or ".join(("NAME", *(f"{kind.lower()}/NAME" for kind in kinds)))
-        raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}")
+        raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}; -n gives a namespace")
     return "", name
 
 

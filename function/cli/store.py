@@ -142,8 +142,13 @@ def refuse_unknown(message: str, name: str, known: Sequence[str], advice: str = 
 
 def is_known(manifest: Manifest) -> bool:
     """Tells whether an object has a part in decisions, or would have one if its group were not misspelt."""
-    group = text(manifest, "apiVersion").partition("/")[0]
-    return group in _GROUPS or bool(find_nearest(group, (GROUP,)))
+    return text(manifest, "apiVersion").partition("/")[0] in _GROUPS or has_misspelt_group(manifest)
+
+
+def has_misspelt_group(manifest: Manifest) -> bool:
+    """Tells whether the group of an object, or the lack of one, must be meant for this project's."""
+    group, slash, _ = text(manifest, "apiVersion").partition("/")
+    return bool(find_nearest(group, (GROUP,))) or (not slash and text(manifest, "kind") in COMPOSERS)
 
 
 def is_ours(manifest: Manifest) -> bool:

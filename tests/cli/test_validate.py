@@ -131,6 +131,12 @@ CASES = (
         ),
     ),
     Case(
+        id="group-missing",
+        reason="Kubernetes' own group has no such kind",
+        given=(manifest("ClusterModel", "model", MODEL, version="v1"),),
+        want=('apiVersion: "v1" is not known; must be one of modelplane.ai/v1alpha1',),
+    ),
+    Case(
         id="model-missing",
         reason="a reference leads nowhere, and the nearest name is suggested",
         given=(manifest("ClusterModel", "modle", MODEL), deployment()),
