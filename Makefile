@@ -14,7 +14,7 @@ PURE := function/api/*,function/domain/*,function/kube/*,function/remote/*,funct
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api composers domain kube remote scheduling serving status weights wire test_cases.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance oracle needs needs-free e2e e2e-long e2e-up \
+.PHONY: demo test cover lint fmt generate docs conformance engines oracle needs needs-free e2e e2e-long e2e-up \
   e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
 
 $(BIN)/python:
@@ -74,6 +74,12 @@ generate: $(VENV)/dev.stamp
 conformance: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.programs crossplane crossplane-core kubectl oracle
 	$(BIN)/pytest -m conformance tests/conformance tests/hub
+
+# Every composed command line through the parsers of the engines themselves (tools/engines.py).
+engines: $(VENV)/dev.stamp
+	$(BIN)/python -m tools.programs kserve-merge
+	$(BIN)/python -m tools.engines
+	$(BIN)/pytest -m engines tests/engines
 
 # The site, into build/site; fails on a dead link, an omitted page, and whatever a page would load from elsewhere.
 docs: $(VENV)/docs.stamp
