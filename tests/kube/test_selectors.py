@@ -55,3 +55,8 @@ def test_finds_each_requirement_that_is_not_met() -> None:
 def test_empty_selector_admits_everything() -> None:
     assert Selector().find_unmet({}) == ()
     assert Selector().find_unmet(PRODUCTION) == ()
+
+
+def test_a_selector_prints_as_kubectl_writes_it() -> None:
+    requirements = (_requirement(Operator.IN, "a"), _requirement(Operator.EXISTS, key="gpu"))
+    assert str(Selector(requirements=requirements)) == "tier=a,gpu"
