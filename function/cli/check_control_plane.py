@@ -208,7 +208,7 @@ def _check_rights(
 
 
 def _check_objects(cluster: Cluster) -> Line:
-    """Checks that the provider has looked at the Objects; of many a page is read."""
+    """Checks that the provider has reconciled the Objects; reads one page of 500."""
     check = Line(check="Objects", wanted=f"all reconciled by {PROVIDER}")
     answer = cluster.fetch(f"/apis/{_OBJECT_API}/objects?limit=500")
     if answer is None:

@@ -1,4 +1,4 @@
-"""Finds storage that costs more than it seems to, or settings of it that have no effect, wherever it may be placed."""
+"""Finds storage settings that cost more than they seem to, or have no effect, on any environment that may be chosen."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ _NOWHERE = Environment(name="")
 def find_costs(
     deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
 ) -> Iterator[Problem]:
-    """Returns what is costly about the storage of a deployment, or has no effect, in the environments it may run on."""
+    """Yields remarks on storage settings of a deployment that are costly or have no effect on these environments."""
     yield from _find_repeated_downloads(deployment, weights, environments)
     for storage in _list_requests(deployment, weights, environments or (_NOWHERE,)):
         yield from (remark.problem for remark in find_remarks(storage))
@@ -93,7 +93,7 @@ def _find_shared(
 
 
 def find_default_class(manifest: Manifest) -> Iterator[Problem]:
-    """Returns that claims are left to the cluster's default class although pods of several nodes may mount them."""
+    """Yields a remark if a ReadWriteMany claim is left to the default class of the cluster."""
     path = "spec.modelCache" if text(manifest, "kind") == "ModelDeployment" else "spec.storage"
     storage = mapping(manifest, path)
     if storage.get("storageClassName") == "" and storage.get("accessMode") in (None, READ_WRITE_MANY):

@@ -32,7 +32,7 @@ def find_revision(cluster: Cluster, kind: str, package: Manifest | None) -> Mani
 
 
 def parse_tag(image: str) -> str:
-    """Returns the tag of an image; empty where it has none, as a digest tells no release."""
+    """Returns the tag of an image; empty if it has none."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 

@@ -1,4 +1,4 @@
-"""Prerequisites: one line for each, which is there, missing, or not to be told, with what to do about it."""
+"""Checks of prerequisites: one line for each, with its state and with what to do if it is missing."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ class State(StrEnum):
     """How a check ended. Only a missing prerequisite is a reason not to begin."""
 
     OK = "ok"
-    UNCHECKED = "unchecked"  # it is there; whether it does what is wanted no API tells
+    UNCHECKED = "unchecked"  # it exists, and no API tells whether it does what is needed
     WARNING = "warning"
     MISSING = "missing"
 
@@ -38,18 +38,18 @@ class Line:
     state: State = State.OK
     found: str = ""
     wanted: str = ""
-    todo: str = ""  # empty where nothing is to be done
+    todo: str = ""  # empty if there is nothing to do
 
     def warn(self, found: str, todo: str) -> "Line":
-        """Some environments can do without it, or it is not known."""
+        """Returns the line for a prerequisite that not every environment needs, or whose state is unknown."""
         return replace(self, state=State.WARNING, found=found, todo=todo)
 
     def missing(self, found: str, todo: str) -> "Line":
-        """The cluster lacks it."""
+        """Returns the line for a prerequisite that the cluster lacks."""
         return replace(self, state=State.MISSING, found=found, todo=todo)
 
     def forbidden(self) -> "Line":
-        """The identity may not read it."""
+        """Returns the line for a prerequisite that the identity may not read."""
         return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
 
 

@@ -86,7 +86,7 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
 
 
 def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
-    """Returns what is valid about pools and most likely not meant."""
+    """Returns remarks about pools: settings that are valid but probably unintended."""
     notes = (*map(note_tcp_fallback, pools), *map(_note_excess_nodes, pools), _note_overlapping_pools(pools))
     return [note for note in notes if note]
 
@@ -296,7 +296,7 @@ def note_tcp_fallback(pool: Pool) -> str:
 
 
 def _note_excess_nodes(pool: Pool) -> str:
-    """Returns that a pool has more nodes than it may have; empty otherwise."""
+    """Returns a remark if a pool declares more nodes than its maximum; empty otherwise."""
     if pool.node_count <= pool.max_nodes:
         return ""
     return f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} count"

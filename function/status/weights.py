@@ -55,7 +55,7 @@ def format_redownload_note(weights: int | None, replicas: int = 1) -> str:
 
 
 def note_costs(request: StorageRequest) -> Iterator[Problem]:
-    """Returns what storage costs more than it seems to, by the field that chose it; nothing of it is refused."""
+    """Yields a remark for each storage choice that costs more than it seems to, with the field that makes it."""
     model, case, memory = request.model, request.case, request.gpu_memory or 0
     size = compute_size(request.explicit_size, model, request.gpu_memory)
     if case is Case.EMPTY_DIR and request.replicas > 1:

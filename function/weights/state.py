@@ -269,7 +269,7 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
 
 
 def _is_running(job: Manifest) -> bool:
-    """Tells whether a pod of a Job runs, and so has mounted the claim; a cluster that does not count those counts."""
+    """Tells whether a pod of a Job runs, and so has mounted the claim; true if `status.ready` is not reported."""
     return bool(integer(job, "status.active")) and get(job, "status.ready") != 0
 
 
