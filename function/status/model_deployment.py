@@ -11,8 +11,9 @@ from functools import partial
 from function.contract import Condition
 from function.domain.allocation import format_replicas
 from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, integer, listing, prune
+from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
+from function.kube.names import LABEL_DEPLOYMENT, label_value
 from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Scheduled, Status
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 
@@ -154,6 +155,11 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
                 "ready": min(decision.desired, sum(p.ready and not p.unreachable for p in placements)),
             },
             "replicas": sum(p.replicas for p in placed),
+            "scale": {
+                # As the replicas of the spec, those of one environment: an autoscaler compares the two.
+                "replicas": min((p.replicas for p in placed), default=0),
+                "selector": f"{LABEL_DEPLOYMENT}={label_value(request.deployment.name)}",
+            },
             "gpus": sum(p.shape.gpus * p.replicas for p in placements if p.shape),
             "url": urls[0] if len(urls) == 1 else None,
             "placements": rows,
@@ -173,6 +179,7 @@ def lower_replicas(status: Manifest, replicas: int) -> Manifest:
         **status,
         # Placements that are carried over do not count, which their rows do not show.
         "replicas": min(integer(status, "replicas"), integer(status, "environments.placed") * replicas),
+        "scale": {**mapping(status, "scale"), "replicas": min(integer(status, "scale.replicas"), replicas)},
         "gpus": sum(gpus * count for gpus, count in sizes),
         "placements": rows,
     }

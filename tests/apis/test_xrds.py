@@ -164,6 +164,17 @@ def test_columns_show_existing_fields_and_conditions(definition: Path) -> None:
             assert text(_at(_schema(definition, part), field), "type") == text(column, "type")
 
 
+def test_scale_subresource_names_existing_fields() -> None:
+    definition = _xrd("modeldeployments")
+    paths = mapping(_version(definition), "subresources.scale")
+    types = {
+        name: text(_at(_schema(definition, part), field), "type")
+        for name, path in paths.items()
+        for part, field in [str(path).removeprefix(".").split(".", 1)]
+    }
+    assert types == {"specReplicasPath": "integer", "statusReplicasPath": "integer", "labelSelectorPath": "string"}
+
+
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda path: path.parent.name)
 def test_every_kind_has_a_composition(definition: Path) -> None:
     composition = _load(definition.parent / "composition.yaml")

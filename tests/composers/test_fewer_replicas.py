@@ -97,6 +97,7 @@ def test_scales_down_while_an_input_is_missing_or_invalid(case: Case, wanted: in
     assert [get(row, "replicas") for row in listing(status, "placements")] == [wanted]
     # One replica is one pod of one GPU.
     assert status["gpus"] == wanted
+    assert get(status, "scale.replicas") == wanted
 
 
 @pytest.mark.parametrize("case", CASES[:4], ids=lambda c: c.id)
