@@ -32,6 +32,7 @@ class ConditionType(StrEnum):
     POOLS_VALID = "PoolsValid"
     STORAGE_READY = "StorageReady"
     HARDWARE_AS_DECLARED = "HardwareAsDeclared"
+    DRAINED = "Drained"
     MODEL_RESOLVED = "ModelResolved"
     SCHEDULED = "Scheduled"
     PLACEMENTS_READY = "PlacementsReady"
@@ -80,6 +81,18 @@ class Refused(StrEnum):
         "pool too small",
         Outlook.NEVER,
         "Raise {field} of pool {pool} of InferenceEnvironment {environment}{number}",
+    )
+    ENVIRONMENT_TAINTED = (
+        "EnvironmentTainted",
+        "environment tainted",
+        Outlook.NEVER,
+        "Tolerate the taint in spec.tolerations, or wait until it is removed from InferenceEnvironment {environment}",
+    )
+    POOL_UNSCHEDULABLE = (
+        "PoolUnschedulable",
+        "pool unschedulable",
+        Outlook.NEVER,
+        "Wait until unschedulable is removed from pool {pool} of InferenceEnvironment {environment}",
     )
     INSUFFICIENT_CAPACITY = (
         "InsufficientCapacity",
@@ -156,6 +169,14 @@ class HardwareAsDeclared(StrEnum):
     NOT_OBSERVED = "NotObserved"
     FORBIDDEN = "Forbidden"
     UNREACHABLE = "Unreachable"
+
+
+class Drained(StrEnum):
+    """Reasons of Drained on an InferenceEnvironment."""
+
+    NOT_DRAINING = "NotDraining"
+    DRAINING = "Draining"
+    DRAINED = "Drained"
 
 
 class Scheduled(StrEnum):

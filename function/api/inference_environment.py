@@ -46,6 +46,7 @@ from function.kube.manifests import (
     strings,
     text,
 )
+from function.kube.taints import Taint
 
 _PAUSED = "crossplane.io/paused"
 
@@ -96,6 +97,10 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         name=name,
         uid=text(manifest, "metadata.uid"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
+        taints=tuple(
+            Taint(key=taint.key, value=taint.value or "", effect=taint.effect, reason=taint.reason or "")
+            for taint in spec.taints or ()
+        ),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
         storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems),

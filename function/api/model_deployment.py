@@ -1,12 +1,15 @@
 """Parses ModelDeployments."""
 
+from collections.abc import Sequence
+
 from function.api.common import parse_selector
 from function.api.model_cache import parse_cache_choice
-from function.api.problems import Parsed, validate
+from function.api.problems import Parsed, Problems, validate
 from function.domain.model import ModelRef
 from function.domain.placement import Deployment, Preference
 from function.kube.manifests import Manifest, text
-from function.schemas import DeploymentSpec
+from function.kube.taints import Toleration
+from function.schemas import DeploymentSpec, DeploymentToleration
 
 
 def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
@@ -19,8 +22,28 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         environments=spec.environments,
         replicas=spec.scaling.fixed.replicas,
         selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
+        tolerations=_parse_tolerations(spec.tolerations or (), "spec.tolerations", problems),
         cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
     )
     all_problems = problems.find_within("spec")
     return Parsed(None if all_problems else deployment, all_problems)
+
+
+def _parse_tolerations(blocks: Sequence[DeploymentToleration], path: str, problems: Problems) -> tuple[Toleration, ...]:
+    """Returns the tolerations; one that Kubernetes would refuse is a problem."""
+    for index, block in enumerate(blocks):
+        exists = block.operator == "Exists"
+        if not exists and not block.key:
+            problems.add_required(f"{path}[{index}].key", "unless operator is Exists")
+        if exists and block.value:
+            problems.add_invalid(f"{path}[{index}].value", block.value, "left out for operator Exists")
+    return tuple(
+        Toleration(
+            key=block.key or "",
+            any_value=block.operator == "Exists",
+            value=block.value or "",
+            effect=block.effect or "",
+        )
+        for block in blocks
+    )

@@ -79,6 +79,8 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         pod=pod,
         inter_node=_parse_inter_node(block, pod, path, problems),
         autoscaled=max_nodes > block.node_count if block.autoscaled is None else block.autoscaled,
+        unschedulable=block.unschedulable,
+        unschedulable_reason=block.unschedulable_reason or "",
     )
 
 

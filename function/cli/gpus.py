@@ -15,8 +15,9 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
+from function.kube.taints import Taint
 from function.remote import node_facts, node_observation
-from function.remote.node_facts import Node, Taint
+from function.remote.node_facts import Node
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
 from function.status.inference_environment import describe_drift

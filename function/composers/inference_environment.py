@@ -5,11 +5,12 @@ the kubeconfig works and KServe is installed; its CRD would too, but nests deepe
 published whatever else is wrong with the environment. Nodes are observed by node_collection.py.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from function.api.inference_environment import ClusterAccess, parse_environment
 from function.api.model_placement import PLACEMENTS
-from function.composers import node_collection, requirements
+from function.composers import drain, node_collection, requirements
 from function.composers.outcome import build_outcome, keep_observed, observed_status
 from function.contract import Call, Composed, Outcome, Requirement
 from function.domain.environment import Environment
@@ -18,6 +19,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
+from function.reasons import Drained
 from function.remote.node_observation import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.remote.observed_object import State
@@ -35,7 +37,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if parsed.access is None or parsed.value.broken:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
         outcome = keep_observed(call, settings, required, invalid)
-        return replace(outcome, status={**outcome.status, **_compute_ledger(call, parsed.value)})
+        ledger = _compute_ledger(call, parsed.value, _find_placements(call, parsed.value))
+        return replace(outcome, status={**outcome.status, **ledger})
 
     observed = node_collection.observe_environment(call, parsed.value)
     environment = observed.environment
@@ -58,13 +61,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
-    preset = writer.read(PRESET)
+    preset, placements = writer.read(PRESET), _find_placements(call, environment)
+    drained = drain.build_drained(call, environment, placements)
     return build_outcome(
         call,
         settings,
         requirements=required,
         composed=composed,
-        status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment)},
+        status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment, placements)},
         conditions=[
             report.build_cluster_ready(preset, parsed.access.kubeconfig),
             report.build_pools_valid(environment.pools, parsed.pool_problems),
@@ -72,8 +76,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
             report.build_hardware_as_declared(
                 environment.pools, observed.observation, has_invalid_pools=bool(environment.broken_pools)
             ),
+            *drained,
         ],
-        settled=all(item.ready for item in composed.values()),
+        settled=all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained),
     )
 
 
@@ -83,7 +88,8 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 
 def _require(call: Call, environment: Environment) -> dict[str, Requirement]:
-    return _require_placements(call, environment) | node_collection.required_resources(call, environment)
+    required = _require_placements(call, environment) | node_collection.required_resources(call, environment)
+    return required | drain.required_resources(environment, _find_placements(call, environment) or ())
 
 
 def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
@@ -106,16 +112,23 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     return required
 
 
-def _compute_ledger(call: Call, environment: Environment) -> Manifest:
-    """Returns the ledger to publish: the published one while a requirement of placements is not answered."""
+def _find_placements(call: Call, environment: Environment) -> Collection[Placement] | None:
+    """Returns the placements on the environment; None while a requirement of placements is not answered."""
     placements: dict[str, Placement] = {}
     for key in _require_placements(call, environment):
         answer = call.answers.get(key)
         if answer is None:
-            return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
+            return None
         on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)
         placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
-    ledger = admit_placements(environment, placements.values())
+    return placements.values()
+
+
+def _compute_ledger(call: Call, environment: Environment, placements: Collection[Placement] | None) -> Manifest:
+    """Returns the ledger to publish: the published one while the placements are not known."""
+    if placements is None:
+        return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
+    ledger = admit_placements(environment, placements)
     return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
 
 

@@ -10,6 +10,7 @@ from function.domain.pods import InterNode, PodAdditions, PullSecret
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more
+from function.kube.taints import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
@@ -95,6 +96,8 @@ class Pool:
     pod: PodAdditions = PodAdditions()
     inter_node: InterNode | None = None
     autoscaled: bool = False  # an autoscaler adds nodes up to `max_nodes`
+    unschedulable: bool = False  # nothing new is placed, and nothing grows
+    unschedulable_reason: str = ""
     facts: PoolFacts | None = None  # None: nodes are not observed and count as declared
 
     @property
@@ -181,6 +184,7 @@ class Environment:
     name: str
     uid: str = ""  # empty: read from a file, without a ledger
     labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
     pools: tuple[Pool, ...] = ()
     broken_pools: tuple[str, ...] = ()  # names of pools with problems, which are left out of `pools`
     broken: bool = False  # problems outside the pools: no new placements, running ones stay

@@ -9,6 +9,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.settings import Settings
 from function.kube.selectors import Selector
+from function.kube.taints import Toleration
 from function.reasons import Phase
 
 
@@ -29,6 +30,7 @@ class Deployment:
     environments: int = 1
     replicas: int = 1
     selector: Selector = Selector()
+    tolerations: tuple[Toleration, ...] = ()
     cache: CacheChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
 

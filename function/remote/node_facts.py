@@ -18,9 +18,10 @@ from typing import TypeVar
 from function.domain.environment import MAX_NODE_NAMES, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
 from function.kube import quantity
 from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
+from function.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint
 
 Value = TypeVar("Value", int, str)
-_BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_BLOCKING_EFFECTS = frozenset({NO_SCHEDULE, NO_EXECUTE})
 # Taints that Kubernetes and `kubectl cordon` set while a node comes up or is away; Ready and unschedulable cover them.
 _LIFECYCLE_TAINTS = frozenset(
     {
@@ -41,18 +42,6 @@ _MAX_ROWS = 8  # reasons of unusable nodes; further ones are counted with the la
 _MAX_TEXT = 120  # characters of a value that a node has
 # A GPU's model in a product or type: h100, l40s, gb200, mi300x.
 _MODEL = re.compile(r"([a-z]{1,2})([0-9]{1,4})[a-z]?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint of a node."""
-
-    key: str
-    value: str
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

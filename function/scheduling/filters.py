@@ -20,6 +20,7 @@ from function.domain.hardware import COVERED_INTERCONNECTS
 from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Preference
 from function.kube.selectors import Selector
+from function.kube.taints import find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool, count_required_nodes
 from function.scheduling.ledger import Ledger, measure_use
@@ -192,9 +193,11 @@ CHECKS: tuple[Check, ...] = (
 # The steps before, among and after the checks.
 SELECTION = -1
 FIRST_OF_POOL = CHECKS.index(check_multi_node)
-NEVER, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 4)
+NEVER, TAINTED, UNSCHEDULABLE, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 6)
 _STEPS = {
     Refused.POOL_TOO_SMALL: NEVER,
+    Refused.ENVIRONMENT_TAINTED: TAINTED,
+    Refused.POOL_UNSCHEDULABLE: UNSCHEDULABLE,
     Refused.INSUFFICIENT_CAPACITY: NOT_NOW,
     Refused.ENVIRONMENT_NOT_READY: READINESS,
     Refused.QUOTA_EXCEEDED: QUOTA,
@@ -335,8 +338,27 @@ def _run_filters(candidate: Candidate, ledger: Ledger, unready: Refusal | None) 
         refusal = check(candidate)
         if refusal is not None:
             yield step, refusal
-    last = (check_capacity(candidate, ledger), unready, _check_quota(candidate))
-    yield from sorted(((find_step(refusal), refusal) for refusal in last if refusal is not None), key=itemgetter(0))
+    yield from sort_last_steps(
+        check_capacity(candidate, ledger), *check_schedulable(candidate), unready, _check_quota(candidate)
+    )
+
+
+def sort_last_steps(*refusals: Refusal | None) -> list[_Step]:
+    """Returns the refusals that come after `CHECKS`, each after its step, in the order of the steps."""
+    return sorted(((find_step(refusal), refusal) for refusal in refusals if refusal is not None), key=itemgetter(0))
+
+
+def check_schedulable(candidate: Candidate) -> tuple[Refusal | None, Refusal | None]:
+    """Refuses an environment with a taint that the deployment does not tolerate, and an unschedulable pool."""
+    pool, tainted, unschedulable = candidate.pool, None, None
+    taints = find_untolerated(candidate.environment.taints, candidate.request.deployment.tolerations)
+    if taints:
+        found = tuple(taint.describe() for taint in taints)
+        tainted = candidate.refuse(Field.TAINTS, None, found, Refused.ENVIRONMENT_TAINTED)
+    if pool.unschedulable:
+        reason = pool.unschedulable_reason or None
+        unschedulable = candidate.refuse(Field.UNSCHEDULABLE, None, reason, Refused.POOL_UNSCHEDULABLE)
+    return tainted, unschedulable
 
 
 def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:

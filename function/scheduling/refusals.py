@@ -241,6 +241,16 @@ class Field(Enum):
         lambda r: f"the environment has not published the free GPUs of pool {r.pool} yet: {r.replicas} required",
         _compare_capacity,
     )
+    TAINTS = FieldRow(
+        "taints",
+        lambda r: f"the environment has taint {_format(r, r.actual)}, which the deployment does not tolerate",
+        _compare_with("a toleration for each taint"),
+    )
+    UNSCHEDULABLE = FieldRow(
+        "unschedulable",
+        lambda r: f"pool {r.pool} is unschedulable{f': {r.actual}' if r.actual else ''}",
+        _compare_with("a schedulable pool", "unschedulable"),
+    )
     READY = FieldRow(
         "Ready",
         lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",

@@ -7,6 +7,7 @@ from enum import Enum
 from function.domain.environment import Environment, Pool
 from function.domain.model import Profile, Shape
 from function.domain.placement import Placement
+from function.kube.taints import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
@@ -14,12 +15,13 @@ from function.scheduling.filters import (
     FIRST_OF_POOL,
     Candidate,
     check_profile_selector,
+    check_schedulable,
     check_selectors,
     check_shared_storage,
     find_shortage,
-    find_step,
     refuse_unreadable,
     satisfies_requirements,
+    sort_last_steps,
 )
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Refusal
@@ -35,7 +37,8 @@ class Retention(Enum):
     # nothing: invalid input removes no running workload.
     KEEP = "keep"
     # Its environment, pool or profile is deleted, its shape changed, a selector no longer admits the environment, its
-    # pool does not suit another model, or there is no room for a new shape; it keeps running meanwhile.
+    # environment has a NoExecute taint that its deployment does not tolerate, its pool does not suit another model, or
+    # there is no room for a new shape; it keeps running meanwhile.
     RESCHEDULE = "reschedule"
     # It was never Ready and its environment has no room for it: two deployments chose the same GPUs at the same moment.
     # Also if not admitted, nothing composed, and the environment is no longer schedulable.
@@ -113,6 +116,8 @@ def _is_still_valid(
         return True
     if check_selectors(request, environment):
         return False
+    if find_untolerated(environment.taints, request.deployment.tolerations, {NO_EXECUTE}):
+        return False
     broken_profiles = {profile.name for profile in request.model.broken}
     if placement.profile in broken_profiles or placement.pool in environment.broken_pools:
         return True
@@ -183,11 +188,11 @@ def _why_not_scaled(
     if placement.serving_uri or placement.hydration.completed_at:
         faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, replicas)
     storage = [candidate.refuse_fault(fault) for fault in faults]
-    capacity = find_shortage(candidate, ledger.room(environment, pool))
-    if not storage and capacity is None:
+    shortage = find_shortage(candidate, ledger.room(environment, pool))
+    steps = [(CHECKS.index(check_shared_storage), refusal) for refusal in storage]
+    steps += sort_last_steps(shortage, *check_schedulable(candidate))
+    if not steps:
         return None
     return Infeasible(
-        environment=environment.name,
-        refusals=(*storage, capacity) if capacity else tuple(storage),
-        failed_at=find_step(capacity) if capacity and not storage else CHECKS.index(check_shared_storage),
+        environment=environment.name, refusals=tuple(refusal for _, refusal in steps), failed_at=steps[0][0]
     )

@@ -291,6 +291,8 @@ class NodePool(BaseModel):
     max_node_count: StrictInt | None = Field(None, alias="maxNodeCount", ge=0, le=10000)
     autoscaled: StrictBool | None = None
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
+    unschedulable: StrictBool = False
+    unschedulable_reason: StrictStr | None = Field(None, alias="unschedulableReason", max_length=256)
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None
     pod: Pod | None = None
@@ -326,6 +328,13 @@ class Cluster(BaseModel):
     instance_type: StrictStr | None = Field(None, alias="instanceType", max_length=253)
     existing: Existing | None = None
     gke: Gke | None = None
+
+
+class EnvironmentTaint(BaseModel):
+    key: StrictStr = Field(..., max_length=317, min_length=1)
+    value: StrictStr | None = Field(None, max_length=63)
+    effect: Literal["NoSchedule", "NoExecute"]
+    reason: StrictStr | None = Field(None, max_length=256)
 
 
 class SharedClaim(BaseModel):
@@ -420,6 +429,7 @@ class Kserve(BaseModel):
 class EnvironmentSpec(BaseModel):
     cluster: Cluster
     node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
+    taints: list[EnvironmentTaint] | None = Field(None, max_length=16)
     storage: Storage | None = None
     hardware: Hardware | None = None
     image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
@@ -429,6 +439,13 @@ class EnvironmentSpec(BaseModel):
 class ModelRef(BaseModel):
     kind: Literal["ClusterModel", "Model"] = "ClusterModel"
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class DeploymentToleration(BaseModel):
+    key: StrictStr | None = Field(None, max_length=317)
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: StrictStr | None = Field(None, max_length=63)
+    effect: Literal["NoSchedule", "NoExecute"] | None = None
 
 
 class DeploymentPlacement(BaseModel):
@@ -464,6 +481,7 @@ class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt = Field(1, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
+    tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
     placement: DeploymentPlacement | None = None
     scaling: Scaling = Field({}, validate_default=True)
     model_cache: ModelCache | None = Field(None, alias="modelCache")

@@ -24,6 +24,7 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
         ConditionType.POOLS_VALID,
         ConditionType.STORAGE_READY,
         ConditionType.HARDWARE_AS_DECLARED,
+        ConditionType.DRAINED,
     ),
     "ModelDeployment": (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED, ConditionType.PLACEMENTS_READY),
     "ModelPlacement": (
@@ -36,6 +37,8 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
 }
 
+# Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
+OPTIONAL = frozenset({ConditionType.DRAINED})
 KEPT = "Running workloads are not affected"
 UNFINISHED: Mapping[Unfinished, str] = {
     Unfinished.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",
@@ -49,13 +52,14 @@ UNFINISHED: Mapping[Unfinished, str] = {
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
 _PROGRESS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
-_PROGRESS |= {"Connecting", "NothingPlaced"}
+_PROGRESS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
     """Returns every condition of a kind; those not known are Unknown for the given reason."""
     by_type = {condition.type: condition for condition in known}
-    conditions = (by_type.get(type_) or Condition(type_, Status.UNKNOWN, reason, message) for type_ in OWNED[kind])
+    types = (type_ for type_ in OWNED[kind] if type_ in by_type or type_ not in OPTIONAL)
+    conditions = (by_type.get(type_) or Condition(type_, Status.UNKNOWN, reason, message) for type_ in types)
     return tuple(replace(c, message=truncate_middle(c.message)) for c in conditions)
 
 

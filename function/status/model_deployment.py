@@ -157,7 +157,7 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
             "replicas": sum(p.replicas for p in placed),
             "scale": {
                 # As the replicas of the spec, those of one environment: an autoscaler compares the two.
-                "replicas": min((p.replicas for p in placed), default=0),
+                "replicas": min((p.replicas for p in placements), default=0),
                 "selector": f"{LABEL_DEPLOYMENT}={label_value(request.deployment.name)}",
             },
             "gpus": sum(p.shape.gpus * p.replicas for p in placements if p.shape),

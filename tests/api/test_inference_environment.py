@@ -22,6 +22,7 @@ from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
+from function.kube.taints import Taint
 from function.status.inference_environment import build_node_facts, list_invalid
 from tests.api import manifests
 from tests.api.manifests import pool
@@ -48,6 +49,8 @@ FULL = manifests.environment(
         gpuResource="nvidia.com/mig-1g.5gb",
         nodeCount=2,
         labels={"b": "2", "a": "1"},
+        unschedulable=True,
+        unschedulableReason="new firmware",
         taints=[{"key": "gpu", "effect": "NoSchedule"}],
         capabilities={
             "memoryPerGpu": "80Gi",
@@ -65,6 +68,10 @@ FULL = manifests.environment(
         "sharedClaim": {"name": "models", "size": "2Ti"},
         "download": {"backoffLimit": 2},
     },
+    taints=[
+        {"key": "team", "value": "a", "effect": "NoSchedule"},
+        {"key": "repair", "effect": "NoExecute", "reason": "new switch"},
+    ],
     hardware={"observe": "Always", "selector": {"matchLabels": {"gpu": "yes"}}},
     kserve={"namespace": "llm"},
 )
@@ -85,6 +92,10 @@ READ = Environment(
     name="east",
     uid="1",
     labels=(("a", "b"), ("tier", "production")),
+    taints=(
+        Taint(key="team", value="a", effect="NoSchedule"),
+        Taint(key="repair", effect="NoExecute", reason="new switch"),
+    ),
     pools=(
         Pool(
             name="h100",
@@ -102,6 +113,8 @@ READ = Environment(
             bandwidth="ib-400g",
             nvlink_domain=8,
             autoscaled=True,
+            unschedulable=True,
+            unschedulable_reason="new firmware",
             facts=PoolFacts(
                 nodes=3,
                 usable=1,

@@ -11,6 +11,7 @@ from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Selector, SelectorRequirement
+from function.kube.taints import Toleration
 from tests.api import manifests
 
 GIB = 2**30
@@ -21,6 +22,7 @@ def test_parses_every_field() -> None:
         modelRef={"kind": "Model", "name": "gemma"},
         environments=3,
         environmentSelector={"matchLabels": {"tier": "production"}},
+        tolerations=[{"key": "team", "value": "a", "effect": "NoSchedule"}, {"operator": "Exists"}],
         scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
         modelCache={"name": "weights"},
     )
@@ -31,7 +33,19 @@ def test_parses_every_field() -> None:
         environments=3,
         replicas=0,
         selector=Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),)),
+        tolerations=(Toleration(key="team", value="a", effect="NoSchedule"), Toleration(any_value=True)),
         cache=ModelCacheChoice(name="weights"),
+    )
+
+
+def test_refuses_tolerations_that_kubernetes_refuses() -> None:
+    tolerations: JSON = [{"value": "a"}, {"key": "team", "operator": "Exists", "value": "a"}]
+    assert parse_deployment(manifests.deployment(tolerations=tolerations)) == Parsed(
+        None,
+        (
+            Problem("spec.tolerations[0].key", "is required, unless operator is Exists"),
+            Problem("spec.tolerations[1].value", '"a" is not allowed; must be left out for operator Exists'),
+        ),
     )
 
 

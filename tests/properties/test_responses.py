@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.kube.manifests import JSON, Manifest
-from function.status.conditions import OWNED
+from function.status.conditions import OPTIONAL, OWNED
 from tests.support.plane import call, change, manifests, only, plane, request_of
 from tools.control_plane import ControlPlane
 
@@ -53,7 +53,7 @@ def _replaced(value: JSON, path: tuple[str | int, ...], new: JSON) -> JSON:
 def _check(request: fnv1.RunFunctionRequest, kind: str) -> None:
     response = call(request)
     assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL]
-    assert [c.type for c in response.conditions] == list(OWNED[kind])
+    assert [c.type for c in response.conditions] == [type_ for type_ in OWNED[kind] if type_ not in OPTIONAL]
     assert all(c.reason for c in response.conditions)
     assert "InternalError" not in {c.reason for c in response.conditions}
 

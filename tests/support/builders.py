@@ -25,6 +25,7 @@ from function.domain.model import (
 from function.domain.placement import Deployment, Placement, Preference
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Selector, SelectorRequirement
+from function.kube.taints import Taint, Toleration
 from function.reasons import Phase
 from function.scheduling.filters import Candidate
 from function.scheduling.verdicts import SchedulingRequest
@@ -167,6 +168,7 @@ def environment(
     name: str = "env",
     *pools: Pool,
     labels: dict[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
     broken_pools: tuple[str, ...] = (),
     broken: bool = False,
     storage_class: str | None = "shared",
@@ -188,6 +190,7 @@ def environment(
         name=name,
         uid=uid,
         labels=tuple(sorted((labels or {}).items())),
+        taints=taints,
         pools=pools,
         broken_pools=broken_pools,
         broken=broken,
@@ -210,6 +213,7 @@ def deployment(
     environments: int = 1,
     replicas: int = 1,
     selector: Selector = ANYWHERE,
+    tolerations: tuple[Toleration, ...] = (),
     cache: CacheChoice = NO_CACHE,
     prefer: Preference = Preference.DECLARED,
 ) -> Deployment:
@@ -221,6 +225,7 @@ def deployment(
         environments=environments,
         replicas=replicas,
         selector=selector,
+        tolerations=tolerations,
         cache=cache,
         prefer=prefer,
     )
