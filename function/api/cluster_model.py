@@ -284,7 +284,7 @@ def _fit_shape(
     problems.update(find_shape_faults(engine, shape, args_path))
     data = shape.parallelism.data
     if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
-        allowed = f"left out, as {engine.name} spans nodes by pipeline only"
+        allowed = f"left out, as {engine.name} spans nodes by tensor or pipeline only"
         problems.add_invalid(f"{parallelism_path}.data", data, allowed)
     flag = parsed.values.get(EXPERT)
     if flag is None:

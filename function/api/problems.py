@@ -14,11 +14,13 @@ import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from function import schemas
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
@@ -43,6 +45,7 @@ ADDRESS_FORM = f"an address of {', '.join(f'{scheme}://' for scheme in SCHEMES)}
 DURATION_FORM = "a duration like 30s, 10m or 1h30m"
 _CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
 _MAX_VALUE_LENGTH = 60
+_BYTES = re.compile(r"([0-9]{1,9}[KMGTP])i?B")
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -129,23 +132,29 @@ def build_schemas() -> None:
         schema.model_rebuild()
 
 
-def find_unknown_fields(schema: Any, value: JSON, path: str) -> Iterator[Problem]:
-    """Yields every field at a path and below that a type does not have, with the nearest one that it has."""
+def find_unknown_fields(
+    schema: Any, value: JSON, path: str, outer: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Problem]:
+    """Yields every field at a path and below that a type does not have, with the field that may be meant.
+
+    `outer` are the paths of the fields of the whole object, by name: one of them may be indented too far.
+    """
     origin, args = get_origin(schema), get_args(schema)
     if origin in (Union, types.UnionType):
         for branch in args:
-            yield from find_unknown_fields(branch, value, path)
+            yield from find_unknown_fields(branch, value, path, outer)
     elif origin is list:
         for index, entry in enumerate(value if isinstance(value, list) else ()):
-            yield from find_unknown_fields(args[0], entry, join_path(path, index))
+            yield from find_unknown_fields(args[0], entry, join_path(path, index), outer)
     elif _is_model(schema):
         known = {field.alias or name: field for name, field in schema.model_fields.items()}
+        outer = outer or {name: join_path(path, name) for name in known}
         for key, item in value.items() if isinstance(value, dict) else ():
             below = join_path(path, key)
             if key in known:
-                yield from find_unknown_fields(known[key].annotation, item, below)
+                yield from find_unknown_fields(known[key].annotation, item, below, outer)
             elif below != _CROSSPLANE:
-                close = find_nearest(key, known)
+                close = outer.get(key) or find_nearest(key, known)
                 hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 
@@ -156,8 +165,10 @@ def invalid_value(path: str, value: object, allowed: str) -> Problem:
 
 
 def not_a_quantity(path: str, value: object) -> Problem:
-    """Returns the problem of a value that is no quantity."""
-    return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m")
+    """Returns the problem of a value that is no quantity: 80GB and 80GiB are the usual mistakes."""
+    size = _BYTES.fullmatch(value) if isinstance(value, str) else None
+    hint = f" (did you mean {size[1]}i?)" if size else ""
+    return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m{hint}")
 
 
 def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
@@ -202,6 +213,11 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
     if error["type"] not in _ALLOWED:
         return Problem(path, f"{format_value(error['input'])} has the wrong type")
     allowed = _ALLOWED[error["type"]].format(**context)
+    if (
+        isinstance(error["input"], str)
+        and "name" in getattr(schemas, str(context.get("class_name")), BaseModel).model_fields
+    ):
+        allowed += f", such as {format_value({'name': error['input']})}"
     return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
 
 

@@ -82,13 +82,17 @@ class QuotaUsage:
         return bool(self.limits.gpus and self.requested > self.limits.gpus)
 
     @property
+    def numbers(self) -> str:
+        """What is in use of each limit: `3 of 4 placements and 20 of 24 GPUs`."""
+        allowed = ((self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs"))
+        return " and ".join(f"{used} of {limit} {what}" for used, limit, what in allowed if limit)
+
+    @property
     def message(self) -> str:
         """The limits, what is in use and by which placements."""
-        allowed = ((self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs"))
-        numbers = " and ".join(f"{used} of {limit} {what}" for used, limit, what in allowed if limit)
         holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
         held_by = f", held by {holders}" if holders else ""
-        return f"namespace {self.namespace} has {numbers} that the platform allows it{held_by}"
+        return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"
 
     def find_excess(self, gpus: int) -> "QuotaUsage | None":
         """Returns why the namespace may not have one more placement of so many GPUs; None where it may."""

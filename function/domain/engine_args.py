@@ -40,6 +40,7 @@ from function.domain.model import (
 RAY, MULTIPROCESSING = "ray", "mp"  # vLLM's executors that can span nodes: Ray, and vLLM itself
 _ATTACHED_NUMBER = re.compile(r"(-[a-z])([0-9]+)", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
+_SECOND_FLAG = re.compile(r"\s--[a-z]")
 _MAX_VALUE_LENGTH = 60  # characters of a value in messages
 
 
@@ -166,8 +167,11 @@ def _describe_fault(spec: EngineSpec, flag: Flag, source: Source, served_name: s
     managed = next((row for row in spec.managed_flags if row.covers(name) and name not in spec.size_flags), None)
     if managed is None:
         is_one_argument = rest and name.startswith("--") and name not in {*spec.size_flags, *spec.switch_flags}
-        message = f"{flag.text!r} is one argument; must be {name}=VALUE, or flag and value as two arguments"
-        return message if is_one_argument else _describe_abbreviation(spec, name)
+        if is_one_argument:
+            return f"{flag.text!r} is one argument; must be {name}=VALUE, or flag and value as two arguments"
+        if flag.attached and _SECOND_FLAG.search(flag.value) and not flag.value.startswith(("{", "[")):
+            return f"{flag.text!r} has two flags in one argument; must be one argument for each"
+        return _describe_abbreviation(spec, name)
     if managed.value and not rest and flag.values == (managed.value,):
         return ""
     allowed = f" or set it to {managed.value}" if managed.value else ""

@@ -178,6 +178,11 @@ def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
     return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
 
 
+def _compare_quota(refusal: Refusal) -> tuple[str, str]:
+    assert refusal.quota_usage is not None
+    return format_count(refusal.quota_usage.requested, "GPU"), f"quota: {refusal.quota_usage.numbers}"
+
+
 def _compare_with(required: str, missing: str = "") -> "Compare":
     """Returns columns with a fixed requirement; `missing` is what was found where the refusal has no actual value."""
 
@@ -256,7 +261,7 @@ class Field(Enum):
         lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",
         _compare_with("Ready", "not reported"),
     )
-    QUOTA = FieldRow("limits", _describe_quota, _compare_with("room in the namespace's quota", "less is left"))
+    QUOTA = FieldRow("limits", _describe_quota, _compare_quota)
 
     def __str__(self) -> str:
         return self.value.name

@@ -39,7 +39,7 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
         *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
     if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
-        why = f"must be left out, as {engine.name} spans nodes by pipeline only"
+        why = f"must be left out, as {engine.name} spans nodes by tensor or pipeline only"
         problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
     return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, request.pool)
 

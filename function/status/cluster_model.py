@@ -18,7 +18,7 @@ from function.domain.model import (
     UriSource,
     find_single_file,
 )
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import JSON, Manifest, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, ModelValid, Status
@@ -54,6 +54,8 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
         field = "replicaTopology.placement.podsAcrossNodes"
         yield field, "with none two pods may share a node, and each is charged one"
+    if any(text(entry, "value").startswith("hf_") for entry in engine.env):
+        yield "engine.env", "has a Hugging Face token in plain text; name its Secret in spec.huggingFace.secretRef"
     tokenizer = ENGINES[engine.name].tokenizer_flag
     if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
         yield "engine.args", f"engines read no tokenizer well from {file}; {tokenizer} names another"

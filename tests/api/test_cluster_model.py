@@ -38,6 +38,14 @@ def test_absent_fields_have_the_documented_defaults() -> None:
     ("fields", "want"),
     [
         ({"resources": {"vram": "80 gigs"}}, '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m'),
+        (
+            {"resources": {"vram": "80GB"}},
+            '"80GB" is not a quantity; must be like 80Gi, 1.5T or 500m (did you mean 80Gi?)',
+        ),
+        (
+            {"resources": {"vram": "80GiB"}},
+            '"80GiB" is not a quantity; must be like 80Gi, 1.5T or 500m (did you mean 80Gi?)',
+        ),
         ({"resources": {"vram": "1" * 33}}, f'"{"1" * 33}" is not a quantity; must be like 80Gi, 1.5T or 500m'),
         ({"resources": {"vram": "1e999"}}, '"1e999" is not allowed; must be at most 1Ei'),
         ({"resources": {"vram": "1025Pi"}}, '"1025Pi" is not allowed; must be at most 1Ei'),

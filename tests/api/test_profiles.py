@@ -141,6 +141,7 @@ def _requires(**requires: JSON) -> JSON:
 
 
 PARALLELISM, REQUIRES = "replicaTopology.parallelism", "replicaTopology.requires"
+LEFT_OUT = "must be left out, as SGLang spans nodes by tensor or pipeline only"
 LADDER = (
     "eth-10g, eth-25g, eth-50g, eth-100g, eth-200g, eth-400g, eth-800g, roce-100g, efa-100g, ib-100g, roce-200g, "
     "efa-200g, ib-200g, roce-400g, efa-400g, ib-400g, roce-800g, efa-800g, ib-800g"
@@ -173,7 +174,7 @@ FAULTS = [
           ((f"{PARALLELISM}.expert",
             '"disabled" is not allowed; must be enabled, as in spec.serving[0].engine.args'),)),
     Fault("sglang-data", "SGLang has no data mode over nodes", _split(data=2, dataLocal=1, engine_=SGLANG),
-          ((f"{PARALLELISM}.data", "2 is not allowed; must be left out, as SGLang spans nodes by pipeline only"),)),
+          ((f"{PARALLELISM}.data", f"2 is not allowed; {LEFT_OUT}"),)),
     Fault("template", "KServe would expand it", profile(engine=engine("--chat-template={{ x }}")),
           (("engine.args[0]",
             '"--chat-template={{ x }}" is not allowed; must be without {{, which KServe reads as a template'),)),

@@ -3,12 +3,17 @@
 from function.api.problems import SPECS, build_schemas, find_unknown_fields
 from function.domain.model import Problem
 from function.kube.manifests import Manifest
-from function.schemas import DeploymentSpec
+from function.schemas import DeploymentSpec, EnvironmentSpec
 
 
 def test_unknown_field_suggests_the_nearest() -> None:
     found = find_unknown_fields(DeploymentSpec, {"environmnts": 2}, "spec")
     assert [*found] == [Problem("spec.environmnts", "is not a field; did you mean environments?")]
+
+
+def test_field_that_is_indented_too_far_is_named_by_its_path() -> None:
+    found = find_unknown_fields(EnvironmentSpec, {"cluster": {"storage": {}}}, "spec")
+    assert [*found] == [Problem("spec.cluster.storage", "is not a field; did you mean spec.storage?")]
 
 
 def test_fields_of_crossplane_are_accepted() -> None:

@@ -64,8 +64,18 @@ MISTAKES = (
         warns="was 80Gi meant?",
         codes=UNPLACED,
     ),
-    Mistake(number="4a", what="80GB", edits=(("Gpu: 80Gi\n      inter", "Gpu: 80GB\n      inter"),), says="80GB"),
-    Mistake(number="4b", what="80GiB", edits=(("Gpu: 80Gi\n      inter", "Gpu: 80GiB\n      inter"),), says="80GiB"),
+    Mistake(
+        number="4a",
+        what="80GB",
+        edits=(("Gpu: 80Gi\n      inter", "Gpu: 80GB\n      inter"),),
+        says="did you mean 80Gi?",
+    ),
+    Mistake(
+        number="4b",
+        what="80GiB",
+        edits=(("Gpu: 80Gi\n      inter", "Gpu: 80GiB\n      inter"),),
+        says="did you mean 80Gi?",
+    ),
     Mistake(
         number="5",
         what="a pool of 80G for a model of 80Gi",

@@ -91,6 +91,8 @@ FAULTS = [
     Fault("no-value", VLLM, ("--model",), f"--model {WEIGHTS}"),
     Fault("repo-of-image", VLLM, ("--model=org/kimi",), f"--model=org/kimi {WEIGHTS}", source=IMAGE),
     Fault("one-argument", VLLM, ("--seed 1",), f"'--seed 1' {APART.format('--seed')}"),
+    Fault("two-in-one", VLLM, ("--seed=1 --enforce-eager",),
+          "'--seed=1 --enforce-eager' has two flags in one argument; must be one argument for each"),
     Fault("one-of-sglang", SGLANG, ("--x", "--log_level x"), f"'--log-level x' {APART.format('--log-level')}", 1),
     Fault("positional", VLLM, ("org/other",), f"'org/other' {NO_FLAG}"),
     Fault("positional-of-image", VLLM, ("org/kimi",), f"'org/kimi' {NO_FLAG}", source=IMAGE),

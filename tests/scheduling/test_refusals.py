@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.domain.allocation import Limits, QuotaUsage
 from function.kube.selectors import Operator, SelectorRequirement
 from function.reasons import Refused
 from function.scheduling.refusals import Field, PoolUse, Refusal
@@ -11,6 +12,9 @@ from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, shape
 
 TIER, REGION = (SelectorRequirement(key=key, operator=Operator.IN, values=("a",)) for key in ("tier", "region"))
+USAGE = QuotaUsage(
+    namespace="team", limits=Limits(gpus=24), placements=2, gpus=22, requested=3, holders=(("a", 16), ("b", 6))
+)
 FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
 
 
@@ -37,7 +41,7 @@ CASES = (
         "tier=a, region=a",
         "tier=b, no region",
     ),
-    Case("quota", refuse(Field.QUOTA, 3), "room in the namespace's quota", "less is left"),
+    Case("quota", refuse(Field.QUOTA, 3, quota_usage=USAGE), "3 GPUs", "quota: 22 of 24 GPUs"),
     Case("fixed", refuse(Field.VRAM), "spec.resources.vram", "not set"),
     Case("value-in-words", refuse(Field.MULTI_NODE, 2, "false"), "multiNodeCapable for 2 nodes", "false"),
     Case("no-ledger", refuse(Field.LEDGER, 2, 0, shape=shape()), "2 replicas", "room for 0"),

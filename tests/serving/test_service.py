@@ -186,7 +186,7 @@ FAULTS = [
                                  "must be left out: the weights of the model are at /mnt/models"))),
     Fault("sglang-data", "a recorded shape that SGLang cannot run", DATA, engine(image=SGLANG),
           (Problem("spec.serving[default].replicaTopology.parallelism.data",
-                   "must be left out, as SGLang spans nodes by pipeline only"),)),
+                   "must be left out, as SGLang spans nodes by tensor or pipeline only"),)),
 ]  # fmt: skip
 
 

@@ -30,6 +30,7 @@ def one(**fields: object) -> Model:
     return model(replace(profile(shape=shape(2, 8), engine=VLLM), **fields))  # type: ignore[arg-type]  # fields vary
 
 
+TOKEN = "has a Hugging Face token in plain text; name its Secret in spec.huggingFace.secretRef"
 CASES = [
     Case("nothing", "all is said", one()),
     Case("version", "several nodes depend on it", one(engine=UNKNOWN), (NEWEST,)),
@@ -41,6 +42,9 @@ CASES = [
     Case("none", "obeyed, and each pod is charged a node nevertheless", one(pods_across_nodes=Spread.NONE),
          (f"{WHERE}{SHARE}",)),
     Case("none-on-one-node", "there is one pod", one(pods_across_nodes=Spread.NONE, shape=shape(1, 8))),
+    Case("token", "everybody who reads the model reads it",
+         one(engine=replace(engine(), env=({"name": "HF_TOKEN", "value": "hf_abc"},))),
+         (f"{WHERE}engine.env: {TOKEN}",)),
     Case("tokenizer", "of a file of weights", replace(one(), source=FILE),
          (f"{WHERE}engine.args: engines read no tokenizer well from kimi.gguf; --tokenizer names another",)),
     Case("tokenizer-said", "the author's", replace(one(engine=engine("--tokenizer=org/base")), source=FILE)),
