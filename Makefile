@@ -14,7 +14,7 @@ PURE := function/api/*,function/domain/*,function/kube/*,function/remote/*,funct
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api composers domain kube remote scheduling serving status weights wire test_cases.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance engines oracle needs needs-free e2e e2e-long e2e-up \
+.PHONY: demo test cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
   e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
 
 $(BIN)/python:
@@ -98,6 +98,9 @@ STACK := MODELPLANE_IMAGE=$(abspath $(IMAGE)) $(BIN)/python -m tools.stack
 needs:
 	@$(PYTHON) -m tools.stack.needs
 
+needs-engine:
+	@$(PYTHON) -m tools.vllm needs
+
 needs-free:
 	@$(PYTHON) -m tools.stack.needs free
 
@@ -107,6 +110,11 @@ e2e: needs $(VENV)/dev.stamp image
 # What takes long: five minutes of heartbeats, a thousand nodes, services without us; EARLIER_RELEASE names what is upgraded from.
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py
+
+# A real answer: vLLM on processors, in the pods of the stack (tests/answers); as root.
+e2e-engine: needs needs-engine $(VENV)/dev.stamp image
+	$(BIN)/python -m tools.vllm
+	$(STACK) test tests/answers
 
 e2e-up: needs-free $(VENV)/dev.stamp image
 	$(STACK) up

@@ -12,6 +12,7 @@ from typing import Any
 
 from tools.programs import CACHE, lock, module_dir, output, say
 
+PROGRAM = "/storage-initializer/scripts/initializer-entrypoint"  # in the image
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--require-hashes", "--no-deps", "-r")
 
 
@@ -42,6 +43,14 @@ def install_image_packages() -> Path:
             output((str(python), *_PIP, str(requirements)), home)
             installed.touch()
     return python
+
+
+def write_program(program: Path, python: Path, sources: Path) -> None:
+    """Writes KServe's entry point as a program for this Python, which imports KServe's own storage program."""
+    entry = sources / "storage-initializer" / "scripts" / "initializer-entrypoint"
+    storage = f"import sys; sys.path.insert(0, {str(sources / 'storage')!r})"
+    program.write_text(f"#!{python}\n{storage}\n{entry.read_text()}")
+    program.chmod(0o755)
 
 
 def _format_requirements(packages: list[dict[str, Any]]) -> str:

@@ -183,13 +183,17 @@ class World:
 
     def clear(self) -> None:
         """Delete everything of ours, deployments first; what an earlier scenario made takes no GPUs then."""
+        self.clear_services()
+        # They take their time, and without them the provider could not have finished what it deletes.
+        self._delete(("InferenceEnvironment", *_MODELS))
+
+    def clear_services(self) -> None:
+        """Delete deployments, placements and caches, and wait until their services and pods are gone."""
         for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache")):
             self._delete(kinds)
             until("everything to go", partial(self._none_of, kinds))
         # The scenario that creates services by hand deletes them.
         until("every service and its pods to go", self._nothing_serves, seconds=120)
-        # They take their time, and without them the provider could not have finished what it deletes.
-        self._delete(("InferenceEnvironment", *_MODELS))
 
     def _delete(self, kinds: tuple[str, ...]) -> None:
         for kind in kinds:

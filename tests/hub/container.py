@@ -21,7 +21,7 @@ from function.kube.manifests import JSON, Manifest
 from function.weights.credentials import plan_credential
 from function.weights.job import DownloadSpec, build_job, build_scripts
 from function.weights.request import cache_key
-from tools.initializer import find_sources, install_image_packages
+from tools.initializer import find_sources, install_image_packages, write_program
 
 SOURCE = HuggingFaceSource(repo="owner/model")
 
@@ -37,10 +37,7 @@ class Initializer:
 
     def write(self, program: Path) -> None:
         """Write the entry point as a program that imports KServe's own storage program."""
-        entry = self.sources / "storage-initializer" / "scripts" / "initializer-entrypoint"
-        storage = f"import sys; sys.path.insert(0, {str(self.sources / 'storage')!r})"
-        program.write_text(f"#!{self.python}\n{storage}\n{entry.read_text()}")
-        program.chmod(0o755)
+        write_program(program, self.python, self.sources)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,13 +129,13 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(hub: Hub) -> Iterator[Hub]:
+def serving(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
     """Run the hub while the block runs."""
     handler = type("BoundHandler", (Handler,), {"hub": hub})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = _Server((address, 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
-    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    hub.endpoint = f"http://{address}:{server.server_address[1]}"
     try:
         yield hub
     finally:

@@ -139,10 +139,15 @@ class Api:
         path = _path(kind, namespace, name) + (f"/{part}" if part else "")
         return self._call("PATCH", path, body, f"application/{media}+json")
 
-    def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object where it exists; its dependants go in the background."""
+    def delete(
+        self, kind: str, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
+    ) -> None:
+        """Delete an object where it exists and has this uid, if one is given; dependants go in the background."""
+        options: Manifest = {"preconditions": {"uid": uid}} if uid else {}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         try:
-            self._call("DELETE", _path(kind, namespace, name))
+            self._call("DELETE", _path(kind, namespace, name), options or None, "application/json")
         except RefusedError as refused:
             if refused.code != 404:
                 raise

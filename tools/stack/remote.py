@@ -9,6 +9,7 @@ from tools import programs
 from tools.stack import apiserver, inventory, layout, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
+from tools.stack.kubelet import node
 from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
 from tools.stack.waiting import listens, until
@@ -67,7 +68,7 @@ def _kwok(home: Home) -> Program:
         argv=(
             str(programs.path("kwok")),
             f"--kubeconfig={home.kubeconfig('remote')}",
-            "--manage-all-nodes=true",
+            f"--manage-nodes-with-label-selector=!{node.LABEL}",
             "--node-lease-duration-seconds=200",
             f"--server-address=127.0.0.1:{layout.KWOK}",
         ),
