@@ -15,6 +15,7 @@ from typing import TypeAlias
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
 from bench.histories.room import Holding, room_beside, take_all
+from bench.histories.taints import TaintAuditor, is_tainted
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
@@ -24,11 +25,11 @@ from function.api.common import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
-from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, strings, text
 from function.reasons import Refused
 from function.remote.object_writer import deletes
 from function.scheduling.capacity import PoolCapacity
-from function.status.conditions import OWNED
+from function.status.conditions import OPTIONAL, OWNED
 from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE
 
@@ -79,6 +80,7 @@ class Auditor(invariants.Auditor):
         self._running: dict[Ref, tuple[str, Held]] = {}
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
+        self._taints = TaintAuditor(self, words, self.say)
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -102,6 +104,7 @@ class Auditor(invariants.Auditor):
 
     def _watch(self, event: Event) -> None:
         super()._watch(event)
+        self._taints.watch(event)
         if event.ref.kind == "Object":
             self._look_at_running(event)
             self._look_at_object(event)
@@ -377,13 +380,13 @@ class Auditor(invariants.Auditor):
         passing = self.plane.settings.passing_seconds
         heard = self.words.on_place(now) >= self._changed.get(f"place {now.uid}", 0.0) - passing
         self._moves[now.uid] = 1 if heard else self._moves[now.uid] + 1
-        if before.uid in self._served and not heard and self._is_admitted(before):
+        if before.uid in self._served and not heard and self.is_admitted(before):
             self._say(f"{now.ref} serves, and its {', '.join(moved)} change without a word")
         if self._moves[now.uid] == MOST_MOVES:
             self._say(f"{now.ref} is decided again and again: its {', '.join(moved)} change")
         self._changed[f"place {now.uid}"] = self.plane.kernel.now
 
-    def _is_admitted(self, placement: Version) -> bool:
+    def is_admitted(self, placement: Version) -> bool:
         """Tells whether a placement was admitted as it stands for long enough that its deployment has heard of it.
 
         One that was not may be decided again: others took the room for which it was decided.
@@ -414,7 +417,7 @@ class Auditor(invariants.Auditor):
         self._look_at_waiting()
         for ref, version in self.plane.server.latest.items():
             said = {text(c, "type") for c in listing(version.manifest, "status.conditions")}
-            if ref.kind in COMPOSERS and not said >= set(map(str, OWNED[ref.kind])):
+            if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
         owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
@@ -439,6 +442,9 @@ class Auditor(invariants.Auditor):
     def _look_at_waiting(self) -> None:
         for deployment in self._plane.all("ModelDeployment"):
             placed = {text(v.manifest, "spec.inferenceEnvironmentRef.name") for v in self._of(deployment)}
+            latest = self.plane.server.latest
+            places = [latest.get(Ref("InferenceEnvironment", "", name)) for name in placed]
+            placed -= {place.ref.name for place in places if place and is_tainted(place, deployment, "NoExecute")}
             readable = text(condition(deployment.manifest, "ModelResolved"), "status") == "True"
             named = get(deployment.manifest, "spec.modelCache.name")
             if readable and not named and len(placed) < integer(deployment.manifest, "spec.environments", 1):
@@ -502,6 +508,9 @@ class Auditor(invariants.Auditor):
             return False
         if text(condition(there.manifest, "Ready"), "status") != "True":
             return False
+        is_new = asking.ref.kind == "ModelDeployment"  # a placement that waits may start in spite of a taint
+        if is_new and is_tainted(there, asking):
+            return False
         nodes, gpus, replicas = self._shape(asking)
         if not self._within_quota(asking.ref.namespace, nodes * gpus * replicas):
             return False
@@ -510,7 +519,9 @@ class Auditor(invariants.Auditor):
         rooms = [
             room_beside(uid, there, pool, alive, self._services.values(), lost)
             for pool in listing(there.manifest, "spec.nodePools")
-            if _suits(asking, model, pool) and only in {"", text(pool, "name")}
+            if _suits(asking, model, pool)
+            and not (is_new and flag(pool, "unschedulable"))
+            and only in {"", text(pool, "name")}
         ]
         return any(room.fits(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bench.histories.platform import Platform
+from bench.histories.maintenance import Maintenance
 from bench.histories.users import NAMESPACES
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
@@ -14,12 +14,12 @@ from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
 _MODEL = "spec.modelRef.name"
 
 
-class Everybody(Platform):
-    """All users. Some of them mean harm where `hostile`; all do what `aim` names, again and again in its order, if it
-    names anything (`a+b`: at the same moment).
+class Everybody(Maintenance):
+    """All users. Some of them mean harm where `hostile`, and some maintain environments where `maintained`; all do what
+    `aim` names, again and again in its order, if it names anything (`a+b`: at the same moment).
     """
 
-    hostile = False
+    hostile, maintained = False, False
     aim: Sequence[str] = ()
 
     def act(self, step: int) -> None:
@@ -29,6 +29,8 @@ class Everybody(Platform):
         if self.aim:
             for name in self.aim[step % len(self.aim)].split("+"):
                 getattr(self, name)()
+        elif self.maintained and self.random.random() < MAINTENANCE:
+            self.random.choice(MAINTAIN)(self)
         else:
             self.random.choice(HOSTILE if harm else ACTIONS)(self)
 
@@ -159,6 +161,15 @@ ACTIONS: tuple[Callable[[Everybody], None], ...] = (
     Everybody.remove_a_node,
     Everybody.end_a_namespace,
     Everybody.restart,
+)
+# How many steps of a history with maintenance.
+MAINTENANCE = 0.5
+MAINTAIN: tuple[Callable[[Everybody], None], ...] = (
+    Everybody.cordon,
+    Everybody.drain,
+    Everybody.drain,
+    Everybody.cordon_a_pool,
+    Everybody.tolerate,
 )
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,

@@ -25,6 +25,8 @@ LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
 TIGHT = 0.15
+# How many have maintenance of environments and pools.
+MAINTAINED = 0.25
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
 # How often a reconcile may fail, by cause: core begins again, and no function can prevent either.
@@ -48,6 +50,11 @@ class History:
 def is_tight(seed: int) -> bool:
     """Tells whether the history of a seed plays in a tight world."""
     return Random(f"{seed} tight").random() < TIGHT  # noqa: S311  # the same for the same seed
+
+
+def is_maintained(seed: int) -> bool:
+    """Tells whether environments and pools are taken out of service in the history of a seed."""
+    return Random(f"{seed} maintained").random() < MAINTAINED  # noqa: S311  # the same for the same seed
 
 
 def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, tight: bool | None = None) -> History:
@@ -74,6 +81,7 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
         plane.nodes.show()
     users = (TightWorld if tight else Everybody)(plane, auditor, words, seed)
     users.hostile, users.aim = hostile and not aim, tuple(aim)
+    users.maintained = is_maintained(seed)
     history = History(seed, hostile=hostile, tight=tight, done=users.done)
     try:
         _play(plane, users, auditor, drawn, without)

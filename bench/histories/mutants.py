@@ -205,6 +205,25 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "drained-before-replaced",
+        "30: a placement is dropped as its environment is drained, before its replacement is Ready",
+        (*_SERVE, "drain", "drain"),
+        (
+            Change(
+                "function.scheduling.scheduler",
+                "_split_carried_and_dropped",
+                "to_carry = max(0, desired - ready)",
+                "to_carry = 0",
+            ),
+        ),
+    ),
+    Mutant(
+        "cordon-moves",
+        "30: a NoSchedule taint moves what runs",
+        (*_SERVE, "cordon", "cordon"),
+        (Change("function.scheduling.retention", "_is_still_valid", "{NO_EXECUTE}", '{NO_EXECUTE, "NoSchedule"}'),),
+    ),
+    Mutant(
         "messages-without-bound",
         "13: messages without bound",
         ("break_model",),
