@@ -1,4 +1,4 @@
-"""`cache`: lists kept weights over all environments, and preloads and clears ModelCaches: the only commands that write.
+"""`cache`: lists kept weights over all environments, and preloads and clears ModelCaches.
 
 For `clear --purge` a Job with the image, user and node settings of the download removes each directory, described by an
 Object that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
@@ -16,7 +16,20 @@ from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, LabelSelector, Sources, Target, examples, form
+from function.cli.options import (
+    DRY_RUN,
+    EVERY_FORM,
+    TIMEOUT,
+    WATCH,
+    CliError,
+    Code,
+    Form,
+    LabelSelector,
+    Sources,
+    Target,
+    examples,
+    form,
+)
 from function.cli.store import Ref, Store, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -45,10 +58,6 @@ _TERMINAL = {
     ReferencesResolved.MODEL_NOT_FOUND,
     ReferencesResolved.MODEL_INVALID,
 }
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
-_TIMEOUT = click.option(
-    "--timeout", type=click.IntRange(1), metavar="SECONDS", default=86400, show_default=True, help="Wait no longer."
-)
 
 
 @click.group(epilog=examples("cache"))
@@ -87,8 +96,8 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 @click.option("--claim", metavar="NAME", help="A claim of yours to fill, instead of one that is made.")
 @click.option("--retain", is_flag=True, help="Keep claim and bytes when the ModelCache goes.")
 @click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
-@_TIMEOUT
-@_DRY_RUN
+@TIMEOUT
+@DRY_RUN
 @options.target
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
 def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **chosen: Any) -> None:
@@ -117,8 +126,8 @@ def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Fo
 @click.argument("name", type=options.Name("ModelCache"), required=False)
 @click.option("--all", "every", is_flag=True, help="Every ModelCache of the namespace that is not in use.")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
-@_TIMEOUT
-@_DRY_RUN
+@TIMEOUT
+@DRY_RUN
 @options.target
 @options.QUIET
 def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:

@@ -21,10 +21,14 @@ COMMANDS = {
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "check": "What a GPU cluster, or the control plane, has of what it needs",
     "cache": "List, preload and clear ModelCaches",
+    "drain": "Move everything from an environment to others",
+    "cordon": "Place nothing new on an environment",
+    "uncordon": "Remove the taints of drain and cordon",
     "init": "A manifest to start from, with comments, or of a cluster's nodes",
     "version": "The releases of this command line and of the function on the control plane",
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
+_MODULES = {"cordon": "drain", "uncordon": "drain"}  # where a command has none of its own
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -39,7 +43,7 @@ class _LazyGroup(click.Group):
         """Loads a command."""
         if cmd_name not in COMMANDS or cmd_name in self.commands:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(f"function.cli.{cmd_name}"), cmd_name)
+        command = getattr(importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -173,6 +173,10 @@ FILES = click.option(
     help="File, folder or - for standard input; may be repeated.",
 )
 WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
+TIMEOUT = click.option(
+    "--timeout", type=click.IntRange(1), metavar="SECONDS", default=86400, show_default=True, help="Wait no longer."
+)
 _TARGET = {
     "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
     "all_namespaces": click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
@@ -288,6 +292,10 @@ modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry
 modelplane cache clear kimi-k2-instruct -n assistants
 modelplane cache clear kimi-weights -n assistants --purge
 modelplane cache clear --all -n assistants --dry-run
+modelplane drain us-west --dry-run
+modelplane drain us-west --reason "new switch" --wait
+modelplane cordon us-west --reason "repair on Friday"
+modelplane uncordon us-west
 modelplane init model > model.yaml
 modelplane init environment eu-west > eu-west.yaml
 modelplane init environment dallas --from-cluster --kubeconfig dallas.kubeconfig > dallas.yaml

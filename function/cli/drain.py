@@ -1,0 +1,180 @@
+"""`drain`, `cordon` and `uncordon`: take an environment out of service with a taint, and back.
+
+What would follow is decided by the planner before anything is written. The taint is applied on its own, so that other
+taints of the environment stay.
+"""
+
+import time
+from collections.abc import Iterator
+
+import click
+
+from function.api.common import is_current
+from function.cli import options, tables
+from function.cli.inputs import Inventory, load_inventory
+from function.cli.live import Cluster, connect
+from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Name, Sources, Target, examples
+from function.cli.planning import Plan, plan_deployments
+from function.cli.store import Ref, refuse_unknown
+from function.kube.manifests import JSON, Manifest, condition, listing, mapping, prune, text
+from function.kube.messages import format_count
+from function.kube.names import GROUP, VERSION
+from function.kube.taints import NO_EXECUTE, NO_SCHEDULE
+from function.reasons import ConditionType, Status
+
+_KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}
+POLL_SECONDS = 2
+_MOVES, _STAYS, _STUCK = "moves", "stays", "cannot move"
+_COLOURS = {_MOVES: tables.GOOD, _STAYS: tables.WAIT, _STUCK: tables.BAD}
+_ENVIRONMENT = click.argument("environment", type=Name("InferenceEnvironment"))
+_REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.")
+
+
+@click.command(epilog=examples("drain"))
+@_ENVIRONMENT
+@_REASON
+@click.option("--force", is_flag=True, help="Drain also if some placements cannot move: they keep serving.")
+@click.option("--wait", is_flag=True, help="Wait until everything has moved.")
+@TIMEOUT
+@DRY_RUN
+@options.CLUSTER
+@options.QUIET
+def drain(  # noqa: PLR0913  # one for each option
+    environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, target: Target
+) -> Code:
+    """Move everything from an environment to others; each model serves until its replacement is Ready.
+
+    Prints first what would move where, and what cannot and why. In that case nothing is written without --force.
+    """
+    inventory, ref = _load(target, environment)
+    taint = _build_taint(NO_EXECUTE, reason)
+    rows = list(_list_moves(inventory, ref, taint))
+    if rows:
+        cells = ([tables.paint(row[0], _COLOURS[row[0]]), *row[1:]] for row in rows)
+        click.echo(tables.format_table(["VERDICT", "PLACEMENT", "TO", "WHY"], cells) + "\n")
+    counts = {verdict: sum(row[0] == verdict for row in rows) for verdict in _COLOURS}
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing runs there"
+    if counts[_STUCK] and not force:
+        message = f"{ref} is not drained: {format_count(counts[_STUCK], 'placement')} cannot move"
+        raise CliError(f"{message}. Make room, or drain the others with --force", Code.REFUSED)
+    if dry_run:
+        click.echo(f"{ref} would be drained: {summary}")
+        return Code.OK
+    cluster = connect(target)
+    _apply(cluster, ref, taint)
+    click.echo(f"{ref} is being drained: {summary}")
+    if wait:
+        _wait(cluster, ref, timeout)
+    else:
+        tables.print_hint(f"drain {environment} --wait")
+    return Code.OK
+
+
+@click.command(epilog=examples("cordon"))
+@_ENVIRONMENT
+@_REASON
+@DRY_RUN
+@options.CLUSTER
+@options.QUIET
+def cordon(environment: str, *, reason: str | None, dry_run: bool, target: Target) -> None:
+    """Place nothing new on an environment, and let nothing on it grow; what runs there stays."""
+    inventory, ref = _load(target, environment)
+    taint = _build_taint(NO_SCHEDULE, reason)
+    # A drained environment is cordoned as well, and stays drained.
+    already = _list_own_taints(inventory.store[ref])
+    if not already and not dry_run:
+        _apply(connect(target), ref, taint)
+    click.echo(f"{ref} {'already ' if already else ''}cordoned{' (dry run)' if dry_run else ''}")
+
+
+@click.command(epilog=examples("uncordon"))
+@_ENVIRONMENT
+@DRY_RUN
+@options.CLUSTER
+@options.QUIET
+def uncordon(environment: str, *, dry_run: bool, target: Target) -> None:
+    """Remove the taints of drain and cordon. What has moved does not move back."""
+    inventory, ref = _load(target, environment)
+    own = _list_own_taints(inventory.store[ref])
+    if own and not dry_run:
+        _apply(connect(target), ref)
+    click.echo(f"{ref} {'' if own else 'already '}uncordoned{' (dry run)' if dry_run else ''}")
+    others = [text(taint, "key") for taint in listing(inventory.store[ref], "spec.taints") if taint not in own]
+    if others:
+        tables.warn(f"{ref} keeps other taints: {', '.join(others)}")
+
+
+def _load(target: Target, environment: str) -> tuple[Inventory, Ref]:
+    inventory = load_inventory(Sources(target=target))
+    ref = Ref("InferenceEnvironment", "", environment)
+    if ref not in inventory.store:
+        names = [other.name for other in inventory.store.refs(ref.kind)]
+        raise refuse_unknown(f"there is no {ref}", environment, names)
+    return inventory, ref
+
+
+def _build_taint(effect: str, reason: str | None) -> Manifest:
+    return prune({"key": _KEYS[effect], "effect": effect, "reason": reason})
+
+
+def _list_own_taints(environment: Manifest) -> list[Manifest]:
+    return [taint for taint in listing(environment, "spec.taints") if text(taint, "key") in _KEYS.values()]
+
+
+def _apply(cluster: Cluster, ref: Ref, *taints: Manifest) -> None:
+    spec: Manifest = {"taints": [*taints]}
+    cluster.apply({"apiVersion": VERSION, "kind": ref.kind, "metadata": {"name": ref.name}, "spec": spec})
+
+
+def _list_moves(inventory: Inventory, ref: Ref, taint: Manifest) -> Iterator[tuple[str, str, str, str]]:
+    """Returns for each placement on an environment what becomes of it with the taint: verdict, name, target, why."""
+    store = inventory.store
+    placements = [
+        placement
+        for placement in store.refs("ModelPlacement")
+        if text(store[placement], "spec.inferenceEnvironmentRef.name") == ref.name
+    ]
+    owners = {p: Ref("ModelDeployment", p.namespace, text(store[p], "spec.deploymentRef.name")) for p in placements}
+    others: list[JSON] = [t for t in listing(store[ref], "spec.taints") if text(t, "key") not in _KEYS.values()]
+    store.put({**store[ref], "spec": {**mapping(store[ref], "spec"), "taints": [*others, taint]}})
+    deployments = sorted({owner for owner in owners.values() if owner in store})
+    plans = {plan.ref: plan for plan in plan_deployments(inventory, deployments)}
+    for placement, owner in owners.items():
+        verdict, to, why = _judge(plans.get(owner), ref.name)
+        yield verdict, f"{placement.namespace}/{owner.name or placement.name}", to, why
+
+
+def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
+    if plan is None:
+        return _STAYS, "", "no deployment moves it"
+    if plan.considered is None:
+        return _STUCK, "", f"{plan.decision.reason}: {plan.decision.message}"
+    assignments = plan.considered.decision.assignments
+    if any(assignment.environment == environment for assignment in assignments):
+        return _STAYS, "", "tolerates the taint"
+    there = {text(manifest, "spec.inferenceEnvironmentRef.name") for manifest in plan.before.values()}
+    targets = [f"{a.environment}/{a.pool}" for a in assignments if a.environment not in there]
+    if targets or plan.is_placed:
+        return _MOVES, ", ".join(targets), ""
+    refusals = (f"{each.environment}: {each.message}" for each in plan.considered.decision.refusals)
+    others = [refusal for refusal in refusals if not refusal.startswith(f"{environment}: ")]
+    return _STUCK, "", "; ".join(others) or "there is no other environment"
+
+
+def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
+    """Waits until the environment is drained and prints who is left whenever that changes."""
+    told, end = "", time.monotonic() + timeout
+    while True:
+        manifest = cluster.get(ref) or {}
+        drained = condition(manifest, ConditionType.DRAINED)
+        message = text(drained, "message")
+        is_known = text(drained, "reason") != "NotDraining" and is_current(manifest, ConditionType.DRAINED)
+        if is_known and message != told:
+            click.echo(message)
+            told = message
+        if is_known and drained.get("status") == Status.TRUE:
+            click.echo(f"{ref} drained")
+            return
+        if time.monotonic() > end:
+            raise CliError(f"{ref} is not drained after {timeout} seconds: {message}", Code.REFUSED)
+        time.sleep(POLL_SECONDS)

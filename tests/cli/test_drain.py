@@ -1,0 +1,159 @@
+"""`drain`, `cordon` and `uncordon`: what would follow, what is written, and how it ends."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from function.cli import drain
+from function.kube.manifests import JSON, Manifest, get, listing
+from tests.cli.api import ApiServer
+from tests.cli.process import cells, output_of, run
+from tests.support.plane import change, only, plane
+
+OSLO, TOKYO, LLAMA = "a100-oslo", "h100-tokyo", "search/llama"
+DRAIN: Manifest = {"key": "modelplane.ai/drain", "effect": "NoExecute"}
+CORDON: Manifest = {"key": "modelplane.ai/cordon", "effect": "NoSchedule"}
+REPAIR: Manifest = {"key": "repair", "effect": "NoSchedule"}
+Serve: TypeAlias = Callable[..., list[str]]
+
+
+@pytest.fixture
+def serve(server: ApiServer, tmp_path: Path) -> Serve:
+    """Serve two environments, of which a deployment runs on the first or on both, and return how to reach them."""
+
+    def options(*taints: Manifest, environments: int = 1, tolerations: JSON = None) -> list[str]:
+        control = plane("two-environments")
+        deployment, entries = only(control, "ModelDeployment"), list[JSON](taints)
+        change(control, deployment, "spec.environments", environments)
+        change(control, deployment, "spec.tolerations", tolerations)
+        control.settle()
+        (oslo,) = (ref for ref in control.all("InferenceEnvironment") if ref.name == OSLO)
+        change(control, oslo, "spec.taints", entries or None)
+        server.put(copy.deepcopy([*control.store.values()]))
+        return ["--kubeconfig", server.kubeconfig(tmp_path)]
+
+    return options
+
+
+def taints(server: ApiServer) -> list[Manifest]:
+    """Return the taints of the first environment."""
+    return listing(server.get("InferenceEnvironment", "", OSLO), "spec.taints")
+
+
+def written(server: ApiServer) -> list[str]:
+    """Return the requests that write."""
+    return [request for request in server.requests if not request.startswith("GET")]
+
+
+def test_dry_run_says_who_moves_where_and_writes_nothing(server: ApiServer, serve: Serve) -> None:
+    output = output_of("drain", OSLO, "--dry-run", *serve())
+    assert cells(output)[0] == ["moves", LLAMA, f"{TOKYO}/h100", "-"]
+    assert output.endswith(f"InferenceEnvironment {OSLO} would be drained: 1 moves\n")
+    assert written(server) == []
+
+
+def test_drains_with_a_reason(server: ApiServer, serve: Serve) -> None:
+    output = output_of("drain", f"ie/{OSLO}", "--reason", "new switch", *serve())
+    assert output.endswith(f"InferenceEnvironment {OSLO} is being drained: 1 moves\n")
+    assert taints(server) == [{**DRAIN, "reason": "new switch"}]
+
+
+def test_writes_nothing_if_something_cannot_move_unless_forced(server: ApiServer, serve: Serve) -> None:
+    options = serve(environments=2)
+    refused = run("drain", OSLO, *options)
+    assert refused.returncode == 1
+    assert cells(refused.stdout)[0] == ["cannot move", LLAMA, "-", "there is no other environment"]
+    assert f"InferenceEnvironment {OSLO} is not drained: 1 placement cannot move" in refused.stderr
+    assert written(server) == []
+    assert "1 cannot move" in output_of("drain", OSLO, "--force", *options)
+    assert taints(server) == [DRAIN]
+
+
+def test_says_why_other_environments_refuse(server: ApiServer, serve: Serve) -> None:
+    options = serve()
+    tokyo = server.get("InferenceEnvironment", "", TOKYO)
+    assert tokyo is not None
+    get(tokyo, "spec")["taints"] = [REPAIR]  # type: ignore[call-overload, index]  # a map
+    (row, *_) = cells(run("drain", OSLO, *options).stdout)
+    assert row[:3] == ["cannot move", LLAMA, "-"]
+    assert row[3].startswith(f"{TOKYO}: profile fp8-two-gpus: the environment has taint repair:NoSchedule")
+
+
+def test_says_that_the_model_is_missing(server: ApiServer, serve: Serve) -> None:
+    options = serve()
+    del server.objects["clustermodels", "", "llama-3.3-70b-anywhere"]
+    (row, *_) = cells(run("drain", OSLO, *options).stdout)
+    assert row[0] == "cannot move"
+    assert row[3].startswith("ModelNotFound: ")
+
+
+def test_what_tolerates_the_taint_or_has_no_deployment_stays(server: ApiServer, serve: Serve) -> None:
+    options = serve(tolerations=[{"operator": "Exists"}])
+    (row, *_) = cells(output_of("drain", OSLO, "--dry-run", *options))
+    assert row == ["stays", LLAMA, "-", "tolerates the taint"]
+    for key in [key for key in server.objects if key[0] == "modeldeployments"]:
+        del server.objects[key]
+    (row, *_) = cells(output_of("drain", OSLO, "--dry-run", *options))
+    assert row == ["stays", LLAMA, "-", "no deployment moves it"]
+
+
+def test_drains_an_environment_without_placements(serve: Serve) -> None:
+    assert output_of("drain", TOKYO, "--dry-run", *serve()) == (
+        f"InferenceEnvironment {TOKYO} would be drained: nothing runs there\n"
+    )
+
+
+def test_waits_and_tells_who_is_left(server: ApiServer, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    conditions = [("False", "Draining", "1 placement left"), ("True", "Drained", "Nothing is left to move")]
+
+    def reconcile(*_: object) -> None:
+        found = server.get("InferenceEnvironment", "", OSLO)
+        if found is not None and conditions:
+            status, reason, message = conditions.pop(0)
+            said: Manifest = {"type": "Drained", "status": status, "reason": reason, "message": message}
+            found["status"] = {"conditions": [said]}
+
+    server.controller = reconcile
+    monkeypatch.setattr("time.sleep", reconcile)
+    output = output_of("drain", OSLO, "--wait", *serve())
+    assert output.splitlines()[-3:] == [
+        "1 placement left",
+        "Nothing is left to move",
+        f"InferenceEnvironment {OSLO} drained",
+    ]
+
+
+def test_gives_up_after_the_timeout(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "POLL_SECONDS", 0.1)
+    done = run("drain", OSLO, "--wait", "--timeout", "1", *serve())
+    assert done.returncode == 1
+    assert f"InferenceEnvironment {OSLO} is not drained after 1 seconds" in done.stderr
+
+
+def test_cordons_once_and_uncordons(server: ApiServer, serve: Serve) -> None:
+    options = serve()
+    assert output_of("cordon", OSLO, "--dry-run", *options) == f"InferenceEnvironment {OSLO} cordoned (dry run)\n"
+    assert written(server) == []
+    assert output_of("cordon", OSLO, *options) == f"InferenceEnvironment {OSLO} cordoned\n"
+    assert taints(server) == [CORDON]
+    assert output_of("cordon", OSLO, *options) == f"InferenceEnvironment {OSLO} already cordoned\n"
+    assert output_of("uncordon", OSLO, "--dry-run", *options) == f"InferenceEnvironment {OSLO} uncordoned (dry run)\n"
+    assert taints(server) == [CORDON]
+    assert output_of("uncordon", OSLO, *options) == f"InferenceEnvironment {OSLO} uncordoned\n"
+    assert taints(server) == []
+    assert output_of("uncordon", OSLO, *options) == f"InferenceEnvironment {OSLO} already uncordoned\n"
+
+
+def test_uncordon_warns_of_other_taints(serve: Serve) -> None:
+    done = run("uncordon", OSLO, *serve(REPAIR))
+    assert (done.returncode, done.stderr) == (0, f"warning: InferenceEnvironment {OSLO} keeps other taints: repair\n")
+
+
+def test_unknown_environment_is_not_found(serve: Serve) -> None:
+    done = run("cordon", "a100-osl", *serve())
+    assert done.returncode == 4
+    assert "there is no InferenceEnvironment a100-osl" in done.stderr
+    assert OSLO in done.stderr
