@@ -143,9 +143,9 @@ def find_unknown_fields(
     if origin in (Union, types.UnionType):
         for branch in args:
             yield from find_unknown_fields(branch, value, path, outer)
-    elif origin is list:
-        for index, entry in enumerate(value if isinstance(value, list) else ()):
-            yield from find_unknown_fields(args[0], entry, join_path(path, index), outer)
+    elif origin in (list, dict) and isinstance(value, list | dict):
+        for key, entry in enumerate(value) if isinstance(value, list) else value.items():
+            yield from find_unknown_fields(args[-1], entry, join_path(path, key), outer)
     elif _is_model(schema):
         known = {field.alias or name: field for name, field in schema.model_fields.items()}
         outer = outer or {name: join_path(path, name) for name in known}
@@ -248,8 +248,8 @@ def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
         entries = [(join_path(path, i), entry) for i, entry in enumerate(item if isinstance(item, list) else ())]
         return [_convert(args[0], None if problems.refuses(at) else entry, at, problems) for at, entry in entries]
     if origin is dict:
-        items = item.items() if isinstance(item, dict) else ()
-        return {key: value for key, value in items if not problems.refuses(join_path(path, key))}
+        items = [(join_path(path, k), k, v) for k, v in (item.items() if isinstance(item, dict) else ())]
+        return {key: _convert(args[1], v, at, problems) for at, key, v in items if not problems.refuses(at)}
     if item is not None:
         return item
     return "" if origin is Literal else annotation()

@@ -100,6 +100,11 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
             placements=choose(limits.placements_per_namespace, weaker.limits.placements),
             gpus=choose(limits.gpus_per_namespace, weaker.limits.gpus),
         ),
+        namespace_limits=weaker.namespace_limits
+        | {
+            name: Limits(placements=own.placements or 0, gpus=own.gpus or 0)
+            for name, own in (limits.namespaces or {}).items()
+        },
         object_watch=choose(spec.object_watch, weaker.object_watch),
         remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
     )

@@ -97,7 +97,8 @@ def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Consi
     request, considered = own.request, own
     in_namespace = call.answers.get(requirements.NAMESPACE, ())  # required only where a quota limits the namespace
     namespace_placements = [p for p in PLACEMENTS.parse(in_namespace) if p]
-    usage = namespace_usage(request.deployment.namespace, namespace_placements, settings.limits)
+    limits = settings.limits_of(request.deployment.namespace)
+    usage = namespace_usage(request.deployment.namespace, namespace_placements, limits)
     for scope in scopes.fleet_scopes(call, own.scope, request.labels, settings):
         if not scope.answered:
             return replace(own, scope=scope)
@@ -106,7 +107,7 @@ def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Consi
         considered = replace(own, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
-    decision = limit_decision(considered.decision, request.to_placement, namespace_placements, settings.limits)
+    decision = limit_decision(considered.decision, request.to_placement, namespace_placements, limits)
     return replace(considered, request=replace(request, quota_usage=find_quota_refusal(decision)), decision=decision)
 
 

@@ -182,14 +182,15 @@ def _required_resources(call: Call, placement: Placement | None, settings: Setti
     required[requirements.ENVIRONMENT] = requirements.one("InferenceEnvironment", placement.environment)
     if isinstance(placement.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.one("ModelCache", placement.cache.name, placement.namespace)
-    if may_exceed(placement, settings.limits):
+    if may_exceed(placement, settings.limits_of(placement.namespace)):
         required[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
     return required
 
 
 def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
-    placement, limits, quota_excess = resolved.placement, resolved.settings.limits, None
+    placement, quota_excess = resolved.placement, None
+    limits = resolved.settings.limits_of(placement.namespace)
     if may_exceed(placement, limits):
         listed = call.answers.get(requirements.PLACEMENTS)
         if listed is None:

@@ -134,9 +134,10 @@ def _require_placements_on_used(own: Scope) -> dict[str, Requirement]:
 
 def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns the requirement of all placements of the namespace where a quota limits it."""
-    if not settings.limits.any:
+    namespace = text(call.xr, "metadata.namespace")
+    if not settings.limits_of(namespace).any:
         return {}
-    return {requirements.NAMESPACE: requirements.placements(text(call.xr, "metadata.namespace"))}
+    return {requirements.NAMESPACE: requirements.placements(namespace)}
 
 
 def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:

@@ -76,9 +76,14 @@ class Settings:
     ttl_settled: int = 600  # seconds
     ttl_pending: int = 30  # seconds
     secret_namespace: str = "modelplane-system"  # noqa: S105  # a namespace
-    limits: Limits = Limits()
+    limits: Limits = Limits()  # of each namespace that has none of its own
+    namespace_limits: dict[str, Limits] = field(default_factory=dict)
     object_watch: bool = False
     remote_namespace_prefix: str = ""
+
+    def limits_of(self, namespace: str) -> Limits:
+        """Returns what a namespace may have."""
+        return self.namespace_limits.get(namespace, self.limits)
 
     def remote_namespace(self, namespace: str) -> str:
         """Returns the namespace on remote clusters in which new placements and caches of a namespace start."""

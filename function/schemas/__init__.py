@@ -539,9 +539,15 @@ class Ttl(BaseModel):
     pending: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
+class Namespaces(BaseModel):
+    placements: StrictInt | None = Field(None, ge=0, le=1000000)
+    gpus: StrictInt | None = Field(None, ge=0, le=1000000)
+
+
 class Limits(BaseModel):
     placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
     gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
+    namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 
 class Defaults(BaseModel):

@@ -134,6 +134,24 @@ def test_creates_no_placement_beyond_the_quota() -> None:
     assert not composed(control, another)
 
 
+def test_namespace_with_limits_of_its_own_has_no_others() -> None:
+    """One placement each in general: `chat` may have two; without an entry it would be refused."""
+    control = limited(placementsPerNamespace=1, namespaces={"chat": {"placements": 2}, "other": {"gpus": 1}})
+    by_hand(control, 1)
+    refused = by_hand(control, 2)
+    control.settle()
+    assert said(control, refused, ADMITTED)[1] == "QuotaExceeded"
+    assert len(granted(control)) == 2, "the story's own placement and the first by hand"
+
+
+def test_mistyped_limit_of_a_namespace_is_reported() -> None:
+    control = limited(namespaces={"chat": {"gpu": 2}})
+    control.settle()
+    assert "input.limits.namespaces.chat.gpu: is not a field; did you mean gpus?" in message(
+        control, only(control, "ModelDeployment"), "ModelResolved"
+    )
+
+
 def test_scales_up_once_the_quota_has_room() -> None:
     control = limited(gpusPerNamespace=4)
     deployment, placement = only(control, "ModelDeployment"), only(control, "ModelPlacement")
