@@ -11,7 +11,7 @@ from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Outcome
 from function.domain.allocation import Limits
 from function.domain.settings import Settings
-from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal
@@ -27,7 +27,7 @@ OURS = "status.admitted"
 UNPLACED = "status.unplaced"
 
 
-def limited(story: str = STORY, **limits: int) -> ControlPlane:
+def limited(story: str = STORY, **limits: JSON) -> ControlPlane:
     return plane(story, World(), {"limits": dict(limits)})
 
 
