@@ -25,13 +25,19 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, print_hint, wrap_lines
 from function.domain.allocation import format_replica
-from function.domain.environment import Pool
+from function.domain.environment import Environment, Pool
 from function.domain.hardware import usable_memory
-from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, Profile, Shape, Source
+from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, ModelRef, Profile, Requires, Source
+from function.domain.placement import Deployment
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
-from function.scheduling.capacity import compute_shape
+from function.kube.selectors import Selector
+from function.scheduling.capacity import compute_shape, empty_pool
+from function.scheduling.filters import CHECKS, Candidate, check_profile_selector, check_selectors, find_shortage
+from function.scheduling.verdicts import SchedulingRequest
+from function.serving.service import find_pool_problems
+from function.status.cluster_model import note_insufficient_memory
 
 # Bits of one parameter; block formats carry a scale of 8 bits for 32 (mx) or 16 (nv) numbers, int4 one of 16 for 32.
 BITS = {
@@ -42,16 +48,13 @@ BITS = {
     "q4_k_s": "4.58", "q4_0": "4.5", "q3_k_l": "4.27", "q3_k_m": "3.91", "q3_k_s": "3.5", "q2_k": "3.35",
 }  # fmt: skip
 # Nodes as they are sold, with the whole Gi that an engine sees of each GPU, for callers who name no environment.
-_USUAL_POOLS = [
-    (
-        "usual nodes",
-        Pool(name=f"{n} x {gpu}", gpus_per_node=n, max_nodes=999, memory_per_gpu=gibs * GIB, multi_node=True),
-    )
+_USUAL_NODES = Environment(name="usual nodes", pools=tuple(
+    Pool(name=f"{n} x {gpu}", gpus_per_node=n, max_nodes=999, memory_per_gpu=gibs * GIB, multi_node=True)
     for gpu, n, gibs in (
         ("L4", 8, 22), ("A10G", 8, 22), ("L40S", 8, 45), ("A100-40GB", 8, 40), ("A100-80GB", 8, 80), ("H100", 8, 80),
         ("H200", 8, 140), ("B200", 8, 179), ("GB200", 4, 185), ("MI300X", 8, 192),
     )
-]  # fmt: skip
+))  # fmt: skip
 _USED = 0.9  # of GPU memory that an engine plans with
 _OVERHEAD = 8 * GIB  # activations, graphs and communication buffers of one GPU: 4 to 8 GiB were measured
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)
@@ -119,7 +122,7 @@ def size(  # noqa: PLR0913  # click's options
     Pools are those of the environments in the files, or of the control plane with --live, else the usual nodes.
     """
     store = load_inventory(sources).store if sources.files or sources.live else Store()
-    models = [] if params or hub else _read_models(store)
+    models = [] if params or hub else [*_read_models(store)]
     if params:
         sizes = [_size_parameters(params, precision, headroom)]
     elif hub:
@@ -161,14 +164,12 @@ def size(  # noqa: PLR0913  # click's options
         print_hint(f"init {'deployment' if models else 'model'}")
 
 
-def _read_models(store: Store) -> list[Model]:
-    models = []
+def _read_models(store: Store) -> Iterator[Model]:
     for ref in store.refs("ClusterModel", "Model"):
         model = parse_model(store[ref])
         if model.value is None:
             raise CliError(f"{ref} is invalid: {model.problems[0]}. Run 'modelplane validate' on it", Code.REFUSED)
-        models.append(model.value)
-    return models
+        yield model.value
 
 
 def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
@@ -264,53 +265,59 @@ def read_attention(content: JSON, name: str) -> Attention:
 
 
 def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[Manifest]:
-    """Returns a replica for each profile on each pool."""
-    declared = [profile for model in models if model.name == sized.name for profile in model.profiles]
-    pools = [(e.name, pool) for e in read_environments(store) for pool in e.pools] or _USUAL_POOLS
-    for profile, (environment, pool) in product(declared or [_ANY_PROFILE], pools):
-        shape = compute_shape(profile, sized.vram, pool)
-        if shape is None:
-            continue
-        arithmetic, memory = f"declared: {shape.gpus} GPUs", shape.gpus * (pool.memory_per_gpu or 0)
-        if profile.shape is None and sized.vram and pool.memory_per_gpu:
-            gpus = format_count(-(-sized.vram // pool.memory_per_gpu), "GPU")
-            arithmetic = f"{gib(sized.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
-        yield {
-            "environment": environment,
-            "pool": pool.name,
-            "profile": profile.name,
-            "nodes": shape.nodes,
-            "gpusPerNode": shape.gpus_per_node,
-            "replica": format_replica(shape.nodes, shape.gpus_per_node),
-            "gpusNeeded": arithmetic,
-            "memory": gib(memory) if memory else None,
-            "usableMemory": gib(usable_memory(memory)) if memory else None,
-            "obstacle": _find_obstacle(sized, profile, pool, shape),
-        }
+    """Yields a row for each profile on each pool that declares enough to compute a shape."""
+    environments = [e for e in read_environments(store) if e.pools] or [_USUAL_NODES]
+    source = HuggingFaceSource(repo=sized.name)
+    anything = Model(kind="", name=sized.name, served_name="", source=source, profiles=(_ANY_PROFILE,))
+    model = next((model for model in models if model.name == sized.name), anything)
+    if environments == [_USUAL_NODES]:  # which declare neither labels nor anything but memory
+        memories = ((p, Requires(memory_per_gpu=p.requires.memory_per_gpu)) for p in model.profiles)
+        profiles = tuple(replace(profile, selector=Selector(), requires=memory) for profile, memory in memories)
+        model = replace(model, selector=Selector(), profiles=profiles)
+    model = replace(model, vram=sized.vram, disk=sized.disk)
+    deployment = Deployment(namespace="", name="", model=ModelRef(kind=model.kind, name=model.name))
+    request = SchedulingRequest(deployment=deployment, model=model, serving_check=find_pool_problems)
+    for profile, environment in product(model.profiles, environments):
+        for pool in environment.pools:
+            shape = compute_shape(profile, model.vram, pool)
+            if shape is None:
+                continue
+            arithmetic, memory = f"declared: {format_count(shape.gpus, 'GPU')}", shape.gpus * (pool.memory_per_gpu or 0)
+            if profile.shape is None and model.vram and pool.memory_per_gpu:
+                gpus = format_count(-(-model.vram // pool.memory_per_gpu), "GPU")
+                arithmetic = f"{gib(model.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
+            yield {
+                "environment": environment.name,
+                "pool": pool.name,
+                "profile": profile.name,
+                "nodes": shape.nodes,
+                "gpusPerNode": shape.gpus_per_node,
+                "replica": format_replica(shape.nodes, shape.gpus_per_node),
+                "gpusNeeded": arithmetic,
+                "memory": gib(memory) if memory else None,
+                "usableMemory": gib(usable_memory(memory)) if memory else None,
+                "obstacle": _find_obstacle(sized, Candidate(request, environment, profile, pool, shape)),
+            }
 
 
-def _find_obstacle(sized: Size, profile: Profile, pool: Pool, shape: Shape) -> str:
-    required, memory = profile.requires.memory_per_gpu, pool.memory_per_gpu or 0
-    total = shape.gpus * memory
-    if shape.nodes > 1 and not pool.multi_node:
-        return "pool is not multiNodeCapable"
-    if shape.gpus_per_node > pool.gpus_per_node:
-        return f"nodes have {format_count(pool.gpus_per_node, 'GPU')}"
-    if shape.nodes > pool.max_nodes:
-        return f"pool has {format_count(pool.max_nodes, 'node')}"
-    if required and memory < required:
-        return f"profile wants {gib(required)} a GPU"
+def _find_obstacle(sized: Size, candidate: Candidate) -> str:
+    """Returns why `plan` would not place a replica there though the pool were empty, or why the weights do not fit."""
+    request, environment, pool, shape = candidate.request, candidate.environment, candidate.pool, candidate.shape
+    assert shape is not None
+    selecting = (*check_selectors(request, environment), check_profile_selector(candidate.profile, environment))
+    for refusal in (*selecting, *(check(candidate) for check in CHECKS)):
+        if refusal:
+            return refusal.message
+    if refusal := find_shortage(candidate, empty_pool(pool, pool.max_nodes)):
+        return refusal.message
+    memory = pool.memory_per_gpu or 0
     if memory and sized.attention and sized.weights:
         split = shape.parallelism
         room = max(0, usable_memory(memory) - _OVERHEAD - sized.weights // shape.gpus)
         tensor, stages = split.tensor or shape.gpus_per_node, split.pipeline or shape.nodes
         cache = sized.requests * sized.attention.bytes(sized.tokens, tensor, stages)
         return f"KV cache takes {gib(cache)} a GPU, room for {gib(room)}" if room < cache else ""
-    if memory and sized.vram and total < sized.vram:
-        return f"{gib(total)} of GPU memory"
-    if memory and sized.disk and usable_memory(total) < sized.disk:
-        return f"{gib(usable_memory(total))} of GPU memory are usable, weights of {gib(sized.disk)}"
-    return ""
+    return note_insufficient_memory(request.model, shape, pool.memory_per_gpu)
 
 
 def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:

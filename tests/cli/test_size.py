@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from function.cli.size import read_attention
 from function.kube.manifests import JSON, Manifest, listing, mapping
@@ -109,7 +110,7 @@ def test_names_obstacles() -> None:
     shown = output_of(
         "size", "-f", "examples/kimi-k2-two-nodes/model.yaml", "-f", "examples/two-environments/environment.yaml"
     )
-    assert shown.count("pool is not multiNodeCapable") == 2
+    assert shown.count("environmentSelector requires modelplane.ai/tier=production") == 2
 
 
 def test_reads_file_sizes_from_the_hub(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_uses_nine_tenths_of_gpu_memory(tmp_path: Path) -> None:
     large = tmp_path / "model.yaml"
     large.write_text(text.replace("  serving:\n", "  resources: {disk: 75Gi}\n  serving:\n"))
     shown = output_of("size", "-f", str(large), "-f", "examples/gemma-one-gpu/environment.yaml")
-    assert "72Gi of GPU memory are usable, weights of 75Gi" in shown, "80 x 0.9"
+    assert "1 GPU of 80Gi can hold 72Gi of weights, and spec.resources.disk is 75Gi" in shown, "80 x 0.9"
 
 
 QWEN3_235B: Manifest = {
@@ -258,7 +259,30 @@ def test_names_profiles_that_require_more_gpu_memory(tmp_path: Path) -> None:
     for manifest in manifests:
         for pool in listing(manifest, "spec.nodePools"):
             mapping(pool, "capabilities")["memoryPerGpu"] = "80Gi"
-    assert "profile wants 141Gi a GPU" in output_of("size", "-f", write(tmp_path, *manifests))
+    shown = output_of("size", "-f", write(tmp_path, *manifests))
+    assert "pool h200 has memoryPerGpu 80Gi, 141Gi required (61Gi missing)" in shown
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "obstacle"),
+    [
+        ({"memoryPerGpu": "40Gi", "precisionSupport": ["bf16"]}, ""),
+        ({"memoryPerGpu": "40Gi"}, "pool a100 does not declare precisionSupport, bf16 required"),
+    ],
+)
+def test_agrees_with_plan(capabilities: Manifest, obstacle: str, tmp_path: Path) -> None:
+    """A model that requires 24Gi of each GPU, on an A100 of 40Gi."""
+    for kind in ("model", "environment", "deployment"):
+        (tmp_path / f"{kind}.yaml").write_text(output_of("init", kind))
+    environment = yaml.safe_load((tmp_path / "environment.yaml").read_text())
+    (pool,) = environment["spec"]["nodePools"]
+    pool |= {"name": "a100", "acceleratorType": "nvidia-a100-40gb", "capabilities": capabilities}
+    (tmp_path / "environment.yaml").write_text(yaml.safe_dump(environment))
+    (sized,) = json.loads(output_of("size", "-f", str(tmp_path), "-o", "json"))
+    (planned,) = json.loads(run("plan", "-f", str(tmp_path), "-o", "json").stdout)
+    assert [pool["obstacle"] for pool in sized["pools"]] == [obstacle]
+    assert planned["placed"] is (obstacle == "")
+    assert [candidate["message"] for candidate in planned["candidates"]] == [obstacle]
 
 
 @pytest.mark.parametrize(
