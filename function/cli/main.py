@@ -29,6 +29,13 @@ COMMANDS = {
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
 _MODULES = {"cordon": "drain", "uncordon": "drain"}  # where a command has none of its own
+# Commands of kubectl, and what does here what they are tried for.
+ELSEWHERE = {
+    "apply": "check with 'validate' and 'plan --diff', then use 'kubectl apply -f FILE'",
+    "get": "use 'plan', 'capacity' or 'cache list', or 'kubectl get modeldeployments'",
+    "describe": "use 'why DEPLOYMENT' or 'tree DEPLOYMENT'",
+    "logs": "use 'tree DEPLOYMENT' for the state of the pods, and 'kubectl logs' on the GPU cluster",
+}
 DEBUG = "MODELPLANE_DEBUG"
 
 
@@ -50,10 +57,12 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds a command; names those that resemble what was typed."""
+        """Finds a command; names those that resemble what was typed, or do what it does for kubectl."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
+            if advice := ELSEWHERE.get(args[0]):
+                raise click.UsageError(f"There is no command {args[0]}: {advice}", ctx) from error
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
