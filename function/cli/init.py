@@ -16,18 +16,20 @@ from function.remote.node_facts import parse_node
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
+_MODEL = "qwen3-8b"  # of the deployment to start from
 _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
 
 
 @click.command(epilog=examples("init"))
 @click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
 @click.argument("name", required=False)
+@click.option("--model", metavar="NAME", help="The model of a deployment; NAME by default.")
 @click.option(
     "--from-cluster", is_flag=True, help="Declare the pools of an environment as the cluster's nodes show them."
 )
 @options.CLUSTER
 @options.QUIET
-def init(*, kind: str, name: str | None, from_cluster: bool, target: Target) -> None:
+def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, target: Target) -> None:
     """Write a manifest to start from, with comments. The three fit each other.
 
     With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else.
@@ -39,6 +41,10 @@ def init(*, kind: str, name: str | None, from_cluster: bool, target: Target) -> 
         before = _FIRST_NAME.findall(content)[0]
         # The Secret with the kubeconfig is named after its environment.
         content = content.replace(before, name) if kind == "environment" else content.replace(before, name, 1)
+    if kind == "deployment":
+        content = content.replace(_MODEL, model or name or _MODEL)
+    elif model:
+        raise CliError(f"--model is the model of a deployment, not of a {kind}")
     if from_cluster:
         if kind != "environment":
             raise CliError(f"--from-cluster writes an environment, not a {kind}")

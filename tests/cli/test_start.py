@@ -143,6 +143,21 @@ def test_init_sets_the_name_and_keeps_comments(kind: str) -> None:
     assert run("init", kind, "Not_A_Name").returncode == 2
 
 
+def test_init_names_the_model_of_a_deployment() -> None:
+    assert yaml.safe_load(output_of("init", "deployment", "chat"))["spec"]["modelRef"] == {"name": "chat"}
+    shown = output_of("init", "deployment", "chat", "--model", "gemma")
+    assert yaml.safe_load(shown)["spec"]["modelRef"] == {"name": "gemma"}
+    assert run("init", "model", "chat", "--model", "gemma").returncode == 2
+
+
+def test_init_mentions_the_network_between_nodes() -> None:
+    shown = output_of("init", "environment")
+    block = shown[shown.index("    # interNode:") :].replace("    # ", "    ")
+    (pool,) = yaml.safe_load(shown)["spec"]["nodePools"]
+    assert "interNode" not in pool
+    assert yaml.safe_load(block)["interNode"]["preset"] == "network-operator-shared"
+
+
 def test_init_names_the_secret_after_the_environment() -> None:
     spec = yaml.safe_load(output_of("init", "environment", "dallas"))["spec"]
     assert spec["cluster"]["existing"]["secretRef"] == {"name": "dallas-kubeconfig"}
