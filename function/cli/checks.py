@@ -137,7 +137,7 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
         given[ref] = item
         store.put(item.manifest)
     for item in known:
-        problems = (*find_problems(item.manifest), *_find_refused_configs(store, item.manifest))
+        problems = (*find_problems(item.manifest), *_read_settings(store, item.manifest)[1])
         add(item, (*problems, *_find_unresolved_references(store, item.manifest)))
         add(item, _find_warnings(store, item.manifest), "warning")
     for ref in store.keys() - given:
@@ -191,20 +191,17 @@ def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Pr
     check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
     if check is None or not is_ours(manifest):
         return
-    ref = _read_model_ref(manifest)
+    ref, model = _find_model(store, manifest)
     if ref.name:
         yield from _check_name(store, ref, "spec.modelRef.name")
-    yield from check(store, manifest, _find_model(store, manifest))
+    yield from check(store, manifest, model)
 
 
-def _read_model_ref(manifest: Manifest) -> Ref:
+def _find_model(store: Store, manifest: Manifest) -> tuple[Ref, Model | None]:
+    """Returns the reference to the model of an object, and the model where it is known and valid."""
     kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
-    return Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
-
-
-def _find_model(store: Store, manifest: Manifest) -> Model | None:
-    model = store.get(_read_model_ref(manifest))
-    return parse_model(model).value if model else None
+    ref = Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
+    return ref, parse_model(store[ref]).value if ref in store else None
 
 
 def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
@@ -216,13 +213,11 @@ def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> 
         yield from _check_name(store, ref, "spec.modelCache.name")
     if model is None:
         return
-    settings = _read_settings(store, manifest)
     weights = _place_weights(store, deployment, model)
     request = SchedulingRequest(deployment=deployment, model=model, weights=weights)
-    fault = find_unsatisfiable_storage(
-        request, read_environments(store, settings), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
-    )
-    if fault is not None:
+    environments = read_environments(store, _read_settings(store, manifest)[0])
+    reasons = (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
+    if fault := find_unsatisfiable_storage(request, environments, reasons):
         yield fault.problem
 
 
@@ -232,7 +227,7 @@ def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Itera
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
     if cache is None or model is None:
         return
-    settings = _read_settings(store, manifest)
+    settings, _ = _read_settings(store, manifest)
     namespace = settings.remote_namespace(cache.namespace)
     for environment in filter(cache.selects, read_environments(store, settings)):
         yield from (fault.problem for fault in find_faults(build_cache_request(model, cache, environment, namespace)))
@@ -244,7 +239,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
     yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
     if ref not in store or placement is None:
         return
-    settings = _read_settings(store, manifest)
+    settings, _ = _read_settings(store, manifest)
     environment = parse_environment(store[ref], settings).value
     pool = environment.pool(placement.pool)
     if placement.pool and pool is None:
@@ -278,21 +273,16 @@ def _suggest_nearest(message: str, name: str, known: list[str]) -> str:
     return f"{message}; did you mean {close}?" if close else message
 
 
-def _read_settings(store: Store, manifest: Manifest) -> Settings:
-    """Returns the platform's settings for an object; the built-in ones where `_find_refused_configs` has a problem."""
+def _read_settings(store: Store, manifest: Manifest) -> tuple[Settings, list[Problem]]:
+    """Returns the platform's settings for an object; the built-in ones, and why, where they cannot be found.
+
+    Then Crossplane composes nothing for it, or commands cannot follow its Composition.
+    """
     try:
         call = build_first_call(store, manifest)
-    except CliError:
-        return BUILT_IN
-    return parse_settings(call.input, call.context).value
-
-
-def _find_refused_configs(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Returns why Crossplane would compose nothing for an object, or why commands cannot follow its Composition."""
-    try:
-        build_first_call(store, manifest)
     except CliError as error:
-        yield Problem("", error.message)
+        return BUILT_IN, [Problem("", error.message)]
+    return parse_settings(call.input, call.context).value, []
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:
@@ -322,7 +312,7 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from _find_costs(store, manifest)
         case "ClusterModel" | "Model":
             model = parse_model(manifest).value
-            yield from (*list_notes(model), *_find_small_memory(store, model)) if model else ()
+            yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
         case "InferenceEnvironment":
             pools = parse_environment(manifest, BUILT_IN).value.pools
             nested = (f"spec.cluster.{source}.nodePools" for source in ("existing", "gke"))
@@ -346,26 +336,33 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
 
 def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Returns what is costly about the storage of a deployment, as far as its model is known."""
-    deployment, model = parse_deployment(manifest).value, _find_model(store, manifest)
+    deployment, (_, model) = parse_deployment(manifest).value, _find_model(store, manifest)
     if deployment is None or model is None:
         return
-    environments = read_environments(store, _read_settings(store, manifest))
+    environments = read_environments(store, _read_settings(store, manifest)[0])
     weights = _place_weights(store, deployment, model)
     yield from find_costs(deployment, weights, environments)
     others = (store[ref] for ref in store.refs("ModelDeployment") if ref.namespace == deployment.namespace)
-    known = ((parse_deployment(other).value, _find_model(store, other)) for other in others)
+    known = ((parse_deployment(other).value, _find_model(store, other)[1]) for other in others)
     sharing = [(each, _place_weights(store, each, of)) for each, of in known if each and of]
     yield from find_full_claims(deployment, weights, sharing, environments)
 
 
-def _find_small_memory(store: Store, model: Model) -> Iterator[Problem]:
+def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
+    """Returns what does not fit the model's own profiles, or what the known environments offer."""
+    environments = read_environments(store)
+    offered = {pool.accelerator_type for environment in environments for pool in environment.pools}
     for profile in model.profiles:
+        required = profile.requires.accelerator_type or ""
+        if required not in offered and (close := find_nearest(required, offered)):
+            path = f"spec.serving[{profile.name}].replicaTopology.requires.acceleratorType"
+            yield Problem(path, f"no pool has {required}; did you mean {close}?")
         shape, memory = profile.shape, profile.requires.memory_per_gpu
         if model.vram and shape and memory and shape.gpus * memory < model.vram:
             total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
             yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
-    for environment in read_environments(store):
+    for environment in environments:
         storage = environment.storage
-        if storage and storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
+        if storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
             claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
             yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")

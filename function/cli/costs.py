@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from function.domain.environment import Environment
-from function.domain.model import HuggingFaceSource, Problem, Profile, UriSource
+from function.domain.model import HuggingFaceSource, Problem, UriSource
 from function.domain.placement import Deployment
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.quantity import gib
+from function.reasons import Refused
 from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import check_profile_selector, check_selectors, satisfies_requirements
 from function.scheduling.scheduler import NO_POOL
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
-from function.weights.faults import find_remarks
+from function.weights.faults import find_faults, find_remarks
 from function.weights.planner import DeploymentWeights
 from function.weights.request import Case, StorageRequest, cache_key
 
@@ -24,11 +25,22 @@ def find_costs(
     deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
 ) -> Iterator[Problem]:
     """Yields remarks on storage settings of a deployment that are costly or have no effect on these environments."""
-    yield from _find_repeated_downloads(deployment, weights, environments)
-    for storage in _list_requests(deployment, weights, environments or (_NOWHERE,)):
-        yield from (remark.problem for remark in find_remarks(storage))
-        if storage.case is not Case.EMPTY_DIR:
-            yield from note_costs(storage)
+    requests = [*_list_requests(deployment, weights, environments or (_NOWHERE,))]
+    for request in requests:
+        yield from (remark.problem for remark in find_remarks(request))
+        if request.case is Case.EMPTY_DIR:
+            note = format_redownload_note(weights.model.disk, deployment.replicas)
+            yield Problem("spec.modelCache", f"is EmptyDir: {note}")
+        else:
+            yield from note_costs(request)
+    unshared = [
+        f"{fault.message.rstrip('.')}. {fault.remedy(request.environment.name)}"
+        for request in requests
+        for fault in find_faults(request)[:1]
+        if fault.reason is Refused.SHARED_STORAGE_MISSING and request.environment is not _NOWHERE
+    ]
+    if unshared and len(unshared) == len(requests):
+        yield Problem("spec.modelRef", unshared[0])
 
 
 def _list_requests(
@@ -46,20 +58,6 @@ def _list_requests(
                 shape = compute_shape(profile, weights.model.vram, pool)
                 if shape and (pool is NO_POOL or satisfies_requirements(request, environment, profile, pool)):
                     yield weights.build_request(environment, pool, shape, deployment.replicas)
-
-
-def _find_repeated_downloads(
-    deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
-) -> Iterator[Problem]:
-    def is_empty_dir(profile: Profile) -> bool:
-        pools = [NO_POOL, *(pool for environment in environments for pool in environment.pools)]
-        shapes = (compute_shape(profile, weights.model.vram, pool) for pool in pools)
-        requests = (weights.build_request(_NOWHERE, NO_POOL, shape, 1) for shape in shapes if shape)
-        return any(request.case is Case.EMPTY_DIR for request in requests)
-
-    for profile in filter(is_empty_dir, weights.model.profiles):
-        note = format_redownload_note(weights.model.disk, deployment.replicas)
-        yield Problem("spec.modelCache", f"is EmptyDir with profile {profile.name}: {note}")
 
 
 def find_full_claims(

@@ -6,7 +6,7 @@ import click
 
 from function.cli.checks import check_items, find_code, list_known
 from function.cli.inputs import KINDS, Inventory, load_inventory, read_files
-from function.cli.options import FILES, Code, Form, Sources, Target, examples, form, target
+from function.cli.options import FILES, Code, Form, Sources, Target, examples, form, is_quiet, target
 from function.cli.store import Store
 from function.cli.tables import GOOD, format_data, paint
 from function.kube.manifests import JSON
@@ -44,7 +44,10 @@ def validate(  # click's options
         click.echo(format_data(form, data))
         return code
     for fault in faults:
-        click.echo(str(fault))
+        if strict or fault.level == "error" or not is_quiet():
+            click.echo(str(fault))
+    if is_quiet():
+        return code
     warnings = sum(fault.level == "warning" for fault in faults)
     errors, objects = len(faults) - warnings, format_count(len(list_known(items, "")), "object")
     summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"

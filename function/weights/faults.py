@@ -128,7 +128,7 @@ def _describe_missing_class(fault: StorageFault) -> str:
 
 
 _DOWNLOAD_TO_PVC = "set modelCache.type: PVC"
-_ADD_SHARED_CLASS = "Give InferenceEnvironment {environment} a spec.storage with a ReadWriteMany class"
+_ADD_SHARED_CLASS = "Set spec.storage.storageClassName of InferenceEnvironment {environment} to a ReadWriteMany class"
 
 
 class FaultKind(Enum):

@@ -234,7 +234,6 @@ MISTAKES = (
         number="32",
         what="a label that no environment has",
         edits=(("  scaling:", "  environmentSelector: {matchLabels: {tier: prod}}\n  scaling:"),),
-        warns="is EmptyDir",
         codes=UNPLACED,
     ),
     Mistake(

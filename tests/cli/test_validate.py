@@ -446,7 +446,7 @@ DOUBTS = (
         id="empty-dir",
         reason="without a claim each start of a pod is a download",
         given=(sized(resources={"disk": "30Gi"}), deployment()),
-        want=("spec.modelCache: is EmptyDir with profile one: every pod start downloads 30Gi again",),
+        want=("spec.modelCache: is EmptyDir: every pod start downloads 30Gi again",),
     ),
     Case(
         id="empty-dir-of-several-replicas",
@@ -456,12 +456,7 @@ DOUBTS = (
             UNCLASSED,
             deployment(scaling={"fixed": {"replicas": 4}}),
         ),
-        want=(
-            (
-                "spec.modelCache: is EmptyDir with profile one: every pod start of each of 4 replicas downloads the "
-                "weights again"
-            ),
-        ),
+        want=(("spec.modelCache: is EmptyDir: every pod start of each of 4 replicas downloads the weights again"),),
     ),
     Case(
         id="claim-sized-by-gpu-memory",
@@ -473,6 +468,35 @@ DOUBTS = (
                 "ClusterModel model"
             ),
         ),
+    ),
+    Case(
+        id="no-class-for-several-nodes",
+        reason="the only environment has no shared storage, and the model needs it",
+        given=(two_nodes("model", resources={"disk": "9Gi"}), pools(WIDE), deployment()),
+        want=(
+            (
+                "spec.modelRef: multi-node model requires shared storage on the inference environment. Set "
+                "spec.storage.storageClassName of InferenceEnvironment east to a ReadWriteMany class"
+            ),
+        ),
+    ),
+    Case(
+        id="unknown-accelerator",
+        reason="a slip of the pen: the letter O for the digit 0",
+        given=(
+            manifest(
+                "ClusterModel",
+                "model",
+                {
+                    **MODEL,
+                    "serving": [
+                        {**PROFILE, "replicaTopology": {"gpusPerNode": 1, "requires": {"acceleratorType": "H10O"}}}
+                    ],
+                },
+            ),
+            pools({**LABELLED, "acceleratorType": "H100"}),
+        ),
+        want=(("spec.serving[one].replicaTopology.requires.acceleratorType: no pool has h10o; did you mean h100?"),),
     ),
     Case(
         id="default-class",
@@ -553,6 +577,16 @@ def test_checks_names_and_environment_configs(tmp_path: Path) -> None:
         "data.modelplane.ttl.settled",
         "metadata.name",
     ]
+
+
+def test_quiet_prints_only_faults(tmp_path: Path) -> None:
+    doubtful = write(tmp_path, pools({**LABELLED, "capabilities": {"memoryPerGpu": 80}}))
+    assert "was 80Gi meant" in output_of("validate", doubtful)
+    assert output_of("validate", doubtful, "-q") == ""
+    done = run("validate", doubtful, write(tmp_path, manifest("ClusterModel", "empty", {})), "-q")
+    assert done.returncode == 1
+    assert all(line.startswith("error: ") for line in done.stdout.splitlines())
+    assert "was 80Gi meant" in run("validate", doubtful, "-q", "--strict").stdout, "a warning is a fault there"
 
 
 def test_takes_files_as_arguments_or_options(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_lists_nearest_first_with_remedies(tmp_path: Path) -> None:
     first, second = shown.index("1. h200-east, profile h200-two-nodes: SharedStorageMissing"), shown.index("2. unlabel")
     assert first < second
     assert "multi-node model requires shared storage on the inference environment." in shown
-    assert "do: Give InferenceEnvironment h200-east a spec.storage with a ReadWriteMany class" in shown
+    assert "do: Set spec.storage.storageClassName of InferenceEnvironment h200-east to a ReadWriteMany class" in shown
     assert done.stderr.splitlines()[-1].startswith("Next: modelplane capacity -f ")
 
 

@@ -245,7 +245,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
             "a: profile multinode: multi-node model requires shared storage on the inference environment.",
-            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
         ),
     ),
     Case(
@@ -272,7 +272,7 @@ CASES = (
                 "a: profile multinode: multi-node model requires shared storage on the inference environment. "
                 "Its accessMode is ReadWriteOnce, ReadWriteMany required"
             ),
-            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
         ),
     ),
     Case(
@@ -284,7 +284,7 @@ CASES = (
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
             "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany required",
-            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
         ),
     ),
     Case(
@@ -299,7 +299,7 @@ CASES = (
                 "a: profile small: a claim is required, "
                 "and neither deployment, environment nor defaults name a storage class"
             ),
-            "Give InferenceEnvironment a a spec.storage with a ReadWriteMany class",
+            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
         ),
     ),
     Case(
