@@ -7,8 +7,7 @@ Object that is deleted when it is done. Only a directory that a download of ours
 import copy
 import re
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -78,7 +77,10 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 
     def render() -> str:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
-        return _format_rows(list(_list_rows(inventory.store, inventory.namespace, selector)), form)
+        store = inventory.store
+        in_scope = filter(inventory.in_scope, store.refs("ModelCache", "ModelPlacement"))
+        refs = [ref for ref in in_scope if store.is_selected(ref, selector)]
+        return _format_rows([*_list_caches(store, refs), *_list_kept_weights(store, refs)], form)
 
     tables.print_watched(render, watch=watch)
     if form.for_people:
@@ -87,30 +89,38 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 
 @cache.command(epilog=examples("cache preload"))
 @click.argument("model")
-@click.option("--kind", type=click.Choice(["ClusterModel", "Model"]), default="ClusterModel", show_default=True)
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
 @click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
 @click.option("-l", "--selector", type=LabelSelector(), help="Where, by labels; '' is everywhere.")
-@click.option("--size", metavar="QUANTITY", help="Size of the claim.")
-@click.option("--storage-class", metavar="NAME", help="Class of the claim.")
-@click.option("--claim", metavar="NAME", help="A claim of yours to fill, instead of one that is made.")
-@click.option("--retain", is_flag=True, help="Keep claim and bytes when the ModelCache goes.")
 @click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
 @TIMEOUT
 @DRY_RUN
 @options.target
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
-def preload(*, target: Target, wait: bool, timeout: int, dry_run: bool, form: Form, **chosen: Any) -> None:
-    """Bring a model's weights to environments before anything is deployed."""
+def preload(  # noqa: PLR0913  # click's options
+    *, model: str, name: str | None, environments: tuple[str, ...], selector: Selector | None, wait: bool,
+    timeout: int, dry_run: bool, target: Target, form: Form,
+) -> None:  # fmt: skip
+    """Bring a model's weights to environments before anything is deployed.
+
+    MODEL is a ClusterModel, or model/NAME in the namespace. For a claim of another size, class or owner, edit what
+    --dry-run -o yaml writes.
+    """
     cluster = connect(target)
-    _refuse_repository(cluster, chosen["model"])
-    manifest = _build_cache(cluster.namespace, chosen)
-    ref, kind = Ref.of(manifest), text(manifest, "spec.modelRef.kind")
-    existing = Store(cluster.objects([kind, "InferenceEnvironment"]))
+    kind, model = options.split_name(model, "ClusterModel", "Model")
+    manifest: Manifest = {
+        "apiVersion": VERSION,
+        "kind": "ModelCache",
+        "metadata": {"name": name or model, "namespace": cluster.namespace},
+        "spec": {"modelRef": {"kind": kind or "ClusterModel", "name": model}, **_choose(environments, selector)},
+    }
+    if problems := parse_model_cache(manifest).problems:
+        raise CliError("; ".join(map(str, problems)))
+    ref, model_ref = Ref.of(manifest), Ref.resolve(kind or "ClusterModel", cluster.namespace, model)
+    existing = Store(cluster.objects([model_ref.kind, "InferenceEnvironment"]))
     # Without one of them, waiting for the weights would never end.
-    _require(existing, Ref.resolve(kind, ref.namespace, text(manifest, "spec.modelRef.name")), "Create it first")
-    for name in chosen["environments"]:
-        _require(existing, Ref("InferenceEnvironment", "", name), "Create it first")
+    for required in (model_ref, *(Ref("InferenceEnvironment", "", environment) for environment in environments)):
+        _require(existing, required, "Create it first")
     if not dry_run:
         cluster.apply(manifest)
     applied = f"{ref} {'would be applied' if dry_run else 'applied'}"
@@ -145,58 +155,30 @@ def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: 
             raise CliError(f"{message}. Remove them first, or move them to other weights", Code.REFUSED)
         if users:
             click.echo(f"{message}, and stays")
-        else:
-            _clear(cluster, store, ref, timeout, purge=purge, dry_run=dry_run)
+            continue
+        removals = _plan_removals(store, ref) if purge else {}
+        for what in removals:
+            click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
+        if not dry_run:
+            cluster.delete(ref)
+            for what, removal in removals.items():
+                _remove(cluster, ref, what, removal, timeout)
+        click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
     tables.print_hint(f"cache list -n {cluster.namespace}")
 
 
-def _clear(cluster: Cluster, store: Store, ref: Ref, timeout: int, *, purge: bool, dry_run: bool) -> None:
-    removals = _plan_removals(store, ref) if purge else {}
-    for what in removals:
-        click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
-    if not dry_run:
-        cluster.delete(ref)
-        for what, removal in removals.items():
-            _remove(cluster, ref, what, removal, timeout)
-    click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
-
-
-def _refuse_repository(cluster: Cluster, name: str) -> None:
-    """Refuses the name of a repository that a ClusterModel has, and names the model."""
-    models = Store(cluster.objects(["ClusterModel"])) if "/" in name else Store()
-    having = [str(ref) for ref in models.refs("ClusterModel") if text(models[ref], "spec.huggingFace.repo") == name]
-    if having:
-        raise CliError(f"{name} is the repository of {', '.join(having)}; name the model", Code.NOT_FOUND)
-
-
-def _build_cache(namespace: str, chosen: Mapping[str, Any]) -> Manifest:
-    """Returns the ModelCache that the options describe, checked by the function's own parser."""
-    if chosen["environments"]:
-        where: Manifest = {"environments": [*chosen["environments"]]}
-    elif chosen["selector"] is None:
+def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:
+    if environments:
+        return {"environments": [*environments]}
+    if selector is None:
         raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
-    else:
-        labels: Manifest = {**chosen["selector"].equalities}
-        others: list[JSON] = [
-            prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None})
-            for r in chosen["selector"].requirements
-            if r.key not in labels
-        ]
-        where = {"environmentSelector": prune({"matchLabels": labels or None, "matchExpressions": others or None})}
-    claim, size, retain = chosen["claim"], chosen["size"], chosen["retain"] or None
-    storage = prune({"claimName": claim, "size": size, "storageClassName": chosen["storage_class"], "retain": retain})
-    kind, name = options.split_name(chosen["model"], "ClusterModel", "Model")
-    model_ref: Manifest = {"kind": kind or chosen["kind"], "name": name}
-    manifest: Manifest = {
-        "apiVersion": VERSION,
-        "kind": "ModelCache",
-        "metadata": {"name": chosen["name"] or name, "namespace": namespace},
-        "spec": prune({"modelRef": model_ref, **where, "storage": storage or None}),
-    }
-    problems = parse_model_cache(manifest).problems
-    if problems:
-        raise CliError("; ".join(map(str, problems)))
-    return manifest
+    others: list[JSON] = [
+        prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None})
+        for r in selector.requirements
+        if r.key not in selector.equalities
+    ]
+    labels: Manifest = {**selector.equalities}
+    return {"environmentSelector": prune({"matchLabels": labels or None, "matchExpressions": others or None})}
 
 
 def _require(store: Store, ref: Ref, otherwise: str) -> None:
@@ -264,17 +246,10 @@ def _name_user(manifest: Manifest) -> str:
     return str(Ref("ModelDeployment", namespace, deployment) if deployment else Ref.of(manifest))
 
 
-def _list_rows(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
-    """Returns a row for each environment of the caches of a namespace, of all where it is empty."""
-    yield from _list_caches(store, namespace, selector)
-    yield from _list_kept_weights(store, namespace, selector)
-
-
-def _list_kept_weights(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
+def _list_kept_weights(store: Store, refs: Iterable[Ref]) -> Iterable[Manifest]:
     """Returns a row for each directory of a claim that outlives the deployments which read it."""
     rows: dict[tuple[str, ...], Manifest] = {}
-    in_scope = (ref for ref in store.refs("ModelPlacement") if namespace in ("", ref.namespace))
-    for placement in [store[ref] for ref in in_scope if store.is_selected(ref, selector)]:
+    for placement in [store[ref] for ref in refs if ref.kind == "ModelPlacement"]:
         storage, ready = mapping(placement, "status.storage"), condition(placement, ConditionType.STORAGE_READY)
         if text(storage, "type") not in _KEPT:
             continue
@@ -296,13 +271,11 @@ def _list_kept_weights(store: Store, namespace: str, selector: Selector | None) 
         }
         row = rows.setdefault((text(row, "namespace"), environment, claim, path), row)
         row["usedBy"] = [*sorted({*list_texts(row, "usedBy"), _name_user(placement)})]
-    yield from rows.values()
+    return rows.values()
 
 
-def _list_caches(store: Store, namespace: str, selector: Selector | None) -> Iterator[Manifest]:
-    in_scope = (ref for ref in store.refs("ModelCache") if namespace in ("", ref.namespace))
-    for ref in [ref for ref in in_scope if store.is_selected(ref, selector)]:
-        manifest = store[ref]
+def _list_caches(store: Store, refs: Iterable[Ref]) -> Iterator[Manifest]:
+    for ref, manifest in [(ref, store[ref]) for ref in refs if ref.kind == "ModelCache"]:
         for row in listing(manifest, "status.environments") or [{}]:
             yield {
                 "kind": "ModelCache",
@@ -376,21 +349,22 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
         if text(row, "phase") == Phase.DOWNLOADING:
             where = text(row, "name")
             raise CliError(f"{ref} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
-    removals: dict[tuple[str, str, str], Manifest] = {}
-    deleted = set()
-    for key, manifest in store.owned(ref).items():
-        environment = key.partition("/")[0]  # a cache names what it composes after the environment
-        remote = mapping(manifest, "spec.forProvider.manifest")
-        if text(remote, "kind") == "Job":
-            claim, directory, removal = _plan_removal(manifest)
-            removals[environment, claim, directory] = removal
-        if text(remote, "kind") == "PersistentVolumeClaim" and deletes(manifest):
-            deleted.add((environment, text(remote, "metadata.name")))
-    return {
-        f"{directory.removeprefix('/mnt/models/')} of claim {claim} on {environment}": removal
-        for (environment, claim, directory), removal in removals.items()
-        if (environment, claim) not in deleted
+    # A cache names what it composes after the environment.
+    owned = [(key.partition("/")[0], manifest) for key, manifest in store.owned(ref).items()]
+    remote = "spec.forProvider.manifest"
+    deleted = {
+        (environment, text(manifest, f"{remote}.metadata.name"))
+        for environment, manifest in owned
+        if text(manifest, f"{remote}.kind") == "PersistentVolumeClaim" and deletes(manifest)
     }
+    removals: dict[str, Manifest] = {}
+    for environment, manifest in owned:
+        if text(manifest, f"{remote}.kind") == "Job":
+            claim, directory, removal = _plan_removal(manifest)
+            if (environment, claim) not in deleted:
+                what = f"{directory.removeprefix('/mnt/models/')} of claim {claim} on {environment}"
+                removals[what] = removal
+    return removals
 
 
 def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
@@ -403,32 +377,27 @@ def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
         fills = f"{Ref.of(download)} fills {directory or 'nothing'}"
         raise CliError(f"{fills}, which is no directory of ours", Code.REFUSED)
     volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
-    mounts: list[JSON] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
-    command: list[JSON] = ["python3", "-c", SCRIPT, directory]
     # Without the download's variables: none is needed, and the token may be deleted.
-    settings = {key: value for key, value in container.items() if key in ("image", "securityContext")}
-    pod["containers"] = [{**settings, "name": "purge", "command": command, "volumeMounts": mounts}]
-    pod["volumes"] = [volume]
+    purge: Manifest = {key: value for key, value in container.items() if key in ("image", "securityContext")}
+    purge |= {"name": "purge", "command": ["python3", "-c", SCRIPT, directory]}
+    purge["volumeMounts"] = [m for m in listing(container, "volumeMounts") if m.get("name") == volume.get("name")]
+    pod |= {"containers": [purge], "volumes": [volume]}
     pod.pop("initContainers", None)  # its script is deleted once the download is complete
-    job_name, name = text(job, "metadata.name"), text(download, "metadata.name")
+
+    def build_metadata(of: Manifest, *parts: str) -> Manifest:
+        name, namespace = text(of, "metadata.name"), text(of, "metadata.namespace")
+        return {"name": build_name(f"purge-{name}", name, *parts), "namespace": namespace, "labels": {**MANAGED_BY}}
+
     removal: Manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": build_name(f"purge-{job_name}", job_name, directory),
-            "namespace": text(job, "metadata.namespace"),
-            "labels": {**MANAGED_BY},
-        },
+        "metadata": build_metadata(job, directory),
         "spec": {"backoffLimit": 2, "template": {**mapping(job, "spec.template"), "spec": pod}},
     }
     written: Manifest = {
         "apiVersion": download["apiVersion"],
         "kind": "Object",
-        "metadata": {
-            "name": build_name(f"purge-{name}", name, "purge"),
-            "namespace": text(download, "metadata.namespace"),
-            "labels": {**MANAGED_BY},
-        },
+        "metadata": build_metadata(download, "purge"),
         "spec": {
             "providerConfigRef": mapping(download, "spec.providerConfigRef"),
             "forProvider": {"manifest": removal},

@@ -6,9 +6,10 @@ The faults are those that head docs/troubleshooting.md.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from function.api.problems import SPECS
 from function.cli.live import Cluster
-from function.cli.packages import (
+from function.cli.prerequisites import Line, State, check_controller, check_release, check_served, list_denied
+from function.cli.store import OBJECT_GROUP
+from function.cli.version import (
     CONFIGURATION,
     FUNCTION,
     PROVIDER,
@@ -17,16 +18,15 @@ from function.cli.packages import (
     parse_tag,
     read_client_release,
 )  # fmt: skip
-from function.cli.prerequisites import Line, State, check_controller, check_release, check_served, list_denied
-from function.cli.store import OBJECT_GROUP
 from function.composers import COMPOSERS
-from function.kube.manifests import Manifest, condition, list_texts, listing, mapping, text
+from function.kube.manifests import Manifest, condition, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import GROUP, VERSION
 
 # The minimum versions of docs/install.md.
 CROSSPLANE, PROVIDER_KUBERNETES = "v2.3", "v1.2"
 _EXTENSIONS = "apiextensions.crossplane.io"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 _OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
 _OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections")
 _PLACEHOLDER = "registry.example.com/"
@@ -56,7 +56,7 @@ def list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line
     todo = f"Install Crossplane {CROSSPLANE} or later"
     resources = ("compositeresourcedefinitions",)
     served = check_served(cluster, "Crossplane", f"{_EXTENSIONS}/v2", resources, todo)
-    yield check_controller(cluster, served, _name_deployment(namespace, "crossplane"), CROSSPLANE, todo)
+    yield check_controller(cluster, served, f"{DEPLOYMENTS.format(namespace)}/crossplane", CROSSPLANE, todo)
     provider = find_package(cluster, "Provider", PROVIDER)
     line = _check_package("Provider", PROVIDER, provider)
     tag = parse_tag(text(provider, "spec.package"))
@@ -68,19 +68,20 @@ def list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line
     todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
     yield check_served(cluster, "kinds of the provider", _OBJECT_API, _OBJECT_KINDS, todo)
     function = find_package(cluster, "Function", FUNCTION)
-    yield _check_endpoint(cluster, function, _check_release(_check_package("Function", FUNCTION, function), function))
+    line = _check_release(_check_package("Function", FUNCTION, function), function)
+    running = find_revision(cluster, "Function", function)
+    if line.state is not State.MISSING and running and not text(running, "status.endpoint"):
+        todo = f"kubectl describe functionrevision {text(running, 'metadata.name')}: Crossplane has not started it"
+        line = line.missing("no endpoint", todo)
+    yield line
     configuration = find_package(cluster, "Configuration", CONFIGURATION)
     yield _check_release(_check_package("Configuration", CONFIGURATION, configuration), configuration)
-    yield from _check_definitions(cluster)
+    yield _check_definitions(cluster)
     yield _check_compositions(cluster)
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
     if revision := text(provider, "status.currentRevision"):
         yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
     yield _check_objects(cluster)
-
-
-def _name_deployment(namespace: str, name: str) -> str:
-    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
 
 
 def _check_package(kind: str, name: str, package: Manifest | None) -> Line:
@@ -103,18 +104,9 @@ def _check_package(kind: str, name: str, package: Manifest | None) -> Line:
 
 
 def _check_release(line: Line, package: Manifest | None) -> Line:
-    """Compares a package with this command line."""
     release, tag = read_client_release(), parse_tag(text(package, "spec.package"))
     if line.state is State.OK and tag and tag != release:
         return line.warn(tag, f"This command line is {release}: install the same release of all three")
-    return line
-
-
-def _check_endpoint(cluster: Cluster, function: Manifest | None, line: Line) -> Line:
-    revision = find_revision(cluster, "Function", function)
-    if line.state is not State.MISSING and revision and not text(revision, "status.endpoint"):
-        todo = f"kubectl describe functionrevision {text(revision, 'metadata.name')}: Crossplane has not started it"
-        return line.missing("no endpoint", todo)
     return line
 
 
@@ -132,38 +124,21 @@ def _check_flags(cluster: Cluster, name: str) -> Line:
     return replace(check, found="all")
 
 
-def _check_definitions(cluster: Cluster) -> Iterator[Line]:
+def _check_definitions(cluster: Cluster) -> Line:
     check = Line(check=f"XRDs of {GROUP}", wanted=f"{len(COMPOSERS)} established, of {VERSION.partition('/')[2]}")
     answer = cluster.fetch(f"/apis/{_EXTENSIONS}/v2/compositeresourcedefinitions")
     if answer is None:
-        yield check.forbidden()
-        return
-    items = listing(answer, "items")
-    definitions = {text(item, "spec.names.kind"): item for item in items if text(item, "spec.group") == GROUP}
+        return check.forbidden()
     established = {
-        kind for kind, item in definitions.items() if text(condition(item, "Established"), "status") == "True"
+        text(item, "spec.names.kind")
+        for item in listing(answer, "items")
+        if text(item, "spec.group") == GROUP and text(condition(item, "Established"), "status") == "True"
     }
     lacking = sorted(COMPOSERS.keys() - established)
     if lacking:
         todo = f"Install the Configuration; kubectl describe xrd says why one is not established: {', '.join(lacking)}"
-        yield check.missing(f"{len(established & COMPOSERS.keys())} established", todo)
-        return
-    others = sorted(kind for kind in COMPOSERS if _list_fields(definitions[kind]) != _list_known_fields(kind))
-    if others:
-        todo = "Install the Configuration of this command line's release, or the command line of its release"
-        yield check.warn(f"other fields than this command line knows: {', '.join(others)}", todo)
-        return
-    yield replace(check, found=f"{len(established)} established")
-
-
-def _list_fields(definition: Manifest) -> set[str]:
-    """Returns the fields of the spec that an XRD has in the version that this command line knows."""
-    versions = (v for v in listing(definition, "spec.versions") if text(v, "name") == VERSION.partition("/")[2])
-    return {*mapping(next(versions, {}), "schema.openAPIV3Schema.properties.spec.properties")}
-
-
-def _list_known_fields(kind: str) -> set[str]:
-    return {field.alias or name for name, field in SPECS[kind].model_fields.items()}
+        return check.missing(f"{len(established & COMPOSERS.keys())} established", todo)
+    return replace(check, found=f"{len(established)} established")
 
 
 def _check_compositions(cluster: Cluster) -> Line:
@@ -171,18 +146,14 @@ def _check_compositions(cluster: Cluster) -> Line:
     answer = cluster.fetch(f"/apis/{_EXTENSIONS}/v1/compositions")
     if answer is None:
         return check.forbidden()
-    types = {
-        text(item, "metadata.name"): (text(item, "spec.compositeTypeRef.apiVersion"), kind)
+    types = [
+        (text(item, "spec.compositeTypeRef.apiVersion"), text(item, "spec.compositeTypeRef.kind"))
         for item in listing(answer, "items")
-        for kind in [text(item, "spec.compositeTypeRef.kind")]
         if any(text(step, "functionRef.name") == FUNCTION for step in listing(item, "spec.pipeline"))
-    }
-    lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types.values()]
-    unknown = [name for name, type_ in types.items() if type_ not in {(VERSION, kind) for kind in COMPOSERS}]
+    ]
+    lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types]
     if lacking:
         return check.missing(f"none for {join_with_more(lacking, 3)}", "Install the Configuration")
-    if unknown:
-        return check.warn(f"of another kind: {', '.join(unknown)}", "Correct the compositeTypeRef, or remove them")
     return replace(check, found=str(len(types)))
 
 
@@ -191,7 +162,7 @@ def _check_rights(
 ) -> Line:
     """Checks the rights of the service account that a Deployment runs with."""
     check = Line(check=f"rights of {who}", wanted="what install/hub-rbac.yaml grants")
-    found = cluster.fetch(_name_deployment(namespace, deployment))
+    found = cluster.fetch(f"{DEPLOYMENTS.format(namespace)}/{deployment}")
     name = text(found, "spec.template.spec.serviceAccountName") or ("crossplane" if deployment == "crossplane" else "")
     if not name:
         return check.warn(f"no Deployment {deployment} in {namespace}", "Name the namespace of Crossplane with -n")

@@ -1,27 +1,13 @@
 """`completion`: writes the scripts by which shells, and kubectl, complete commands."""
 
+from importlib import resources
+
 import click
 from click.shell_completion import get_completion_class
 
 from function.cli.options import QUIET, CliError, examples
 
 _VARIABLE = "_MODELPLANE_COMPLETE"
-# kubectl 1.26 and later runs it with the words after `modelplane`, and reads what cobra's programs answer: values line
-# by line, then 4 for no files, 0 for files as well.
-_PLUGIN = f"""\
-#!/bin/sh
-# Completes `kubectl modelplane`. Keep it on PATH as kubectl_complete-modelplane.
-COMP_WORDS="modelplane $*" COMP_CWORD=$# {_VARIABLE}=bash_complete modelplane | {{
-  files=:4
-  while IFS=, read -r type value; do
-    case $type in
-      plain) printf '%s\\n' "$value" ;;
-      file | dir) files=:0 ;;
-    esac
-  done
-  echo $files
-}}
-"""
 
 
 @click.command(epilog=examples("completion"))
@@ -33,7 +19,9 @@ COMP_WORDS="modelplane $*" COMP_CWORD=$# {_VARIABLE}=bash_complete modelplane | 
 def completion(*, shell: str | None, kubectl: bool) -> None:
     """Write the script by which a shell, or kubectl, completes commands and options."""
     if kubectl:
-        click.echo(_PLUGIN, nl=False)
+        # kubectl 1.26 and later runs it with the words after `modelplane`, and reads what cobra's programs answer:
+        # values line by line, then 4 for no files, 0 for files as well.
+        click.echo(resources.files("function.cli").joinpath("starters", "kubectl_complete.sh").read_text(), nl=False)
         return
     if shell is None:
         raise CliError("name a shell: bash, zsh or fish; or give --kubectl")

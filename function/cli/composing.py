@@ -11,13 +11,12 @@ from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.scheduling.admission import admit_placements
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
-_NOT_FOLLOWED = {"toFieldPath", "sortByFieldPath", "minMatch", "maxMatch", "FromEnvironmentFieldPath"}
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -31,7 +30,7 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
             input_ = step_input
             break
         if reads_environment_configs(step):
-            environment = _merge(environment, reduce(_merge, _read_data(store, xr, mapping(step_input, "spec"))))
+            environment = _merge(environment, reduce(_merge, _read_data(store, mapping(step_input, "spec"))))
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
     return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=input_, context=context)
 
@@ -51,53 +50,26 @@ def find_composition(store: Store, xr: Manifest) -> Manifest | None:
     return next((matching[name] for name in names if name in matching), None)
 
 
-def _read_data(store: Store, xr: Manifest, spec: Manifest) -> Iterator[Manifest]:
+def _read_data(store: Store, spec: Manifest) -> Iterator[Manifest]:
     """Returns the default data, then those of every source in order."""
     yield mapping(spec, "defaultData")
     for source in listing(spec, "environmentConfigs"):
-        name, selector = text(source, "ref.name"), mapping(source, "selector")
-        types = (text(matcher, "type") for matcher in listing(selector, "matchLabels"))
-        for field in sorted(_NOT_FOLLOWED & {*source, *selector, *types}):
-            message = f"the Composition selects {CONFIG}s by {field}, which commands do not follow"
+        name, type_ = text(source, "ref.name"), text(source, "type")
+        if type_ == "Selector" or "toFieldPath" in source:
+            way = "labels" if type_ == "Selector" else "toFieldPath"
+            message = f"the Composition selects {CONFIG}s by {way}, which commands do not follow"
             raise CliError(f"{message}. Give a Composition without it with -f", Code.REFUSED)
-        if text(source, "type") == "Selector":
-            yield from _select_data(store, xr, selector)
-        elif config := store.get(Ref(CONFIG, "", name)):
+        if config := store.get(Ref(CONFIG, "", name)):
             yield mapping(config, "data")
         elif text(spec, "policy.resolution") != "Optional":
-            raise _refuse(f"{CONFIG} {name}, which does not exist")
-
-
-def _select_data(store: Store, xr: Manifest, selector: Manifest) -> list[Manifest]:
-    labels: dict[str, str] = {}
-    for matcher in listing(selector, "matchLabels"):
-        key, path = text(matcher, "key"), text(matcher, "valueFromFieldPath")
-        value = matcher.get("value") if text(matcher, "type") == "Value" else _get_at(xr, path)
-        if isinstance(value, str):
-            labels[key] = value
-        elif text(matcher, "fromFieldPathPolicy") != "Optional":
-            raise _refuse(f"the label {key} of {CONFIG}s from {path}, which is not set")
-    matching = [c for c in store.all(CONFIG) if labels.items() <= strings(c, "metadata.labels").items()]
-    if labels and text(selector, "mode") != "Multiple" and len(matching) != 1:
-        wanted = ",".join(f"{key}={value}" for key, value in labels.items())
-        raise _refuse(f"exactly one of the {CONFIG}s with {wanted}; there are {len(matching)}")
-    return [mapping(config, "data") for config in matching if labels]
+            message = f"the Composition requires {CONFIG} {name}, which does not exist, and Crossplane composes nothing"
+            advice = f"until that is corrected. Give the {CONFIG} with -f, or correct the Composition"
+            raise CliError(f"{message} {advice}", Code.REFUSED)
 
 
 def split_path(path: str) -> list[str]:
     """Returns the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
     return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
-
-
-def _get_at(value: JSON, path: str) -> JSON:
-    for key in split_path(path):
-        if isinstance(value, dict):
-            value = value.get(key)
-        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value
 
 
 def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
@@ -106,11 +78,6 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
         below = merged.get(key)
         merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _refuse(what: str) -> CliError:
-    message = f"the Composition requires {what}, and Crossplane composes nothing until that is corrected"
-    return CliError(f"{message}. Give the {CONFIG} with -f, or correct the Composition", Code.REFUSED)
 
 
 _CALLS, _ROUNDS = 6, 6

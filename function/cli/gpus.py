@@ -1,14 +1,15 @@
 """GPUs of environments: who uses each pool and what is free, by the controller's ledger; and what the nodes show."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import yaml
 
 from function.api.inference_environment import parse_environment
 from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
-from function.domain.allocation import Grant, format_replica
+from function.domain.allocation import Share, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
@@ -23,6 +24,18 @@ from function.scheduling.capacity import PoolCapacity
 from function.status.inference_environment import describe_drift
 
 
+class Holding(NamedTuple):
+    """What the ledger grants a placement of a pool."""
+
+    placement: Placement
+    share: Share
+
+    @property
+    def user(self) -> str:
+        """The deployment, as NAMESPACE/NAME; the placement where it has none."""
+        return f"{self.placement.namespace}/{self.placement.deployment or self.placement.name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """One pool with who is charged in it; without a pool it is `invalid`, or the environment has none at all."""
@@ -31,8 +44,7 @@ class Usage:
     pool: Pool | None = None
     invalid: BrokenEntry | None = None
     room: PoolCapacity | None = None
-    users: tuple[Placement, ...] = ()
-    grants: tuple[Grant, ...] = ()
+    holdings: tuple[Holding, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -63,26 +75,16 @@ class Usage:
         return max(shapes, key=lambda shape: (shape[0] * shape[1], shape[1]), default=(0, 0))
 
 
-def group_by_accelerator(usages: Iterable[Usage]) -> list[tuple[str, list[Usage]]]:
-    """Returns the valid pools by their type of accelerator, in alphabetical order."""
-    groups: dict[str, list[Usage]] = defaultdict(list)
-    for usage in usages:
-        if usage.pool:
-            groups[usage.pool.accelerator_type].append(usage)
-    return sorted(groups.items())
-
-
 def list_usages(store: Store) -> list[Usage]:
     """Returns every pool with what is charged in it, as its environment publishes it."""
-    usages, placements = list[Usage](), read_placements(store)
+    usages, placements = list[Usage](), {(p.namespace, p.name): p for p in read_placements(store)}
     for environment in read_environments(store):
-        ledger = admit_placements(environment, placements)
-        here = [placement for placement in placements if placement.environment == environment.name]
+        ledger = admit_placements(environment, placements.values())
         for pool in environment.pools:
-            room, grants = ledger.pools[pool.name].room, ledger.pools[pool.name].grants
-            holders = {(grant.namespace, grant.name) for grant in grants if grant.share.replicas}
-            users = tuple(p for p in here if (p.namespace, p.name) in holders)
-            usages.append(Usage(environment=environment, pool=pool, room=room, users=users, grants=grants))
+            held = ledger.pools[pool.name]
+            grants = [grant for grant in held.grants if grant.share.replicas]
+            holdings = tuple(Holding(placements[grant.namespace, grant.name], grant.share) for grant in grants)
+            usages.append(Usage(environment=environment, pool=pool, room=held.room, holdings=holdings))
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
     return usages
@@ -94,11 +96,19 @@ def format_largest(usage: Usage) -> str:
     return format_replica(nodes, gpus) if nodes and gpus else "none"
 
 
-def format_users(users: tuple[Placement, ...], limit: int | None = None) -> str:
-    """Returns who has how many GPUs, `limit` of them at most."""
-    names = [f"{p.namespace}/{p.deployment or p.name} ({p.shape.gpus * p.replicas})" for p in users if p.shape]
+def format_users(users: Mapping[str, int], limit: int | None = None) -> str:
+    """Returns which deployments have how many GPUs, `limit` of them at most."""
+    names = [f"{user} ({gpus})" for user, gpus in users.items()]
     more = f" +{len(names) - limit} more" if limit and len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def add_up_users(holdings: Iterable[Holding]) -> Counter[str]:
+    """Returns the GPUs of each deployment."""
+    users = Counter[str]()
+    for holding in holdings:
+        users[holding.user] += holding.share.gpus
+    return users
 
 
 # Labels by which clouds and people tell pools apart, first match wins.

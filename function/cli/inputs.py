@@ -129,24 +129,17 @@ class Inventory:
 
     def list_deployments(self, names: Sequence[str] = (), selector: Selector | None = None) -> list[Ref]:
         """Returns the deployments that are named or selected, else those in files, else all that are in scope."""
-        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
         if names and selector:
             raise CliError("give names or --selector, not both")
-        if selector:
-            return self._select(selector, in_scope)
+        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
         if names:
             return [self._find_named(name, in_scope) for name in names]
-        if not in_scope:
-            where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
-            raise CliError(f"there is no ModelDeployment{where}. Give one with -f", Code.NOT_FOUND)
-        return [ref for ref in in_scope if ref in self.from_files] or in_scope
-
-    def _select(self, selector: Selector, refs: Iterable[Ref]) -> list[Ref]:
-        selected = [ref for ref in refs if self.store.is_selected(ref, selector)]
+        selected = [ref for ref in in_scope if self.store.is_selected(ref, selector)]
         if not selected:
+            which = f" with {selector}" if selector else ""
             where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
-            raise CliError(f"there is no ModelDeployment with {selector}{where}", Code.NOT_FOUND)
-        return selected
+            raise CliError(f"there is no ModelDeployment{which}{where}. Give one with -f", Code.NOT_FOUND)
+        return selected if selector else [ref for ref in selected if ref in self.from_files] or selected
 
     def find_deployment(self, name: str | None, selector: Selector | None = None) -> Ref:
         """Returns the deployment of a name, or the only one that is selected."""

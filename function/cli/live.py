@@ -10,18 +10,17 @@ import os
 import tempfile
 import warnings
 from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from function.cli.options import CliError, Code, Target, import_extra
 from function.cli.store import OBJECT_GROUP, Ref, normalize_json
 from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, listing
 from function.kube.names import VERSION
 
 T = TypeVar("T")
@@ -33,7 +32,6 @@ API_VERSIONS = {
     "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }
 _ANSWER_SECONDS = 30
-_OTHERWISE = "Give --kubeconfig or --context, or files with -f"
 
 
 class Cluster:
@@ -134,13 +132,7 @@ class Cluster:
             api.timeout = _ANSWER_SECONDS
             return api
 
-        try:
-            return self._run(work(), "connect")
-        except CliError as error:
-            fault = _find_kubeconfig_fault(target)
-            if fault:
-                raise CliError(f"cannot connect: {fault}. {_OTHERWISE}", Code.UNREACHABLE) from error
-            raise
+        return self._run(work(), "connect")
 
     async def _call(self, method: str, ref: Ref, body: Manifest | None = None) -> Manifest:
         """Calls the API for an object, for all of its kind where it has no name."""
@@ -171,7 +163,15 @@ class Cluster:
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            message = f"cannot {what}: no usable kubeconfig ({error}). {_OTHERWISE}"
+            target = self._target
+            # The system's separator joins several files, as for kubectl.
+            files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+            context = f"context {target.context}" if target.context else "current context"
+            why = f" ({error})" if isinstance(error, ValueError) else ""  # others name kr8s's own variables
+            lack = f"the kubeconfig {files} has no usable {context}{why}"
+            if not any(Path(file).is_file() for file in files.split(os.pathsep)):
+                lack = f"there is no kubeconfig {files}"
+            message = f"cannot {what}: {lack}. Give --kubeconfig or --context, or files with -f"
             raise CliError(message, Code.UNREACHABLE) from error
 
 
@@ -183,27 +183,6 @@ def connect(target: Target) -> Cluster:
     command.call_on_close(cluster.close)
     command.call_on_close(connect.cache_clear)
     return cluster
-
-
-def _find_kubeconfig_fault(target: Target) -> str:
-    """Returns why the kubeconfigs lack the context, or the current one; empty where they have it."""
-    # The system's separator joins several files, as for kubectl.
-    files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    contents: list[JSON] = []
-    existing = [file for file in map(Path, files.split(os.pathsep)) if file.is_file()]
-    for file in existing:
-        with suppress(OSError, ValueError, yaml.YAMLError):
-            contents.append(yaml.safe_load(file.read_text()))
-    contexts = [text(entry, "name") for content in contents for entry in listing(content, "contexts")]
-    if not existing:
-        return f"there is no kubeconfig {files}"
-    if not contexts:
-        return f"the kubeconfig {files} holds no context"
-    if target.context and target.context not in contexts:
-        return f"the kubeconfig {files} holds no context {target.context}, but {', '.join(contexts)}"
-    if target.context or any(text(content, "current-context") for content in contents):
-        return ""
-    return f"the kubeconfig {files} has no current context"
 
 
 def _refuse(what: str, status: int, message: str) -> CliError:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from importlib import resources
 from typing import Any, TypeAlias
 
 import click
@@ -119,9 +120,13 @@ class Name(click.ParamType[str]):
 
 
 _REQUIREMENT = re.compile(
-    r"\s*(?P<absent>!\s*)?(?P<key>[^\s,!=()]+)"
+    r"\s*(?:(?P<absent>!)\s*)?(?P<key>[^\s,!=()]+)"
     r"(?:\s*(?P<equality>==|=|!=)\s*(?P<value>[^\s,!=()]*)|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?\s*(?:,|$)"
 )
+_OPERATORS = {
+    "": Operator.EXISTS, "!": Operator.DOES_NOT_EXIST, "=": Operator.IN, "==": Operator.IN, "!=": Operator.NOT_IN,
+    "in": Operator.IN, "notin": Operator.NOT_IN,
+}  # fmt: skip
 
 
 class LabelSelector(click.ParamType[Selector]):
@@ -136,27 +141,17 @@ class LabelSelector(click.ParamType[Selector]):
         requirements, end = [], 0
         while value[end:].strip():
             match = _REQUIREMENT.match(value, end)
-            if match is None or (match["absent"] and (match["equality"] or match["set"])):
+            operators = [*filter(None, match.group("absent", "equality", "set"))] if match else []
+            if match is None or len(operators) > 1:
                 self.fail(f"{value[end:]} is not KEY=VALUE, KEY!=VALUE, KEY in (VALUE,...), KEY or !KEY", param, ctx)
-            values = [match["value"]] if match["equality"] else (match["values"] or "").split(",")
-            compares, end = bool(match["equality"] or match["set"]), match.end()
-            is_negated = bool(match["absent"]) or match["equality"] == "!=" or match["set"] == "notin"
-            requirements.append(
-                SelectorRequirement(
-                    key=match["key"],
-                    operator=_OPERATORS[compares, is_negated],
-                    values=tuple(sorted(v.strip() for v in values)) if compares else (),
-                )
-            )
+            operator, end = _OPERATORS["".join(operators)], match.end()
+            values = sorted(v.strip() for v in (match["value"] or match["values"] or "").split(","))
+            compares = operator in (Operator.IN, Operator.NOT_IN)
+            compared = tuple(values) if compares else ()
+            requirements.append(SelectorRequirement(key=match["key"], operator=operator, values=compared))
         return Selector(tuple(requirements))
 
 
-_OPERATORS = {
-    (True, False): Operator.IN,
-    (True, True): Operator.NOT_IN,
-    (False, False): Operator.EXISTS,
-    (False, True): Operator.DOES_NOT_EXIST,
-}
 SELECTOR = click.option(
     "-l", "--selector", metavar="SELECTOR", type=LabelSelector(), help="Only what has these labels, as for kubectl."
 )
@@ -223,17 +218,17 @@ sources = _group_options("sources", _build_sources, _SOURCES)
 def is_quiet() -> bool:
     """Tells whether only results and errors are printed."""
     context = click.get_current_context(silent=True)
-    return context is not None and _QUIET in context.meta
-
-
-def _set_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
-    if value:
-        context.meta[_QUIET] = True
+    return context is not None and context.meta.get(_QUIET, False)
 
 
 _QUIET = f"{__name__}.quiet"
 QUIET = click.option(
-    "-q", "--quiet", is_flag=True, expose_value=False, callback=_set_quiet, help="No warnings and no next command."
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, value: context.meta.update({_QUIET: value}),
+    help="Only results and errors: no warnings, no notes and no next command.",
 )
 
 
@@ -252,59 +247,8 @@ def form(*forms: Form) -> _Decorator:
     return lambda function: output(no_colour(QUIET(function)))
 
 
-_EXAMPLES = """\
-modelplane plan -f examples/kimi-k2-two-nodes
-modelplane plan -f deployment.yaml --live -o wide
-modelplane plan -f deployment.yaml --live --diff
-modelplane plan -A -l modelplane.ai/tier=production
-modelplane plan -A --set us-east/h100.nodeCount=8
-modelplane plan -f examples/kimi-k2-two-nodes -o svg > plan.svg
-modelplane render -f examples/kimi-k2-two-nodes
-modelplane render -f examples/kimi-k2-two-nodes --kind LLMInferenceService
-modelplane render -f examples/kimi-k2-two-nodes --output-dir rendered/
-modelplane render -f examples/kimi-k2-two-nodes --level remote -o json
-modelplane why kimi-k2 -n assistants
-modelplane why kimi-k2 -n assistants --watch
-modelplane why kimi-k2 -f examples/kimi-k2-two-nodes
-modelplane tree kimi-k2 -n assistants
-modelplane tree kimi-k2 -n assistants --watch
-modelplane tree kimi-k2 -n assistants -o dot | dot -Tsvg > tree.svg
-modelplane capacity -f fleet/ -o wide
-modelplane capacity --by namespace
-modelplane capacity --watch
-modelplane capacity -o svg > capacity.svg
-modelplane validate examples/kimi-k2-two-nodes
-modelplane validate deployment.yaml --live
-cat model.yaml | modelplane validate - -o json
-modelplane size --params 671B --precision fp8
-modelplane size --hub Qwen/Qwen3-235B-A22B --context-length 32768 --concurrency 8
-modelplane size -f examples/kimi-k26-vram
-modelplane size -f examples/kimi-k2-two-nodes/model.yaml --hub
-modelplane check cluster --kubeconfig dallas.kubeconfig
-modelplane check cluster --context gpu-admin --no-gateway -o json
-modelplane check control-plane
-modelplane version
-modelplane version --client
-modelplane cache list -A
-modelplane cache list -n assistants --watch
-modelplane cache preload kimi-k2-instruct -e h200-east -n assistants --wait
-modelplane cache preload kimi-k2-instruct -l modelplane.ai/tier=production --dry-run -o yaml
-modelplane cache clear kimi-k2-instruct -n assistants
-modelplane cache clear kimi-weights -n assistants --purge
-modelplane cache clear --all -n assistants --dry-run
-modelplane drain us-west --dry-run
-modelplane drain us-west --reason "new switch" --wait
-modelplane cordon us-west --reason "repair on Friday"
-modelplane uncordon us-west
-modelplane init model > model.yaml
-modelplane init environment eu-west > eu-west.yaml
-modelplane init environment dallas --from-cluster --kubeconfig dallas.kubeconfig > dallas.yaml
-modelplane completion bash
-modelplane completion --kubectl > kubectl_complete-modelplane
-"""
-
-
 def examples(command: str) -> str:
     """Returns the end of a command's help: its examples, each on a line of its own."""
-    lines = (line for line in _EXAMPLES.splitlines() if f"modelplane {command} " in f"{line} ")
+    every = resources.files("function.cli").joinpath("starters", "examples.txt").read_text()
+    lines = (line for line in every.splitlines() if f"modelplane {command} " in f"{line} ")
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

@@ -7,8 +7,8 @@ from html import escape
 from itertools import cycle, groupby, zip_longest
 from textwrap import wrap
 
-from function.cli.gpus import Usage, format_largest, format_users, group_by_accelerator
-from function.cli.planning import Plan, Row
+from function.cli.gpus import Usage, add_up_users, format_largest, format_users
+from function.cli.planning import Plan
 from function.domain.environment import Pool
 from function.kube.messages import format_count
 from function.scheduling.capacity import empty_pool, take_share
@@ -40,11 +40,10 @@ _BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
 def _list_owners(pool: Pool, usage: Usage) -> list[list[str]]:
     """Returns for each node of a pool who has its GPUs, as the ledger packs them; free GPUs are empty."""
     nodes = [[_LOST_NAME] * pool.gpus_per_node if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)]
-    room, deployments = empty_pool(pool), {(p.namespace, p.name): p.deployment for p in usage.users}
-    for grant in usage.grants:
-        owner = f"{grant.namespace}/{deployments.get((grant.namespace, grant.name)) or grant.name}"
-        before = Counter(room.free)
-        take_share(room, grant.share)
+    room = empty_pool(pool)
+    for holding in usage.holdings:
+        owner, before = holding.user, Counter(room.free)
+        take_share(room, holding.share)
         after = Counter(room.free)
         moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
         for level, left in moves:
@@ -94,7 +93,7 @@ class Canvas:
             self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{format_count(more, "node")}</text>')
         self.y += height
         free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}"
-        self.text(x, f"{free}; {format_users(usage.users) or 'not used'}", DIM, _SMALL)
+        self.text(x, f"{free}; {format_users(add_up_users(usage.holdings)) or 'not used'}", DIM, _SMALL)
 
     def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
         title = ", ".join(f"{owner or 'free'}: {len(list(group))}" for owner, group in groupby(owners))
@@ -127,7 +126,7 @@ def _write_document(canvas: Canvas) -> str:
 def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
     """Draws deployments with their decisions in one list, refused ones first, then every pool with who has its GPUs.
 
-    Environments that serve come first. Below the pools of a single plan stand its candidates, nearest first.
+    Environments that serve come first.
     """
     plans = sorted(plans, key=lambda plan: plan.is_placed)
     holders = (f"{plan.ref.namespace}/{plan.ref.name}" for plan in plans if plan.placements)
@@ -148,13 +147,16 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
         top, before, left = canvas.y, len(canvas.lines), _MARGIN + 12
         canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
         candidates = [row for row in rows if row.environment == environment.name] if len(plans) == 1 else []
-        unpooled = (row for row in candidates if not row.faults and not environment.pool(row.pool))
-        _draw_rows(canvas, left, unpooled)
+        for row in candidates[:_ROWS_DRAWN]:
+            profile, outcome = (
+                f"{row.profile}: " if row.profile else "",
+                row.message or f"{row.replica}, {row.available}",
+            )
+            colour = OURS if row.serves else NO if row.refusals else DIM
+            canvas.text(left, f"{profile}{row.verdict}, {outcome}", colour, _SMALL)
         for usage in group:
             if usage.pool:
                 canvas.pool(left, usage.pool, usage)
-                name = usage.pool.name
-                _draw_rows(canvas, left, (row for row in candidates if row.pool == name))
             else:
                 faults = "; ".join(map(str, usage.invalid.problems)) if usage.invalid else ""
                 message = f"pool {usage.invalid.name}: invalid, {faults}" if usage.invalid else "no pool"
@@ -171,9 +173,6 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
     canvas.y += 8
     environments = format_count(len({usage.environment.name for usage in usages}), "environment")
     canvas.text(_MARGIN, f"{environments} with {_count_gpus(usages)}", INK, _BOLD)
-    for kind, group in group_by_accelerator(usages):
-        where = format_count(len({usage.environment.name for usage in group}), "environment")
-        canvas.text(_MARGIN, f"{kind}: {_count_gpus(group)}, in {where}", DIM, _SMALL)
     is_lost = any(usage.pool and usage.pool.usable_nodes < usage.pool.max_nodes for usage in usages)
     canvas.y += 12
     entries = ((TAKEN, taken), (FREE, "free GPU"), *(((_LOST, _LOST_NAME),) if is_lost else ()))
@@ -181,14 +180,6 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
         square, style = _draw_rectangle(_MARGIN + 130 * x, canvas.y, (_GPU, _GPU), fill), f'fill="{DIM}"{_SMALL}'
         canvas.lines.append(f'{square}<text x="{_MARGIN + 130 * x + 15}" y="{canvas.y + 9}" {style}>{label}</text>')
     canvas.y += 14
-
-
-def _draw_rows(canvas: Canvas, left: int, rows: Iterable[Row]) -> None:
-    for row in [*rows][:_ROWS_DRAWN]:
-        profile = f"{row.profile}: " if row.profile else ""
-        outcome = row.message or ", ".join(filter(None, (row.replica, row.available)))
-        colour = OURS if row.serves else NO if row.refusals else DIM
-        canvas.text(left, f"{profile}{row.verdict}, {outcome}", colour, _SMALL)
 
 
 def _count_gpus(usages: Sequence[Usage]) -> str:

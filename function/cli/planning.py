@@ -3,12 +3,14 @@
 A candidate is an environment with a profile and a pool, judged by the rules that decide.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
+from function.cli.gpus import format_users
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools
 from function.composers.model_deployment import Considered, decide
@@ -21,16 +23,17 @@ from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Refused, Status
-from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
+from function.scheduling.filters import filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
-from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
+from function.scheduling.verdicts import DropCause, Rank
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load, note_costs
 from function.weights.claim import estimate_load
 from function.weights.planner import plan_weights
+
+_HOLDERS_NAMED = 3
 
 
 class Verdict(StrEnum):
@@ -103,7 +106,8 @@ class Plan:
         """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
         if self.considered is None:
             return []
-        return [*_list_remarks(self.considered), *explain_preference(self.rows), *_explain_order(self)]
+        explained = (*explain_preference(self.rows), *_explain_order(self), *_name_holders(self))
+        return [*_list_remarks(self.considered), *explained]
 
     @property
     def placements(self) -> list[Manifest]:
@@ -185,43 +189,37 @@ def _list_candidates(
 ) -> list[Row]:
     """Returns all candidates on an environment; `existing` names the placements from before the decision."""
     assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
-    attempts = filter_candidates(considered.request, environment, ledger)
-    rows = [_build_row(considered.request, *attempt, ledger, environment.name) for attempt in attempts]
-    if assigned is None:
-        return rows
-    place = (assigned.profile, assigned.pool)
-    is_kept = assigned.placement is not None and assigned.placement.name in existing
-    verdict = Verdict.STAYS if is_kept else Verdict.PLACED
-    if place not in [(row.profile, row.pool) for row in rows]:
-        # It is kept although its pool or profile cannot be read, or its labels are not admitted any more.
-        replica = _format_replica(assigned.shape)
-        row = Row(environment=environment.name, profile=place[0], pool=place[1], replica=replica, verdict=verdict)
-        return [*rows, row]
-    return [replace(row, verdict=verdict) if (row.profile, row.pool) == place else row for row in rows]
-
-
-def _build_row(
-    request: SchedulingRequest,
-    candidate: Candidate | None,
-    refusals: tuple[Refusal, ...],
-    ledger: Ledger,
-    environment: str,
-) -> Row:
-    preferred = None
-    if refusals:
-        profile, pool, verdict = refusals[0].profile, refusals[0].pool, str(refusals[0].reason)
-        required, available = refusals[0].columns
-        available += _count_more(len(refusals) - 1)
-    else:
-        assert candidate is not None  # only a pool can be without a refusal
-        profile, pool, verdict = candidate.profile.name, candidate.pool.name, str(Verdict.FITS)
-        preferred, room = rank_candidate(candidate, ledger), ledger.room(candidate.environment, candidate.pool)
-        fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
-        required = format_count(request.deployment.replicas, "replica")
-        available = f"room for {fitting}" + (f", {_format_spare(preferred)}" if preferred else "")
-    replica = _format_replica(candidate.shape if candidate else None)
-    row = Row(environment=environment, profile=profile, pool=pool, replica=replica, verdict=verdict, rank=preferred)
-    return replace(row, required=required, available=available, refusals=refusals)
+    place, rows = (assigned.profile, assigned.pool) if assigned else None, dict[tuple[str, str], Row]()
+    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
+        replica = _format_replica(candidate.shape if candidate else None)
+        if refusals:
+            first = refusals[0]
+            required, available = first.columns
+            available += _count_more(len(refusals) - 1)
+            key, verdict, rank = (first.profile, first.pool), str(first.reason), None
+        else:
+            assert candidate is not None  # only a pool can be without a refusal
+            key, verdict = (candidate.profile.name, candidate.pool.name), str(Verdict.FITS)
+            rank, room = rank_candidate(candidate, ledger), ledger.room(environment, candidate.pool)
+            fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
+            required = format_count(considered.request.deployment.replicas, "replica")
+            available = f"room for {fitting}" + (f", {_format_spare(rank)}" if rank else "")
+        rows[key] = Row(
+            environment=environment.name, profile=key[0], pool=key[1], replica=replica, verdict=verdict,
+            required=required, available=available, refusals=refusals, rank=rank,
+        )  # fmt: skip
+    if assigned and place:
+        is_kept = assigned.placement is not None and assigned.placement.name in existing
+        # One may be kept although its pool or profile cannot be read, or its labels are not admitted any more.
+        kept = Row(
+            environment=environment.name,
+            profile=place[0],
+            pool=place[1],
+            verdict="",
+            replica=_format_replica(assigned.shape),
+        )
+        rows[place] = replace(rows.get(place, kept), verdict=Verdict.STAYS if is_kept else Verdict.PLACED)
+    return [*rows.values()]
 
 
 def _count_more(number: int) -> str:
@@ -261,23 +259,29 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
 
 def _explain_order(plan: Plan) -> Iterator[str]:
     """Explains which rule chose the environments of new placements where others fit as well."""
-    considered, rows = plan.considered, plan.rows
-    placed = sorted(row.environment for row in rows if row.verdict == Verdict.PLACED)
-    fitting = {row.environment for row in rows if row.verdict in (Verdict.PLACED, Verdict.FITS)}
+    placed = sorted(row.environment for row in plan.rows if row.verdict == Verdict.PLACED)
+    fitting = {row.environment for row in plan.rows if row.verdict in (Verdict.PLACED, Verdict.FITS)}
+    considered = plan.considered
+    if considered is None or considered.request.deployment.prefer is not Preference.DECLARED or not placed:
+        return
     # After a rejection the order of environments is another one for each deployment.
-    is_spread = considered and any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
-    if considered is None or not placed or len(fitting) == len(placed) or is_spread:
-        return
-    request, scope = considered.request, considered.scope
-    if request.deployment.prefer is not Preference.DECLARED:
-        return
-    smallest = replace(request.deployment, prefer=Preference.SMALLEST_SUFFICIENT)
-    other = schedule(replace(request, deployment=smallest), scope.environments, [*scope.others, *scope.own])
-    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
-    differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
-    alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
-    rule = f"first by name of {len(fitting)} environments that fit"
-    yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient {alternative}"
+    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
+    if len(fitting) > len(placed) and not is_spread:
+        rule = f"first by name of {len(fitting)} environments that fit"
+        yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient compares their GPU memory instead"
+
+
+def _name_holders(plan: Plan) -> Iterator[str]:
+    """Names the deployments that hold the GPUs of pools without room."""
+    full = {(row.environment, row.pool) for row in plan.rows for refusal in row.refusals if refusal.use}
+    for environment, pool in sorted(full):
+        users = Counter[str]()
+        for placement in plan.considered.scope.others if plan.considered else ():
+            if placement.shape and (placement.environment, placement.pool) == (environment, pool):
+                user = f"{placement.namespace}/{placement.deployment or placement.name}"
+                users[user] += placement.shape.gpus * placement.replicas
+        if users:
+            yield f"{environment}: GPUs of pool {pool} are held by {format_users(users, _HOLDERS_NAMED)}"
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
@@ -10,8 +10,8 @@ import click
 
 from function.cli.live import Cluster
 from function.cli.options import Code, Form
-from function.cli.packages import parse_tag
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
+from function.cli.version import parse_tag
 from function.kube.manifests import JSON, Manifest, flag, listing, text
 
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
@@ -76,22 +76,18 @@ def check_release(name: str, found: str, minimum: str, todo: str) -> Line:
     check = Line(check=name, wanted=f"{minimum} or later")
     if not _VERSION.match(found):
         return check.warn(found, "Find out which release this is")
-    return (
-        check.missing(found, todo) if _parse_version(found) < _parse_version(minimum) else replace(check, found=found)
-    )
-
-
-def _parse_version(release: str) -> tuple[int, ...]:
-    match = _VERSION.match(release)
-    return tuple(map(int, match.groups())) if match else ()
+    release, least = (tuple(map(int, _VERSION.findall(version)[0])) for version in (found, minimum))
+    return check.missing(found, todo) if release < least else replace(check, found=found)
 
 
 def list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str = "") -> list[str] | None:
     """Returns the verbs that an account, else the caller, may not use on RESOURCE.GROUP; None where one may not ask."""
     resource, _, group = right.partition(".")
     kind, spec = "SelfSubjectAccessReview", dict[str, JSON]()
-    if account:
-        kind, spec = "SubjectAccessReview", {"user": account, "groups": list(_list_groups(account))}
+    if account:  # with the groups that the API server gives a service account
+        namespace, everyone = account.split(":")[2], "system:serviceaccounts"
+        groups: list[JSON] = [everyone, f"{everyone}:{namespace}", "system:authenticated"]
+        kind, spec = "SubjectAccessReview", {"user": account, "groups": groups}
     denied = []
     for verb in verbs:
         attributes: Manifest = {"group": group, "resource": resource, "verb": verb}
@@ -103,12 +99,6 @@ def list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str
         if not flag(answer, "status.allowed"):
             denied.append(verb)
     return denied
-
-
-def _list_groups(account: str) -> Iterator[str]:
-    """Returns the groups that the API server gives a service account."""
-    namespace = account.split(":")[2]
-    yield from ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
 
 
 def report(lines: Sequence[Line], form: Form, then: str) -> Code:

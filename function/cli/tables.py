@@ -1,13 +1,13 @@
 """How results are written: plain tables as kubectl's, JSON, YAML, and the line that says what to run next."""
 
 import json
-import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
+from textwrap import TextWrapper
 
 import click
 import yaml
@@ -71,16 +71,9 @@ def wrap_lines(text: str, indent: int) -> str:
     columns = shutil.get_terminal_size((0, 0)).columns
     if columns <= 2 * indent:
         return text
-    lines = []
-    for line in text.split("\n"):
-        current = ""
-        for word in re.findall(" *[^ ]+", line):
-            if current and _measure(current + word) > columns:
-                lines.append(current)
-                current, word = " " * indent, word.lstrip()  # noqa: PLW2901  # a line begins without blanks
-            current += word
-        lines.append(current)
-    return "\n".join(lines)
+    # Colours count as characters: a line with one may be a little shorter.
+    wrapper = TextWrapper(columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, text.split("\n")))
 
 
 def warn(message: str) -> None:
@@ -125,6 +118,5 @@ def print_watched(render: Callable[[], str], *, watch: bool) -> None:
             if sys.stdout.isatty():
                 click.clear()
             click.echo(rendered)
-            sys.stdout.flush()
             before = rendered
         time.sleep(_WATCH_SECONDS)

@@ -4,7 +4,7 @@ No remote cluster is read: all is what provider-kubernetes last mirrored, or why
 shows what would exist: that is marked as planned, and has no state.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 import click
@@ -22,8 +22,6 @@ from function.reasons import Status
 from function.remote.health import assess
 from function.remote.observed_object import State, read_object
 
-_DOT_COLOURS: Mapping[str, str] = {Status.TRUE: "darkgreen", Status.FALSE: "firebrick", Status.UNKNOWN: "goldenrod"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -34,8 +32,8 @@ class Node:
     since: str = ""
     state: str = ""
     message: str = ""
+    conditions: tuple["Node", ...] = ()
     children: tuple["Node", ...] = ()
-    is_condition: bool = False
 
 
 @click.command(epilog=examples("tree"))
@@ -115,18 +113,15 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
     name = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
     if planned and not manifest.get("status"):
         return Node(name=name, state="Planned")
+    status = Status.UNKNOWN if remote.state_unknown or remote.state is State.UNSEEN else Status.FALSE
+    state = remote.state.name.replace("_", " ")
+    message = remote.message or remote.state.value.message or "not reconciled yet"
     if remote.present:
         health = assess(remote.manifest)
-        status = Status.TRUE if health.up else Status.FALSE
-        state, message = health.level.value, health.message
-    else:
-        status = Status.UNKNOWN if remote.state_unknown or remote.state is State.UNSEEN else Status.FALSE
-        state = remote.state.name.replace("_", " ")
-        message = remote.message or remote.state.value.message or "not reconciled yet"
+        status, state, message = Status.TRUE if health.up else Status.FALSE, health.level.value, health.message
     conditions = tuple(
         Node(
             name=text(c, "type"),
-            is_condition=True,
             since=text(c, "lastTransitionTime"),
             ready=text(c, "status"),
             state=text(c, "reason"),
@@ -140,7 +135,7 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
         ready=status,
         state=state.capitalize(),
         message=message.partition("\n")[0],
-        children=conditions,
+        conditions=conditions,
     )
 
 
@@ -148,8 +143,7 @@ def _format_tree(root: Node, form: Form) -> str:
     if form is Form.DOT:
         return _format_dot(root)
     if not form.for_people:
-        visible = asdict(root, dict_factory=lambda fields: {k: v for k, v in fields if k != "is_condition"})
-        return format_data(form, visible)
+        return format_data(form, asdict(root))
     rows = []
     for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE)):
         ready = paint(node.ready, STATUS_COLOURS.get(node.ready, ""))
@@ -159,7 +153,7 @@ def _format_tree(root: Node, form: Form) -> str:
 
 def _list_branches(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, Node]]:
     """Returns all nodes below one, each with its branch; conditions that are True only if `wide`."""
-    below = [n for n in node.children if wide or not n.is_condition or n.ready != Status.TRUE]
+    below = (*(c for c in node.conditions if wide or c.ready != Status.TRUE), *node.children)
     for index, child in enumerate(below):
         last = index == len(below) - 1
         yield stem + ("└─ " if last else "├─ "), child
@@ -173,8 +167,8 @@ def _format_dot(root: Node) -> str:
     def draw(node: Node) -> str:
         name = f"n{next(numbers)}"
         label = f"{node.name}\\n{node.state}".replace('"', "'")
-        lines.append(f'  {name} [label="{label}", color={_DOT_COLOURS.get(node.ready, "gray")}];')
-        below = [draw(child) for child in node.children]
+        lines.append(f'  {name} [label="{label}", color={STATUS_COLOURS.get(node.ready, "gray")}];')
+        below = [draw(child) for child in (*node.conditions, *node.children)]
         lines.extend(f"  {name} -> {child};" for child in below)
         return name
 

@@ -10,27 +10,17 @@ from itertools import groupby
 
 import click
 
+from function.cli import tables
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, sources
+from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, is_quiet, sources
 from function.cli.planning import explain_preference, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import (
-    BAD,
-    DIM,
-    GOOD,
-    STATUS_COLOURS,
-    format_data,
-    paint,
-    print_hint,
-    print_watched,
-    wrap_lines,
-)
-from function.kube.manifests import JSON, Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, condition, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Status
-from function.scheduling.verdicts import Infeasible
+from function.scheduling.verdicts import Decision
 from function.status.conditions import OWNED
 from function.status.model_deployment import find_unresolved
 
@@ -47,7 +37,7 @@ class Reason:
     reason: str  # a reason of the API
     outlook: str = ""  # whether waiting can help; of a placement its phase
     faults: tuple[str, ...]
-    remedies: tuple[str, ...] = ()
+    remedy: str = ""  # the one change that clears it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,41 +83,38 @@ def why(
             return "\n".join(_list_lines(report, show_all=show_all))
         reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
         data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
-        return format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons})
+        return tables.format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons})
 
     if watch:
-        print_watched(lambda: render(build()), watch=watch)
+        tables.print_watched(lambda: render(build()), watch=watch)
     report = build()
     click.echo(render(report))
     if form.for_people:
-        print_hint(_choose_next(report, sources))
+        tables.print_hint(_choose_next(report, sources))
     return Code.OK if report.is_placed else Code.REFUSED
 
 
 def _read_report(store: Store, ref: Ref) -> Report:
     """Reads what the controller wrote into the status of a deployment and its placements."""
     conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
-    keys = ("type", "status", "reason", "message")
-    rows = listing(store[ref], "status.unplaced")
-    unplaced = sorted(rows, key=lambda row: (-_RANKS.get(text(row, "reason"), -1), text(row, "environment")))
-    environments = {text(row, "environment") for row in unplaced}
-    scheduled = next((text(c, "message") for c in conditions if text(c, "type") == "Scheduled"), "")
-    notes = [line for line in scheduled.splitlines()[1:] if line.partition(":")[0] not in environments]
-    if not conditions:
-        notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
-    refusals = (
+    refusals = [
         Reason(
             subject=text(row, "environment"),
             reason=text(row, "reason"),
             outlook=_OUTLOOKS[Refused(text(row, "reason")).outlook] if text(row, "reason") in _RANKS else "",
             faults=(text(row, "message"),),
         )
-        for row in unplaced
-    )
+        for row in listing(store[ref], "status.unplaced")
+    ]
+    environments = {refusal.subject for refusal in refusals}
+    scheduled = text(condition(store[ref], "Scheduled"), "message").splitlines()[1:]
+    notes = [line for line in scheduled if line.partition(":")[0] not in environments]
+    if not conditions:
+        notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
     return Report(
         ref=ref,
-        conditions=tuple({key: text(c, key) for key in keys} for c in conditions),
-        refusals=tuple(refusals),
+        conditions=tuple({key: text(c, key) for key in ("type", "status", "reason", "message")} for c in conditions),
+        refusals=tuple(sorted(refusals, key=lambda each: (-_RANKS.get(each.reason, -1), each.subject))),
         others=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
     )
@@ -136,32 +123,27 @@ def _read_report(store: Store, ref: Ref) -> Report:
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
     (plan,) = plan_deployments(inventory, [ref])
-    decision = plan.considered.decision if plan.considered else None
-    fault = decision.fault if decision else None
+    decision = plan.considered.decision if plan.considered else Decision()
     refusals = (
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
-            remedies=_list_remedies(infeasible),
+            # Where there are several refusals, one change does not suffice.
+            remedy=infeasible.refusals[0].remedy if len(infeasible.refusals) == 1 else "",
             outlook=_OUTLOOKS[infeasible.outlook],
         )
-        for infeasible in (find_unresolved(decision) if decision else ())
+        for infeasible in find_unresolved(decision)
     )
+    fault = decision.fault
     faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
     return Report(
         ref=ref,
         conditions=tuple(list_conditions(plan.outcome)),
         refusals=tuple(refusals),
         others=(*faults, *_find_unready(inventory.store, ref)),
-        notes=tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
+        notes=() if is_quiet() else tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
-
-
-def _list_remedies(infeasible: Infeasible) -> tuple[str, ...]:
-    """Returns the one change that clears an environment's refusal; nothing where one change does not suffice."""
-    remedies = [refusal.remedy for refusal in infeasible.refusals]
-    return tuple(filter(None, remedies)) if len(remedies) == 1 else ()
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
@@ -180,40 +162,37 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
 
 def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
-    verdict = paint("placed", GOOD) if report.is_placed else paint("not placed", BAD)
+    verdict = tables.paint("placed", tables.GOOD) if report.is_placed else tables.paint("not placed", tables.BAD)
     yield f"{report.ref}: {verdict}"
-    for condition in report.conditions:
-        status = paint(text(condition, "status"), STATUS_COLOURS[text(condition, "status")])
-        first = text(condition, "message").partition("\n")[0]
-        yield wrap_lines(f"  {text(condition, 'type')} {status} {text(condition, 'reason')}: {first}", 4)
+    for each in report.conditions:
+        status = tables.paint(text(each, "status"), tables.STATUS_COLOURS[text(each, "status")])
+        first = text(each, "message").partition("\n")[0]
+        yield tables.wrap_lines(f"  {text(each, 'type')} {status} {text(each, 'reason')}: {first}", 4)
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
-        outlook = f" {paint(f'({reason.outlook})', DIM)}" if reason.outlook else ""
-        title = f"{reason.subject}: {paint(reason.reason, BAD)}{outlook}"
-        remedies = (f"{paint('do', GOOD)}: {remedy}" for remedy in reason.remedies)
-        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
+        outlook = f" {tables.paint(f'({reason.outlook})', tables.DIM)}" if reason.outlook else ""
+        title = f"{reason.subject}: {tables.paint(reason.reason, tables.BAD)}{outlook}"
+        remedy = [f"{tables.paint('do', tables.GOOD)}: {reason.remedy}"] if reason.remedy else []
+        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedy])
     for note in report.notes:
-        yield wrap_lines(f"  {note}", 4)
+        yield tables.wrap_lines(f"  {note}", 4)
     if is_grouped:
-        yield from _list_groups(report.refusals, len(reasons) + 1)
+        groups = groupby(report.refusals, key=lambda refusal: refusal.reason)
+        for number, (reason, group) in enumerate(groups, len(reasons) + 1):
+            nearest, *others = group
+            names = (member.subject.partition(",")[0] for member in (nearest, *others))
+            count = format_count(1 + len(others), "environment")
+            title = f"{count}: {tables.paint(reason, tables.BAD)} ({nearest.outlook})"
+            faults = (f"- {nearest.subject}: {fault}" for fault in nearest.faults)
+            yield from _list_block(number, title, [join_with_more([*names], _NAMES), *faults])
         yield "\nEvery environment: --all"
 
 
-def _list_groups(refusals: Iterable[Reason], first: int) -> Iterator[str]:
-    """Returns for each reason how many environments it refuses, some of their names, and the faults of the nearest."""
-    for number, (reason, group) in enumerate(groupby(refusals, key=lambda refusal: refusal.reason), first):
-        members = list(group)
-        nearest, names = members[0], [member.subject.partition(",")[0] for member in members]
-        title = f"{format_count(len(members), 'environment')}: {paint(reason, BAD)} ({nearest.outlook})"
-        faults = (f"- {nearest.subject}: {fault}" for fault in nearest.faults)
-        yield from _list_block(number, title, [join_with_more(names, _NAMES), *faults])
-
-
 def _list_block(number: int, title: str, lines: Iterable[str]) -> Iterator[str]:
-    yield f"\n{wrap_lines(f'{number}. {title}', 3)}"
+    yield f"\n{tables.wrap_lines(f'{number}. {title}', 3)}"
     for line in lines:
-        yield wrap_lines(f"   {line}", 5)
+        yield tables.wrap_lines(f"   {line}", 5)
 
 
 def _choose_next(report: Report, sources: Sources) -> str:

@@ -86,7 +86,10 @@ def test_plans_and_explains_what_is_selected(tmp_path: Path) -> None:
     assert [plan["name"] for plan in plans] == ["gold", "silver"]
     assert run("why", *files, "-l", "tier=silver").stdout.startswith("ModelDeployment assistants/silver: ")
     done = run("plan", *files, "-l", "tier=bronze")
-    assert (done.returncode, done.stderr) == (4, "error: there is no ModelDeployment with tier=bronze\n")
+    assert (done.returncode, done.stderr) == (
+        4,
+        "error: there is no ModelDeployment with tier=bronze. Give one with -f\n",
+    )
     assert run("plan", "gold", *files, "-l", "tier=gold").returncode == 2
 
 

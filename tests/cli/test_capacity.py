@@ -97,16 +97,6 @@ def test_writes_wide_and_names() -> None:
     )
 
 
-def test_adds_up_by_accelerator() -> None:
-    shown = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
-    assert cells(shown.partition("\n\n")[2]) == [
-        ["nvidia-a100-80gb", "24", "1 node x 4 GPUs", "8/32", "2/8", "1"],  # 2 replicas of 4 GPUs
-        ["nvidia-h100-80gb", "28", "1 node x 8 GPUs", "4/32", "1/4", "1"],  # 2 replicas of 2 GPUs, on one node
-        ["nvidia-h200-141gb", "16", "2 nodes x 8 GPUs", "16/32", "2/4", "1"],  # a replica of 2 nodes
-        ["all", "68", "2 nodes x 8 GPUs", "28/96", "5/16", "3"],
-    ]
-
-
 FLEET = ("-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes")
 # Llama runs with 2 replicas of 4 A100 and with 2 of 2 H100, Kimi with one of 2 nodes of 8 H200.
 SUMS = {
@@ -161,11 +151,9 @@ def test_follows_references_to_the_control_plane(live: Live, tmp_path: Path) -> 
     assert row[-1] == "assistants/kimi-k2 (16), assistants/second (16)"
 
 
-def test_picture_has_totals_by_accelerator() -> None:
+def test_picture_has_totals() -> None:
     drawn = output_of("capacity", "-f", "examples/two-environments", "-f", "examples/kimi-k2-two-nodes", "-o", "svg")
     assert "3 environments with 96 GPUs: 28 in use, 68 free" in drawn
-    for kind, used in (("nvidia-a100-80gb", 8), ("nvidia-h100-80gb", 4), ("nvidia-h200-141gb", 16)):
-        assert f">{kind}: 32 GPUs: {used} in use, {32 - used} free, in 1 environment</text>" in drawn
     assert "cannot be used" not in drawn
 
 

@@ -76,6 +76,15 @@ def test_set_refuses_invalid_values(value: str, code: int, says: str) -> None:
     assert says in done.stderr
 
 
+def test_names_the_deployments_that_hold_a_full_pool(three: str) -> None:
+    (refused,) = [plan for plan in json.loads(run("plan", "-f", three, "-o", "json").stdout) if not plan["placed"]]
+    # 2 x 2 nodes of 8 GPUs.
+    held = "assistants/kimi-k2 (16), assistants/second (16)"
+    assert f"h200-east: GPUs of pool h200 are held by {held}" in refused["remarks"]
+    assert f"note: h200-east: GPUs of pool h200 are held by {held}" in run("plan", "-f", three).stdout
+    assert "note:" not in run("plan", "-f", three, "-q").stdout
+
+
 def test_prints_a_summary_of_many_deployments(three: str) -> None:
     shown = run("plan", "-f", three).stdout
     assert shown.endswith("\n3 deployments\n  2 Placed\n  1 InsufficientCapacity: assistants/third\n")

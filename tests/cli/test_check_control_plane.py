@@ -10,7 +10,7 @@ import pytest
 
 from function.cli import check_control_plane
 from function.cli.check_control_plane import CORE_RIGHTS, PROVIDER_RIGHTS
-from function.kube.manifests import JSON, Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
 from tools.documents import documents
@@ -223,19 +223,6 @@ def test_reports_each_prerequisite(case: Case, server: ApiServer, tmp_path: Path
     assert found == {**FOUND, **{check: line[:2] for check, line in case.lines.items()}}, case.reason
     assert all(cure in lines[check]["todo"] for check, (_, _, cure) in case.lines.items())
     assert done.returncode == case.code, case.reason
-
-
-def test_names_xrds_of_another_release(server: ApiServer, tmp_path: Path) -> None:
-    found = [document for file in sorted((ROOT / "apis").glob("*/definition.yaml")) for document in documents(file)]
-    for definition in found:
-        definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
-        if text(definition, "spec.names.kind") == "ModelCache":
-            (served,) = listing(definition, "spec.versions")
-            del served["schema"]
-    server.paths = SOUND | {XRDS: items(*found)}
-    done = run("check", "control-plane", "--kubeconfig", server.kubeconfig(tmp_path))
-    assert done.returncode == 0
-    assert "other fields than this command line knows: ModelCache" in done.stdout
 
 
 def test_nothing_is_installed(server: ApiServer, tmp_path: Path) -> None:

@@ -60,21 +60,10 @@ def reference(name: str) -> Manifest:
     return {"type": "Reference", "ref": {"name": name}}
 
 
-def label(value: str, key: str = "team") -> JSON:
-    return {"type": "Value", "key": key, "value": value}
-
-
-def selector(*matchers: JSON, **more: JSON) -> Manifest:
-    return {"type": "Selector", "selector": {"matchLabels": list(matchers), **more}}
-
-
-TIER: Manifest = {
-    "type": "FromCompositeFieldPath",
-    "key": "example.org/tier",
-    "valueFromFieldPath": "metadata.labels[example.org/tier]",
+BY_LABELS: Manifest = {
+    "type": "Selector",
+    "selector": {"matchLabels": [{"type": "Value", "key": "team", "value": "blue"}]},
 }
-ABSENT: Manifest = {"key": "team", "valueFromFieldPath": "spec.team"}
-BY_EARLIER_DATA: JSON = {"type": "FromEnvironmentFieldPath", "key": "team", "valueFromFieldPath": "team"}
 FLEET = (
     config("a", {"team": "blue"}),
     config("b", {"team": "blue"}),
@@ -101,16 +90,6 @@ CASES = (
         ("a",),
         {"policy": {"resolution": "Optional"}},
     ),
-    Case("single", "the label's value stands in the composite", (selector(TIER),), ("gold",)),
-    Case("listed", "in an entry of a list", (selector({**TIER, "valueFromFieldPath": "spec.tiers[1]"}),), ("gold",)),
-    Case("multiple", "all, by name", (selector(label("blue"), mode="Multiple"),), ("a", "b", "c")),
-    Case("none-wanted", "no label at all selects nothing", (selector(),), ()),
-    Case(
-        "label-left-out",
-        "an optional label that the composite does not say is left out",
-        (selector({**ABSENT, "fromFieldPathPolicy": "Optional"}, TIER),),
-        ("gold",),
-    ),
 )
 
 
@@ -124,13 +103,8 @@ def test_merges_environment_configs(case: Case) -> None:
 
 REFUSED = (
     Case("gone", "a reference is required unless it says otherwise", (reference("z"),), ("EnvironmentConfig z",)),
-    Case("several", "Single means one", (selector(label("blue")),), ("exactly one", "there are 3")),
-    Case("no-value", "a label is required unless it says otherwise", (selector(ABSENT),), ("spec.team",)),
-    Case("sorted", "not followed", (selector(TIER, sortByFieldPath="data.rank"),), ("by sortByFieldPath,",)),
-    Case("at-least", "not followed", (selector(TIER, minMatch=1),), ("by minMatch,", "without it with -f")),
-    Case("at-most", "not followed", (selector(TIER, maxMatch=2),), ("by maxMatch,",)),
+    Case("labels", "not followed", (BY_LABELS,), ("by labels,", "without it with -f")),
     Case("moved", "not followed", ({**reference("a"), "toFieldPath": "inner"},), ("by toFieldPath,",)),
-    Case("by-earlier-data", "not followed", (selector(BY_EARLIER_DATA),), ("by FromEnvironmentFieldPath,",)),
 )
 
 
@@ -172,11 +146,11 @@ def test_reads_the_input_of_the_composition_in_use(chosen: str, want: str) -> No
 
 
 def test_validate_reports_what_other_commands_refuse(tmp_path: Path) -> None:
-    sorted_by_rank = composition("modeldeployments", configs(selector(TIER, sortByFieldPath="data.rank")), OURS)
-    files = ("-f", KIMI, "-f", write(tmp_path, sorted_by_rank))
+    by_labels = composition("modeldeployments", configs(BY_LABELS), OURS)
+    files = ("-f", KIMI, "-f", write(tmp_path, by_labels))
     for command in ("plan", "validate"):
         done = run(command, *files)
         assert done.returncode == 1
         shown = done.stdout if command == "validate" else done.stderr
         assert "error: examples/kimi-k2-two-nodes/deployment.yaml:" in shown
-        assert "the Composition selects EnvironmentConfigs by sortByFieldPath" in shown
+        assert "the Composition selects EnvironmentConfigs by labels" in shown

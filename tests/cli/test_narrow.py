@@ -54,5 +54,5 @@ def test_columns_that_do_not_fit_follow_their_row(monkeypatch: pytest.MonkeyPatc
 
 def test_lines_wrap_to_their_indent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "10")
-    assert wrap_lines("  two-fifths of\n\nit", 3) == "  two-fifths\n   of\n\nit"
+    assert wrap_lines("  two-five of\n\nit", 3) == "  two-five\n   of\n\nit"
     assert wrap_lines("longer than ten", 5) == "longer than ten", "no room for an indent"
