@@ -83,8 +83,6 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
         return _format_rows([*_list_caches(store, refs), *_list_kept_weights(store, refs)], form)
 
     tables.print_watched(render, watch=watch)
-    if form.for_people:
-        tables.print_hint("cache preload MODEL -e ENVIRONMENT --wait")
 
 
 @cache.command(epilog=examples("cache preload"))
@@ -128,8 +126,6 @@ def preload(  # noqa: PLR0913  # click's options
     click.echo(lines.get(form) or tables.format_data(form, manifest))
     if wait and not dry_run:
         _wait_for_weights(cluster, ref, timeout)
-    if form.for_people:
-        tables.print_hint(f"cache list -n {ref.namespace}" + ("" if wait else " --watch"))
 
 
 @cache.command(epilog=examples("cache clear"))
@@ -164,7 +160,6 @@ def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: 
             for what, removal in removals.items():
                 _remove(cluster, ref, what, removal, timeout)
         click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
-    tables.print_hint(f"cache list -n {cluster.namespace}")
 
 
 def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:

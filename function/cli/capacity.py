@@ -15,7 +15,7 @@ from function.cli.options import EVERY_FORM, SELECTOR, WATCH, CliError, Code, Fo
 from function.cli.pictures import draw_world
 from function.cli.planning import plan_deployments
 from function.cli.store import Ref, read_environments
-from function.cli.tables import BAD, GOOD, format_columns, format_data, format_table, paint, print_hint, print_watched
+from function.cli.tables import BAD, GOOD, format_columns, format_data, format_table, paint, print_watched
 from function.domain.environment import format_unusable
 from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, text
 from function.kube.quantity import gib
@@ -78,8 +78,6 @@ def capacity(
                 return format_data(form, [_build_data(usage) for usage in usages])
 
     print_watched(render, watch=watch)
-    if form.for_people and not suggesting:
-        print_hint(f"plan{sources.file_options or ' -f FILE --live'}")
 
 
 def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[Manifest]:

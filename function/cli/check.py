@@ -35,7 +35,7 @@ def cluster(*, target: Target, no_gateway: bool, resources: tuple[str, ...], for
     """
     gpu_resources = (*GPU_RESOURCES, *resources)
     lines = list_cluster_checks(connect(target), with_gateway=not no_gateway, gpu_resources=gpu_resources)
-    return report([*lines], form, "init environment --from-cluster")
+    return report([*lines], form)
 
 
 @check.command("control-plane", short_help="Check the control plane.", epilog=examples("check control-plane"))
@@ -50,4 +50,4 @@ def control_plane(*, target: Target, namespace: str, form: Form) -> Code:
     Run it with an administrator's kubeconfig: the rights of Crossplane and of the provider are asked for.
     """
     lines = list_control_plane_checks(connect(target), namespace)
-    return report([*lines], form, "check cluster --kubeconfig FILE")
+    return report([*lines], form)

@@ -67,8 +67,19 @@ def list_cluster_checks(cluster: Cluster, *, with_gateway: bool, gpu_resources: 
         yield _check_gateway(cluster, f"Create that Gateway, {otherwise}")
     yield from _check_classes(cluster)
     yield from _check_nodes(cluster, gpu_resources)
-    for right in RIGHTS:
-        yield _check_right(cluster, right)
+    for right, verbs in RIGHTS.items():
+        check = Line(check=f"rights on {right.partition('.')[0]}", wanted=", ".join(verbs))
+        denied = list_denied(cluster, right, verbs)
+        found, todo = (
+            f"not {', '.join(denied or ())}",
+            "Apply install/remote-rbac.yaml with this identity as its subject",
+        )
+        if not denied:
+            yield replace(check, found="all")
+        elif right in _DISPENSABLE:
+            yield check.warn(found, f"{todo}; {_DISPENSABLE[right]}")
+        else:
+            yield check.missing(found, todo)
 
 
 def _check_presets(cluster: Cluster) -> Line:
@@ -139,14 +150,3 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
             "scaled to zero show with their first node"
         )
         yield check.missing(f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}", todo)
-
-
-def _check_right(cluster: Cluster, right: str) -> Line:
-    check = Line(check=f"rights on {right.partition('.')[0]}", wanted=", ".join(RIGHTS[right]))
-    denied = list_denied(cluster, right, RIGHTS[right])
-    if not denied:
-        return replace(check, found="all")
-    found, todo = f"not {', '.join(denied)}", "Apply install/remote-rbac.yaml with this identity as its subject"
-    if right in _DISPENSABLE:
-        return check.warn(found, f"{todo}; {_DISPENSABLE[right]}")
-    return check.missing(found, todo)

@@ -6,18 +6,10 @@ The faults are those that head docs/troubleshooting.md.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from function.cli import prerequisites
 from function.cli.live import Cluster
-from function.cli.prerequisites import Line, State, check_controller, check_release, check_served, list_denied
+from function.cli.prerequisites import FUNCTION, PROVIDER, Line, State, check_controller, check_release, check_served
 from function.cli.store import OBJECT_GROUP
-from function.cli.version import (
-    CONFIGURATION,
-    FUNCTION,
-    PROVIDER,
-    find_package,
-    find_revision,
-    parse_tag,
-    read_client_release,
-)  # fmt: skip
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, condition, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
@@ -57,9 +49,9 @@ def list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line
     resources = ("compositeresourcedefinitions",)
     served = check_served(cluster, "Crossplane", f"{_EXTENSIONS}/v2", resources, todo)
     yield check_controller(cluster, served, f"{DEPLOYMENTS.format(namespace)}/crossplane", CROSSPLANE, todo)
-    provider = find_package(cluster, "Provider", PROVIDER)
+    provider = prerequisites.find_package(cluster, "Provider", PROVIDER)
     line = _check_package("Provider", PROVIDER, provider)
-    tag = parse_tag(text(provider, "spec.package"))
+    tag = prerequisites.parse_tag(text(provider, "spec.package"))
     if line.state is State.OK and tag:
         line = check_release(line.check, tag, PROVIDER_KUBERNETES, "Install that release: install/provider.yaml")
     yield line
@@ -67,15 +59,15 @@ def list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line
         yield _check_flags(cluster, text(provider, "spec.runtimeConfigRef.name"))
     todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
     yield check_served(cluster, "kinds of the provider", _OBJECT_API, _OBJECT_KINDS, todo)
-    function = find_package(cluster, "Function", FUNCTION)
+    function = prerequisites.find_package(cluster, "Function", FUNCTION)
     line = _check_release(_check_package("Function", FUNCTION, function), function)
-    running = find_revision(cluster, "Function", function)
+    running = prerequisites.find_revision(cluster, "Function", function)
     if line.state is not State.MISSING and running and not text(running, "status.endpoint"):
         todo = f"kubectl describe functionrevision {text(running, 'metadata.name')}: Crossplane has not started it"
         line = line.missing("no endpoint", todo)
     yield line
-    configuration = find_package(cluster, "Configuration", CONFIGURATION)
-    yield _check_release(_check_package("Configuration", CONFIGURATION, configuration), configuration)
+    configuration = prerequisites.find_package(cluster, "Configuration", prerequisites.CONFIGURATION)
+    yield _check_release(_check_package("Configuration", prerequisites.CONFIGURATION, configuration), configuration)
     yield _check_definitions(cluster)
     yield _check_compositions(cluster)
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
@@ -100,11 +92,11 @@ def _check_package(kind: str, name: str, package: Manifest | None) -> Line:
             message = text(state, "message").partition("\n")[0]
             describe = f"kubectl describe {kind.lower()}.pkg.crossplane.io {text(package, 'metadata.name')}"
             return check.missing(f"not {type_}", f"{describe}{f' says: {message}' if message else ''}")
-    return replace(check, found=parse_tag(image) or image)
+    return replace(check, found=prerequisites.parse_tag(image) or image)
 
 
 def _check_release(line: Line, package: Manifest | None) -> Line:
-    release, tag = read_client_release(), parse_tag(text(package, "spec.package"))
+    release, tag = prerequisites.read_client_release(), prerequisites.parse_tag(text(package, "spec.package"))
     if line.state is State.OK and tag and tag != release:
         return line.warn(tag, f"This command line is {release}: install the same release of all three")
     return line
@@ -168,7 +160,7 @@ def _check_rights(
         return check.warn(f"no Deployment {deployment} in {namespace}", "Name the namespace of Crossplane with -n")
     account, faults = f"system:serviceaccount:{namespace}:{name}", []
     for right, verbs in rights.items():
-        denied = list_denied(cluster, right, verbs, account)
+        denied = prerequisites.list_denied(cluster, right, verbs, account)
         if denied is None:
             return check.forbidden()
         faults += [f"{right.partition('.')[0]} ({', '.join(denied)})"] if denied else []

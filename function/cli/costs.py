@@ -8,8 +8,8 @@ from function.domain.placement import Deployment
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.quantity import gib
 from function.reasons import Refused
-from function.scheduling.capacity import compute_shape
-from function.scheduling.filters import check_profile_selector, check_selectors, satisfies_requirements
+from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
+from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import NO_POOL
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.weights import format_redownload_note, note_costs
@@ -49,15 +49,13 @@ def _list_requests(
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
     request = SchedulingRequest(deployment=deployment, model=weights.model, weights=weights)
     for environment in environments:
-        if environment is not _NOWHERE and check_selectors(request, environment):
-            continue
-        for profile in weights.model.profiles:
-            if environment is not _NOWHERE and check_profile_selector(profile, environment):
-                continue
-            for pool in environment.pools or (NO_POOL,):
-                shape = compute_shape(profile, weights.model.vram, pool)
-                if shape and (pool is NO_POOL or satisfies_requirements(request, environment, profile, pool)):
-                    yield weights.build_request(environment, pool, shape, deployment.replicas)
+        if not environment.pools:
+            shapes = (profile.shape for profile in weights.model.profiles)
+            yield from (weights.build_request(environment, NO_POOL, s, deployment.replicas) for s in shapes if s)
+        for candidate, refusals in filter_candidates(request, environment, Ledger(())):
+            is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
+            if candidate and candidate.shape and not is_refused:
+                yield weights.build_request(environment, candidate.pool, candidate.shape, deployment.replicas)
 
 
 def find_full_claims(

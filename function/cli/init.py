@@ -10,7 +10,7 @@ from function.cli import options
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
 from function.cli.options import CliError, Code, Target, examples
-from function.cli.tables import print_hint, warn
+from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
 from function.remote.node_facts import parse_node
 
@@ -51,7 +51,6 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
         written = yaml.safe_dump(_read_pools(target), sort_keys=False)
         content = content.partition(_POOLS)[0] + _POOLS + "".join(f"  {line}\n" for line in written.splitlines())
     click.echo(content, nl=False)
-    print_hint("validate FILE")
 
 
 def _read_pools(target: Target) -> list[JSON]:

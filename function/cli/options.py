@@ -63,11 +63,6 @@ class Sources:
     strict: bool = False
     target: Target = Target()
 
-    @property
-    def file_options(self) -> str:
-        """The options that name the same files in another command."""
-        return "".join(f" -f {file}" for file in self.files)
-
 
 class Form(StrEnum):
     """How a result is written."""
@@ -82,7 +77,7 @@ class Form(StrEnum):
 
     @property
     def for_people(self) -> bool:
-        """Whether a person reads it; commands then print what to run next."""
+        """Whether a person reads it."""
         return self in (Form.TABLE, Form.WIDE)
 
 
@@ -228,7 +223,7 @@ QUIET = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, _, value: context.meta.update({_QUIET: value}),
-    help="Only results and errors: no warnings, no notes and no next command.",
+    help="Only results and errors: no warnings and no notes.",
 )
 
 

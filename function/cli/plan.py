@@ -1,5 +1,6 @@
 """`plan`: shows every candidate of a deployment and the decision, and with --diff and --set what would change."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Name, Sources, examples, form, is_quiet, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
 from function.kube.manifests import JSON, Manifest, flag, get, list_texts, mapping, text
 from function.kube.messages import format_count, join_with_more
@@ -75,9 +76,7 @@ def plan(
                 click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
         case _:
             _print_plans(plans, diffs, wide=form is Form.WIDE)
-            if compared is None:  # no other command takes --set
-                print_hint(_choose_next(plans, sources))
-            else:
+            if compared is not None:
                 click.echo(f"\n{_format_changes(compared)}")
     return Code.OK if all(p.is_placed for p in plans) else Code.REFUSED
 
@@ -95,25 +94,17 @@ def _list_changes(plan_: Plan) -> Iterator[str]:
         elif key not in after:
             yield f"- {_describe_placement(before[key])}"
         else:
-            old, new = (dict(_flatten(m[key].get("spec"), "spec")) for m in (before, after))
-            for path in sorted(old.keys() | new.keys()):
-                if old.get(path) != new.get(path) and not path.startswith("spec.crossplane"):
-                    values = f"{old.get(path, 'unset')} -> {new.get(path, 'unset')}"
-                    yield f"~ {_describe_placement(after[key])} {path}: {values}"
+            old, new = (mapping(m[key], "spec") for m in (before, after))
+            for field in sorted((old.keys() | new.keys()) - {"crossplane"}):
+                if old.get(field) != new.get(field):
+                    values = (json.dumps(spec[field]) if field in spec else "unset" for spec in (old, new))
+                    yield f"~ {_describe_placement(after[key])} spec.{field}: {' -> '.join(values)}"
 
 
 def _describe_placement(manifest: Manifest) -> str:
     environment = text(manifest, "spec.inferenceEnvironmentRef.name")
     profile, pool = text(manifest, "spec.profile"), text(manifest, "spec.pool")
     return f"{Ref.of(manifest)} on {environment} (profile {profile}, pool {pool})"
-
-
-def _flatten(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _flatten(item, f"{path}.{key}")
-    else:
-        yield path, value
 
 
 def _list_restarts(before: Plan, after: Plan) -> list[str]:
@@ -185,14 +176,6 @@ def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: boo
         for (refused, reason), names in sorted(by_reason.items(), key=lambda item: (item[0][0], -len(item[1]))):
             which = f": {join_with_more(names)}" if refused else ""
             click.echo(f"  {len(names)} {paint(reason, BAD if refused else GOOD)}{which}")
-
-
-def _choose_next(plans: list[Plan], sources: Sources) -> str:
-    options = sources.file_options + (" --live" if sources.live else "")
-    refused = next((p for p in plans if not p.is_placed), None)
-    if refused:
-        return f"why {refused.ref.name} -n {refused.ref.namespace}{options}"
-    return f"render{options}" if options else f"tree {plans[0].ref.name} -n {plans[0].ref.namespace}"
 
 
 def _choose_colour(reason: str) -> str:

@@ -5,16 +5,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from importlib.metadata import version
 
 import click
 
 from function.cli.live import Cluster
 from function.cli.options import Code, Form
-from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, print_hint, wrap_lines
-from function.cli.version import parse_tag
+from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.kube.manifests import JSON, Manifest, flag, listing, text
 
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
+FUNCTION, CONFIGURATION, PROVIDER = "function-modelplane", "configuration-modelplane", "provider-kubernetes"
+_PACKAGES = "/apis/pkg.crossplane.io/v1"
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
@@ -76,7 +78,7 @@ def check_release(name: str, found: str, minimum: str, todo: str) -> Line:
     check = Line(check=name, wanted=f"{minimum} or later")
     if not _VERSION.match(found):
         return check.warn(found, "Find out which release this is")
-    release, least = (tuple(map(int, _VERSION.findall(version)[0])) for version in (found, minimum))
+    release, least = (tuple(map(int, _VERSION.findall(each)[0])) for each in (found, minimum))
     return check.missing(found, todo) if release < least else replace(check, found=found)
 
 
@@ -101,19 +103,45 @@ def list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str
     return denied
 
 
-def report(lines: Sequence[Line], form: Form, then: str) -> Code:
-    """Prints the lines, and `then` as the next command where nothing is missing; returns the exit code."""
-    is_missing = any(line.state is State.MISSING for line in lines)
-    if form is Form.TABLE:
-        _print_lines(lines)
-        if not is_missing:
-            print_hint(then)
-    else:
+def read_client_release() -> str:
+    """Returns the release of this command line, as packages are tagged."""
+    return f"v{version(FUNCTION)}"
+
+
+def find_package(cluster: Cluster, kind: str, name: str) -> Manifest | None:
+    """Returns the package of a name, else of a repository so named; empty where none exists, None where forbidden."""
+    answer = cluster.fetch(f"{_PACKAGES}/{kind.lower()}s")
+    if answer is None:
+        return None
+    packages = listing(answer, "items")
+    named = (package for package in packages if text(package, "metadata.name") == name)
+    alike = (
+        package for package in packages if _find_base_name(text(package, "spec.package")).partition(":")[0] == name
+    )
+    return next(named, next(alike, {}))
+
+
+def find_revision(cluster: Cluster, kind: str, package: Manifest | None) -> Manifest:
+    """Returns the revision of a package that is active; empty where none is, or where it is forbidden."""
+    name = text(package, "status.currentRevision")
+    return (cluster.fetch(f"{_PACKAGES}/{kind.lower()}revisions/{name}") if name else None) or {}
+
+
+def parse_tag(image: str) -> str:
+    """Returns the tag of an image; empty if it has none."""
+    return _find_base_name(image).partition(":")[2]
+
+
+def _find_base_name(image: str) -> str:
+    return image.partition("@")[0].rpartition("/")[2]
+
+
+def report(lines: Sequence[Line], form: Form) -> Code:
+    """Prints the lines; returns the exit code."""
+    code = Code.REFUSED if any(line.state is State.MISSING for line in lines) else Code.OK
+    if form is not Form.TABLE:
         click.echo(format_data(form, [asdict(line) for line in lines]))
-    return Code.REFUSED if is_missing else Code.OK
-
-
-def _print_lines(lines: Sequence[Line]) -> None:
+        return code
     rows = ((paint(line.state, _COLOURS[line.state]), line.check, line.found) for line in lines)
     click.echo(format_table(("STATE", "CHECK", "FOUND"), rows))
     for number, line in enumerate(line for line in lines if line.todo):
@@ -122,3 +150,4 @@ def _print_lines(lines: Sequence[Line]) -> None:
         click.echo(("" if number else "\n") + wrap_lines(todo, 2))
     states = Counter(line.state for line in lines)
     click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")
+    return code

@@ -23,7 +23,7 @@ from function.api.cluster_model import parse_model
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
-from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, print_hint, wrap_lines
+from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, wrap_lines
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import usable_memory
@@ -155,13 +155,6 @@ def size(  # noqa: PLR0913  # click's options
         lines = "\n  ".join((size_.name, *size_.arithmetic))
         rows = ({**fit, "fits": paint("no", BAD) if fit["obstacle"] else paint("yes", GOOD)} for fit in fits)
         click.echo(f"{wrap_lines(lines, 4)}\n\n{format_columns(_COLUMNS, rows) if fits else _NOTHING_FITS}")
-    namespace = sources.target.namespace
-    if any(namespace in (None, ref.namespace) for ref in store.refs("ModelDeployment")):
-        scope = f" -n {namespace}" if namespace else " -A"
-        live = " --live" if sources.files else ""
-        print_hint(f"plan{sources.file_options}{live + scope if sources.live else ''}")
-    else:
-        print_hint(f"init {'deployment' if models else 'model'}")
 
 
 def _read_models(store: Store) -> Iterator[Model]:

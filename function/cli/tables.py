@@ -1,4 +1,4 @@
-"""How results are written: plain tables as kubectl's, JSON, YAML, and the line that says what to run next."""
+"""How results are written: plain tables as kubectl's, JSON and YAML."""
 
 import json
 import shutil
@@ -80,14 +80,6 @@ def warn(message: str) -> None:
     """Prints a warning on standard error, unless --quiet."""
     if not is_quiet():
         click.echo(f"{paint('warning', WAIT)}: {message}", err=True)
-
-
-def print_hint(command: str) -> None:
-    """Prints on standard error which command to run next, unless --quiet."""
-    if is_quiet():
-        return
-    program = click.get_current_context().find_root().info_name
-    click.echo(f"\nNext: {program} {command}", err=True)
 
 
 def format_age(timestamp: str) -> str:

@@ -14,7 +14,7 @@ from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, sources
 from function.cli.planning import compose_deployment, find_decision, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_hint, print_watched
+from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from function.kube.selectors import Selector
@@ -53,9 +53,6 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
         return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment, selector)), form)
 
     print_watched(render, watch=watch)
-    if form.for_people:
-        namespace = f" -n {sources.target.namespace}" if sources.target.namespace else ""
-        print_hint(f"why{f' {deployment}' if deployment else ''}{namespace}{sources.file_options}")
 
 
 def _plan_tree(inventory: Inventory, ref: Ref) -> Node:

@@ -89,8 +89,6 @@ def why(
         tables.print_watched(lambda: render(build()), watch=watch)
     report = build()
     click.echo(render(report))
-    if form.for_people:
-        tables.print_hint(_choose_next(report, sources))
     return Code.OK if report.is_placed else Code.REFUSED
 
 
@@ -193,11 +191,3 @@ def _list_block(number: int, title: str, lines: Iterable[str]) -> Iterator[str]:
     yield f"\n{tables.wrap_lines(f'{number}. {title}', 3)}"
     for line in lines:
         yield tables.wrap_lines(f"   {line}", 5)
-
-
-def _choose_next(report: Report, sources: Sources) -> str:
-    if report.others or report.refusals:
-        return f"capacity{sources.file_options}"
-    if sources.files:
-        return f"render{sources.file_options}"
-    return f"tree {report.ref.name} -n {report.ref.namespace}"

@@ -202,7 +202,7 @@ _STEPS = {
     Refused.ENVIRONMENT_NOT_READY: READINESS,
     Refused.QUOTA_EXCEEDED: QUOTA,
 }
-_REQUIREMENT_REASONS = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
+REQUIREMENT_REASONS = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
 
 def find_step(refusal: Refusal) -> int:
@@ -237,7 +237,7 @@ def satisfies_requirements(request: SchedulingRequest, environment: Environment,
     """Tells whether a pool satisfies a profile, whatever its storage, capacity and readiness are now."""
     candidate = Candidate(request, environment, profile, pool, compute_shape(profile, request.model.vram, pool))
     refusals = (check(candidate) for check in CHECKS)
-    return not any(refusal and refusal.reason in _REQUIREMENT_REASONS for refusal in refusals)
+    return not any(refusal and refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
 
 
 def check_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:

@@ -86,8 +86,8 @@ def refused_output_of(*arguments: str, **variables: str) -> str:
 
 
 def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the lines on standard error but the one that says what comes next."""
-    return done.stderr.partition("\nNext: ")[0].splitlines()
+    """Return the lines on standard error."""
+    return done.stderr.splitlines()
 
 
 def write(folder: Path, *manifests: Manifest) -> str:

@@ -91,13 +91,6 @@ def test_prints_a_summary_of_many_deployments(three: str) -> None:
     assert "deployments" not in output_of("plan", "-f", KIMI)
 
 
-def test_set_prints_no_next_command() -> None:
-    done = run("plan", "-f", KIMI, "--set", "h200-east/h200.maxNodeCount=1")
-    assert "PoolTooSmall" in done.stdout
-    # `why` and `render` would look at the world as it is, and say that it is placed.
-    assert "Next:" not in done.stderr
-
-
 SEEN = "pod template changes"
 
 

@@ -9,12 +9,10 @@ import yaml
 
 from function.cli.size import read_attention
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import Live, example
+from tests.cli.conftest import example
 from tests.cli.process import ROOT, cells, output_of, run, write
 from tests.hub.hub import Hub, serving
 from tests.hub.weights import SHARDED
-
-MODEL = "examples/kimi-k2-two-nodes/model.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,32 +281,3 @@ def test_agrees_with_plan(capabilities: Manifest, obstacle: str, tmp_path: Path)
     assert [pool["obstacle"] for pool in sized["pools"]] == [obstacle]
     assert planned["placed"] is (obstacle == "")
     assert [candidate["message"] for candidate in planned["candidates"]] == [obstacle]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "following", "reason"),
-    [
-        (("--params", "27B", "--precision", "bf16"), "init model", "there is neither a model nor a file yet"),
-        (("-f", MODEL), "init deployment", "a model alone is not planned"),
-        (("-f", "examples/kimi-k2-two-nodes"), "plan -f examples/kimi-k2-two-nodes", "a deployment is"),
-    ],
-)
-def test_next_command_works(arguments: tuple[str, ...], following: str, reason: str) -> None:
-    assert run("size", *arguments).stderr.splitlines()[-1] == f"Next: modelplane {following}"
-    assert run(*following.split()).returncode == 0, reason
-
-
-@pytest.mark.parametrize(
-    ("asked", "following", "reason"),
-    [
-        ((), "plan -A", "the deployment is in no namespace of the caller's"),
-        (("-n", "assistants"), "plan -n assistants", "the deployment is in that namespace"),
-        (("-n", "team"), "init model", "no deployment is in that namespace"),
-        (("-f", MODEL), f"plan -f {MODEL} --live -A", "a file with none lies over what is live"),
-    ],
-)
-def test_next_command_works_on_a_control_plane(asked: tuple[str, ...], following: str, reason: str, live: Live) -> None:
-    there = live(namespace="default")
-    done = run("size", "--params", "27B", "--precision", "bf16", "--live", *asked, *there)
-    assert done.stderr.splitlines()[-1] == f"Next: modelplane {following}", reason
-    assert run(*following.split(), *(there if "plan" in following else ())).returncode == 0, reason
