@@ -12,7 +12,7 @@ from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gpus import format_users
 from function.cli.inputs import Inventory
-from function.cli.store import Ref, Store, find_invalid_pools
+from function.cli.store import Ref, Store, find_invalid_pools, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
@@ -88,6 +88,7 @@ class Plan:
     outcome: Outcome
     before: Mapping[str, Manifest]  # its placements before it was decided
     rows: tuple[Row, ...] = ()
+    holders: tuple[str, ...] = ()  # who has the GPUs of pools without room
     store: Store = field(repr=False)
     considered: Considered | None = None  # None: something that it needs is missing or invalid
 
@@ -106,8 +107,7 @@ class Plan:
         """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
         if self.considered is None:
             return []
-        explained = (*explain_preference(self.rows), *_explain_order(self), *_name_holders(self))
-        return [*_list_remarks(self.considered), *explained]
+        return [*_list_remarks(self.considered), *explain_preference(self.rows), *_explain_order(self), *self.holders]
 
     @property
     def placements(self) -> list[Manifest]:
@@ -160,7 +160,8 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
             row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
             available = pool.problems[0].message + _count_more(len(pool.problems) - 1)
             rows.append(replace(row, required=pool.problems[0].path, available=available))
-    return replace(plan, rows=tuple(sorted(rows, key=lambda row: row.sort_key)), considered=considered)
+    rows.sort(key=lambda row: row.sort_key)
+    return replace(plan, rows=tuple(rows), holders=tuple(_name_holders(store, ref, rows)), considered=considered)
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
@@ -271,15 +272,14 @@ def _explain_order(plan: Plan) -> Iterator[str]:
         yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient compares their GPU memory instead"
 
 
-def _name_holders(plan: Plan) -> Iterator[str]:
-    """Names the deployments that hold the GPUs of pools without room."""
-    full = {(row.environment, row.pool) for row in plan.rows for refusal in row.refusals if refusal.use}
-    for environment, pool in sorted(full):
+def _name_holders(store: Store, ref: Ref, rows: Iterable[Row]) -> Iterator[str]:
+    """Names the other deployments that hold the GPUs of pools without room."""
+    for environment, pool in sorted({(row.environment, row.pool) for row in rows for r in row.refusals if r.use}):
         users = Counter[str]()
-        for placement in plan.considered.scope.others if plan.considered else ():
-            if placement.shape and (placement.environment, placement.pool) == (environment, pool):
-                user = f"{placement.namespace}/{placement.deployment or placement.name}"
-                users[user] += placement.shape.gpus * placement.replicas
+        for p in read_placements(store):
+            is_other = (p.namespace, p.deployment) != (ref.namespace, ref.name)
+            if is_other and p.shape and (p.environment, p.pool) == (environment, pool):
+                users[f"{p.namespace}/{p.deployment or p.name}"] += p.shape.gpus * p.replicas
         if users:
             yield f"{environment}: GPUs of pool {pool} are held by {format_users(users, _HOLDERS_NAMED)}"
 

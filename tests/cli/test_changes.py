@@ -85,6 +85,14 @@ def test_names_the_deployments_that_hold_a_full_pool(three: str) -> None:
     assert "note:" not in run("plan", "-f", three, "-q").stdout
 
 
+def test_names_the_holders_on_a_control_plane(live: Live, tmp_path: Path) -> None:
+    second = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "ModelDeployment"))
+    mapping(second, "metadata")["name"] = "second"
+    mapping(second, "spec")["scaling"] = {"fixed": {"replicas": 2}}  # of two nodes each, and two of four are free
+    shown = run("plan", "second", "-f", write(tmp_path, second), "--live", *live()).stdout
+    assert "note: h200-east: GPUs of pool h200 are held by assistants/kimi-k2 (16)" in shown
+
+
 def test_prints_a_summary_of_many_deployments(three: str) -> None:
     shown = run("plan", "-f", three).stdout
     assert shown.endswith("\n3 deployments\n  2 Placed\n  1 InsufficientCapacity: assistants/third\n")
