@@ -58,8 +58,8 @@ def capacity(
             if store.is_selected(Ref("InferenceEnvironment", "", environment.name), selector)
         ]
         if not environments:
-            which = f"with {selector}" if selector else "; give one with -f"
-            raise CliError(f"there is no InferenceEnvironment {which}", Code.NOT_FOUND)
+            which = f" with {selector}" if selector else ""
+            raise CliError(f"there is no InferenceEnvironment{which}. Give one with -f", Code.NOT_FOUND)
         if suggesting:
             return gpus.format_suggestions(store, environments).rstrip("\n")
         plans = plan_deployments(inventory, store.refs("ModelDeployment")) if sources.files else []
