@@ -85,7 +85,7 @@ def test_lists_every_invalid_pool_of_an_environment(live: Live, environment: Man
     mapping(environment, "spec")["nodePools"] = ["h200", nodes]
     options = live(environment)
     faults = [
-        ('spec.nodePools[0]: "h200" is not allowed; must be a block of fields',),
+        ('spec.nodePools[0]: "h200" is not allowed; must be a block of fields, such as {"name": "h200"}',),
         (FAULT, "spec.nodePools[1].maxNodeCount: -1 is not allowed; must be at least 0"),
     ]
     done = run("capacity", *options, "-o", "json")
