@@ -15,20 +15,7 @@ from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import (
-    DRY_RUN,
-    EVERY_FORM,
-    TIMEOUT,
-    WATCH,
-    CliError,
-    Code,
-    Form,
-    LabelSelector,
-    Sources,
-    Target,
-    examples,
-    form,
-)
+from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, LabelSelector, Sources, Target, examples, form
 from function.cli.store import Ref, Store, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -91,8 +78,8 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 @click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
 @click.option("-l", "--selector", type=LabelSelector(), help="Where, by labels; '' is everywhere.")
 @click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
-@TIMEOUT
-@DRY_RUN
+@options.TIMEOUT
+@options.DRY_RUN
 @options.target
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
 def preload(  # noqa: PLR0913  # click's options
@@ -132,8 +119,8 @@ def preload(  # noqa: PLR0913  # click's options
 @click.argument("name", type=options.Name("ModelCache"), required=False)
 @click.option("--all", "every", is_flag=True, help="Every ModelCache of the namespace that is not in use.")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
-@TIMEOUT
-@DRY_RUN
+@options.TIMEOUT
+@options.DRY_RUN
 @options.target
 @options.QUIET
 def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:

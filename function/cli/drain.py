@@ -65,8 +65,6 @@ def drain(  # noqa: PLR0913  # one for each option
     click.echo(f"{ref} is being drained: {summary}")
     if wait:
         _wait(cluster, ref, timeout)
-    else:
-        tables.print_hint(f"drain {environment} --wait")
     return Code.OK
 
 

@@ -63,7 +63,9 @@ CASES = (
     ),
     Case(id="unknown-option", reason="usage", arguments=("plan", "--nonsense"), code=2, says="--help"),
     Case(id="unknown-command", reason="usage", arguments=("plam",), code=2, says="plan"),
-    Case(id="kubectl-describe", reason="a habit of kubectl", arguments=("describe", "x"), code=2, says="'why DEPLOYMENT'"),
+    Case(
+        id="kubectl-describe", reason="a habit of kubectl", arguments=("describe", "x"), code=2, says="'why DEPLOYMENT'"
+    ),
     Case(id="unknown-form", reason="usage", arguments=("plan", "-o", "xml"), code=2, says="yaml"),
     Case(
         id="no-cluster",
