@@ -36,6 +36,7 @@ class ConditionType(StrEnum):
     MODEL_RESOLVED = "ModelResolved"
     SCHEDULED = "Scheduled"
     PLACEMENTS_READY = "PlacementsReady"
+    ROLLED_OUT = "RolledOut"
     REFERENCES_RESOLVED = "ReferencesResolved"
     ADMITTED = "Admitted"
     SERVICE_ACCEPTED = "ServiceAccepted"
@@ -193,6 +194,16 @@ class PlacementsReady(StrEnum):
     STARTING = "Starting"
     NOTHING_PLACED = "NothingPlaced"
     UNREACHABLE = "Unreachable"
+
+
+class RolledOut(StrEnum):
+    """Reasons of RolledOut on a ModelDeployment."""
+
+    UP_TO_DATE = "UpToDate"
+    ROLLING = "Rolling"
+    PAUSED = "Paused"
+    STOPPED = "Stopped"
+    ALL_AT_ONCE = "AllAtOnce"  # Unknown: environments do not change one by one
 
 
 class ReferencesResolved(StrEnum):

@@ -6,10 +6,11 @@ from function.api.common import parse_selector
 from function.api.model_cache import parse_cache_choice
 from function.api.problems import Parsed, Problems, validate
 from function.domain.model import ModelRef
-from function.domain.placement import Deployment, Preference
+from function.domain.placement import Deployment, Preference, Rollout
 from function.kube.manifests import Manifest, text
 from function.kube.taints import Toleration
 from function.schemas import DeploymentSpec, DeploymentToleration
+from function.schemas import Rollout as RolloutBlock
 
 
 def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
@@ -25,9 +26,16 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         tolerations=_parse_tolerations(spec.tolerations or (), "spec.tolerations", problems),
         cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
+        rollout=_parse_rollout(spec.rollout),
     )
     all_problems = problems.find_within("spec")
     return Parsed(None if all_problems else deployment, all_problems)
+
+
+def _parse_rollout(block: RolloutBlock | None) -> Rollout | None:
+    if block is None or block.environments != "OneByOne":
+        return None
+    return Rollout(order=tuple(block.order or ()), paused=block.paused)
 
 
 def _parse_tolerations(blocks: Sequence[DeploymentToleration], path: str, problems: Problems) -> tuple[Toleration, ...]:

@@ -77,6 +77,9 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         cannot_start=admitted == Admitted.CANNOT_START,
         acknowledged=is_current(manifest),
+        allowed_digest=(spec.rollout.digest or "") if spec.rollout else None,
+        served_digest=text(manifest, "status.rollout.served"),
+        requested_digest=text(manifest, "status.rollout.requested"),
     )
     return Parsed(placement, problems.find_within("spec"))
 

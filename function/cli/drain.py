@@ -53,7 +53,8 @@ def drain(  # noqa: PLR0913  # one for each option
         cells = ([tables.paint(row[0], _COLOURS[row[0]]), *row[1:]] for row in rows)
         click.echo(tables.format_table(["VERDICT", "PLACEMENT", "TO", "WHY"], cells) + "\n")
     counts = {verdict: sum(row[0] == verdict for row in rows) for verdict in _COLOURS}
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing runs there"
+    words = {_MOVES: "to move", _STAYS: "to stay", _STUCK: _STUCK}
+    summary = ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v]) or "nothing runs there"
     if counts[_STUCK] and not force:
         message = f"{ref} is not drained: {format_count(counts[_STUCK], 'placement')} cannot move"
         raise CliError(f"{message}. Make room, or drain the others with --force", Code.REFUSED)

@@ -28,6 +28,7 @@ from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import schedule
+from function.scheduling.turns import assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
 from function.serving.service import find_pool_problems
@@ -164,12 +165,14 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Outcome:
     request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
-    placed = tuple(request.to_placement(assignment) for assignment in decision.assignments)
+    rollout = request.deployment.rollout
+    placed = assign_turns(rollout, (request.to_placement(assignment) for assignment in decision.assignments))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     conditions = [
         references.model_resolved(request.model),
         report.build_scheduled(request, decision),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
+        *report.build_rolled_out(call.xr, rollout, placed),
     ]
     return build_outcome(
         call,

@@ -118,6 +118,8 @@ def _compose_resolved(
     status = report.build_status(
         placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
     )
+    if placement.allowed_digest is not None:
+        status["rollout"] = {"served": service.served_digest, "requested": service.requested_digest}
     outcome = build_outcome(
         call,
         settings,

@@ -53,6 +53,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                 "pool": placement.pool,
                 "topology": _build_topology(shape) if shape else None,
                 "replicas": placement.replicas,
+                "rollout": None if placement.allowed_digest is None else {"digest": placement.allowed_digest},
                 "modelCache": cache,
             }
         ),

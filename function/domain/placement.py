@@ -21,6 +21,14 @@ class Preference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """A roll-out of one environment after the other."""
+
+    order: tuple[str, ...] = ()  # environments that come first
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """A ModelDeployment: a model, the number of environments, and of replicas on each."""
 
@@ -33,6 +41,7 @@ class Deployment:
     tolerations: tuple[Toleration, ...] = ()
     cache: CacheChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
+    rollout: Rollout | None = None  # None: all environments change at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +80,9 @@ class Placement:
     cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
     acknowledged: bool = True  # its status was written for its present spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
+    allowed_digest: str | None = None  # to which its service may change; None: to any
+    served_digest: str = ""  # of the service on the cluster, as far as it is reported
+    requested_digest: str = ""  # of the service that is requested, as far as it is reported
 
     @property
     def requested(self) -> Share | None:

@@ -452,6 +452,12 @@ class DeploymentPlacement(BaseModel):
     prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
 
 
+class Rollout(BaseModel):
+    environments: Literal["AllAtOnce", "OneByOne"] = "AllAtOnce"
+    order: list[StrictStr] | None = Field(None, max_length=100)
+    paused: StrictBool = False
+
+
 class Fixed(BaseModel):
     replicas: StrictInt = Field(1, ge=0, le=1000)
 
@@ -483,6 +489,7 @@ class DeploymentSpec(BaseModel):
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
     placement: DeploymentPlacement | None = None
+    rollout: Rollout | None = None
     scaling: Scaling = Field({}, validate_default=True)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
@@ -501,6 +508,10 @@ class Topology(BaseModel):
     parallelism: Parallelism | None = None
 
 
+class PlacementRollout(BaseModel):
+    digest: StrictStr | None = Field(None, max_length=16)
+
+
 class PlacementSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     deployment_ref: DeploymentRef | None = Field(None, alias="deploymentRef")
@@ -509,6 +520,7 @@ class PlacementSpec(BaseModel):
     pool: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     topology: Topology
     replicas: StrictInt = Field(1, ge=0, le=1000)
+    rollout: PlacementRollout | None = None
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
 

@@ -23,7 +23,7 @@ from function.remote.health import Level, assess, is_up
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
-from function.serving.digest import ServingRequest
+from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems, identify_service
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
@@ -53,6 +53,7 @@ class ServiceDecision(Enum):
     CLAIM_NOT_SHARED = "its pods cannot all mount the claim"
     INVALID = "it cannot be built"
     WEIGHTS_NOT_READY = "its weights are not ready"
+    NOT_ITS_TURN = "its deployment changes other environments first"
     COMPLETION_NOT_RECORDED = "it would replace another service before the status says that its weights are complete"
 
 
@@ -70,6 +71,12 @@ class ServiceRollout:
     needs_same_node: bool = False  # since the claim of the weights is on the node of the running pod
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
+    requested_digest: str = ""  # of the service as requested; only where its deployment gives turns
+
+    @property
+    def served_digest(self) -> str:
+        """The spec digest of the service on the cluster."""
+        return _read_digest(self.remote.manifest)
 
 
 def name_service(placement: Placement, shape: Shape) -> str:
@@ -92,6 +99,12 @@ def reconcile_service(
     request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
     problems = find_service_problems(request) if request else ()
     decision = decide_service(weights, admission, written, problems, replaces_another=any(name != key for name in kept))
+    allowed, digest = resolved.placement.allowed_digest, ""
+    if request and allowed is not None:
+        digest = compute_spec_digest(request)
+        running = {_read_digest(mapping(item.manifest, _WRITTEN)) for item in kept.values()}
+        if kept and digest not in {*running, allowed} and decision is ServiceDecision.COMPOSE:
+            decision = ServiceDecision.NOT_ITS_TURN
     if request and decision is ServiceDecision.COMPOSE:
         rollout = _compose_requested(resolved, writer, weights, admission, request)
     else:
@@ -104,7 +117,11 @@ def reconcile_service(
         )
     serving = key if key in rollout.composed else next(iter(rollout.composed), key)
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
-    return replace(rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous)
+    # A service that waits for its turn may use another copy of a token, whatever its URI.
+    may_read_previous = may_read_previous or decision is ServiceDecision.NOT_ITS_TURN
+    return replace(
+        rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous, requested_digest=digest
+    )
 
 
 def decide_service(

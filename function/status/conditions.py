@@ -26,7 +26,12 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
         ConditionType.HARDWARE_AS_DECLARED,
         ConditionType.DRAINED,
     ),
-    "ModelDeployment": (ConditionType.MODEL_RESOLVED, ConditionType.SCHEDULED, ConditionType.PLACEMENTS_READY),
+    "ModelDeployment": (
+        ConditionType.MODEL_RESOLVED,
+        ConditionType.SCHEDULED,
+        ConditionType.PLACEMENTS_READY,
+        ConditionType.ROLLED_OUT,
+    ),
     "ModelPlacement": (
         ConditionType.REFERENCES_RESOLVED,
         ConditionType.ADMITTED,
@@ -38,7 +43,7 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
 }
 
 # Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
-OPTIONAL = frozenset({ConditionType.DRAINED})
+OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 KEPT = "Running workloads are not affected"
 UNFINISHED: Mapping[Unfinished, str] = {
     Unfinished.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",
@@ -52,7 +57,7 @@ UNFINISHED: Mapping[Unfinished, str] = {
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
 _PROGRESS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
-_PROGRESS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining"}
+_PROGRESS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining", "Rolling", "Paused"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:

@@ -10,14 +10,25 @@ from functools import partial
 
 from function.contract import Condition
 from function.domain.allocation import format_replicas
-from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune
+from function.domain.placement import Placement, Rollout
+from function.kube.manifests import JSON, Manifest, condition, integer, listing, mapping, prune
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.kube.names import LABEL_DEPLOYMENT, label_value
-from function.reasons import ConditionType, Phase, PlacementsReady, Refused, Scheduled, Status
+from function.reasons import (
+    ConditionType,
+    Phase,
+    PlacementsReady,
+    Refused,
+    RolledOut,
+    Scheduled,
+    ServiceAccepted,
+    Status,
+)
+from function.scheduling.turns import sort_turns
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 
 _MAX_UNPLACED = 32
+_rolled_out = partial(Condition, ConditionType.ROLLED_OUT)
 _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 
 
@@ -140,6 +151,24 @@ def _describe_obstacles(placements: Sequence[Placement]) -> str:
     return f". {join_with_more(rows, separator='; ')}" if rows else ""
 
 
+def build_rolled_out(xr: Manifest, rollout: Rollout | None, placements: Sequence[Placement]) -> tuple[Condition, ...]:
+    """Returns RolledOut; none where environments never changed one by one."""
+    if rollout is None:
+        if not condition(xr, ConditionType.ROLLED_OUT):
+            return ()
+        return (_rolled_out(Status.UNKNOWN, RolledOut.ALL_AT_ONCE, "All environments change at the same time"),)
+    turns = sort_turns(rollout, placements)
+    counts = f"{len(turns.changed)} of {turns.total} environments serve the requested spec and are Ready"
+    if len(turns.changed) == turns.total:
+        return (_rolled_out(Status.TRUE, RolledOut.UP_TO_DATE, counts),)
+    failed = any(p.phase is Phase.FAILED or f"({ServiceAccepted.REJECTED})" in p.obstacle for p in turns.changing)
+    reason = RolledOut.PAUSED if rollout.paused else RolledOut.STOPPED if failed else RolledOut.ROLLING
+    parts = [counts, *(_describe_unready(p) for p in turns.changing)]
+    if turns.waiting:
+        parts.append(f"not changed yet: {join_with_more([p.environment for p in turns.waiting])}")
+    return (_rolled_out(Status.FALSE, reason, "; ".join(parts)),)
+
+
 def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:
     """Returns the status; `placed` are the placements of the decision's assignments."""
     placements = sorted([*placed, *decision.carried], key=lambda p: (p.environment, p.name))
@@ -196,6 +225,8 @@ def _build_row(placement: Placement) -> Manifest:
             "nodes": shape.nodes if shape else None,
             "gpusPerNode": shape.gpus_per_node if shape else None,
             "replicas": placement.replicas,
+            "servedDigest": placement.served_digest or None,
+            "requestedDigest": placement.requested_digest or None,
             "phase": placement.phase,
             "url": placement.url or None,
         }

@@ -29,6 +29,7 @@ def test_parses_every_field() -> None:
         topology={"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"}},
         replicas=3,
         modelCache={"claimName": "mine"},
+        rollout={"digest": "d1"},
     )
     given["metadata"] = {
         "name": "chat-east",
@@ -44,6 +45,7 @@ def test_parses_every_field() -> None:
         "phase": "Ready",
         "service": {"url": "http://chat", "pool": "a100", "nodes": 1, "gpusPerNode": 4, "replicas": 2},
         "storage": {"uri": "pvc://mine/models/0"},
+        "rollout": {"served": "d1", "requested": "d2"},
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     assert _read(given) == Placement(
@@ -68,6 +70,9 @@ def test_parses_every_field() -> None:
         planned_uri="pvc://mine/models/0",
         labels=(("modelplane.ai/environment", "east"),),
         allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
+        allowed_digest="d1",
+        served_digest="d1",
+        requested_digest="d2",
     )
     assert parse_placement(given).problems == ()
 

@@ -22,6 +22,7 @@ HARMLESS = {
     r"acceleratorType|instanceType|provider": "compared, or for people to read",
     r"gke\.(project|region|kubernetesVersion)": "for whatever makes the cluster",
     r"(spec\.taints|tolerations)\[0\]\..*": "compared, and written into conditions only",
+    r"rollout\.(order|digest)": "compared only",
     r"unschedulableReason": "written into conditions only",
     r"environments": "names of environments, compared",
     r"retry": "an annotation of a Job, in which nothing is replaced",

@@ -51,13 +51,13 @@ def written(server: ApiServer) -> list[str]:
 def test_dry_run_says_who_moves_where_and_writes_nothing(server: ApiServer, serve: Serve) -> None:
     output = output_of("drain", OSLO, "--dry-run", *serve())
     assert cells(output)[0] == ["moves", LLAMA, f"{TOKYO}/h100", "-"]
-    assert output.endswith(f"InferenceEnvironment {OSLO} would be drained: 1 moves\n")
+    assert output.endswith(f"InferenceEnvironment {OSLO} would be drained: 1 to move\n")
     assert written(server) == []
 
 
 def test_drains_with_a_reason(server: ApiServer, serve: Serve) -> None:
     output = output_of("drain", f"ie/{OSLO}", "--reason", "new switch", *serve())
-    assert output.endswith(f"InferenceEnvironment {OSLO} is being drained: 1 moves\n")
+    assert output.endswith(f"InferenceEnvironment {OSLO} is being drained: 1 to move\n")
     assert taints(server) == [{**DRAIN, "reason": "new switch"}]
 
 

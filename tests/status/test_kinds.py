@@ -7,8 +7,18 @@ import pytest
 from function.contract import Condition
 from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem, PvcSource, SecretKey
+from function.domain.placement import Rollout
 from function.kube.manifests import Manifest, mapping
-from function.reasons import ConditionType, Hydrated, Phase, PlacementsReady, Refused, ServiceAccepted, Status
+from function.reasons import (
+    ConditionType,
+    Hydrated,
+    Phase,
+    PlacementsReady,
+    Refused,
+    RolledOut,
+    ServiceAccepted,
+    Status,
+)
 from function.remote.observed_object import ObservedObject, State
 from function.status import cluster_model as models
 from function.status import conditions, model_placement, references
@@ -307,6 +317,28 @@ def test_truncates_a_long_list_of_problems() -> None:
     (event, *_) = conditions.list_changes({}, [replace(found, message="ü" * 2000)])
     assert 1020 <= len(event.message.encode()) <= 1024
     assert "spec.topology" in references.unreadable_topology().message
+
+
+@pytest.mark.parametrize(
+    ("phase", "obstacle", "want"),
+    [
+        (Phase.STARTING, "", RolledOut.ROLLING),
+        (Phase.STARTING, "StorageReady is False (Downloading)", RolledOut.ROLLING),
+        (Phase.FAILED, "", RolledOut.STOPPED),
+        (Phase.READY, "ServiceAccepted is False (Rejected)", RolledOut.STOPPED),
+    ],
+)
+def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: RolledOut) -> None:
+    changing = replace(
+        builders.placement("b", phase=phase),
+        obstacle=obstacle,
+        allowed_digest="2",
+        served_digest="1",
+        requested_digest="2",
+    )
+    (found,) = deployments.build_rolled_out({}, Rollout(), [changing])
+    assert (found.status, found.reason) == (Status.FALSE, want)
+    assert found.message.startswith("0 of 1 environments serve the requested spec and are Ready; chat-b on b: ")
 
 
 def test_no_event_without_change_or_while_unknown() -> None:
