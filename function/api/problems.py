@@ -250,7 +250,7 @@ def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
     if origin is dict:
         items = [(join_path(path, k), k, v) for k, v in (item.items() if isinstance(item, dict) else ())]
         return {key: _convert(args[1], v, at, problems) for at, key, v in items if not problems.refuses(at)}
-    if item is not None:
+    if item is not None or annotation is Any:
         return item
     return "" if origin is Literal else annotation()
 

@@ -1,6 +1,7 @@
 """Errors of the schema become sentences: path, value found, what is allowed, nearest known word."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -120,3 +121,13 @@ def test_suggests_words_that_are_not_listed() -> None:
 
 def test_truncates_long_values() -> None:
     assert format_value("a" * 100) == '"' + "a" * 59 + "…"
+
+
+def test_keeps_null_in_a_free_form_map_beside_another_problem() -> None:
+    class Block(BaseModel):
+        free: dict[str, Any]
+        count: int
+
+    block, problems = validate(Block, {"free": {"a": None}, "count": "x"}, "spec")
+    assert block.free == {"a": None}
+    assert [p.path for p in problems.find_within("spec")] == ["spec.count"]
