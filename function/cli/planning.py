@@ -26,6 +26,7 @@ from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
+from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import DropCause, Rank
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
@@ -267,9 +268,16 @@ def _explain_order(plan: Plan) -> Iterator[str]:
         return
     # After a rejection the order of environments is another one for each deployment.
     is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
-    if len(fitting) > len(placed) and not is_spread:
-        rule = f"first by name of {len(fitting)} environments that fit"
-        yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient compares their GPU memory instead"
+    if len(fitting) == len(placed) or is_spread:
+        return
+    smallest, scope = replace(considered.request.deployment, prefer=Preference.SMALLEST_SUFFICIENT), considered.scope
+    request = replace(considered.request, deployment=smallest)
+    other = schedule(request, scope.environments, [*scope.others, *scope.own])
+    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
+    differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
+    alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
+    rule = f"first by name of {len(fitting)} environments that fit"
+    yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient {alternative}"
 
 
 def _name_holders(store: Store, ref: Ref, rows: Iterable[Row]) -> Iterator[str]:

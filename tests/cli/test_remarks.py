@@ -103,11 +103,11 @@ def test_declared_order_chooses_the_first_pool(files: tuple[str, ...]) -> None:
 def test_names_the_rule_where_several_environments_fit(files: tuple[str, ...]) -> None:
     rule = "a-h200: first by name of 2 environments that fit; placement.prefer: SmallestSufficient"
     (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
-    assert plan["remarks"] == [f"a-h200: {EMPTY_DIR}", f"{rule} compares their GPU memory instead"]
+    assert plan["remarks"] == [f"a-h200: {EMPTY_DIR}", f"{rule} would take h100-west/h100"]
     file = Path(files[1])
     file.write_text(file.read_text().replace("name: a-h200", "name: z-h200"))
     (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
-    assert plan["remarks"][1:] == [f"{rule.replace('a-h200', 'h100-west')} compares their GPU memory instead"]
+    assert plan["remarks"][1:] == [f"{rule.replace('a-h200', 'h100-west')} would choose the same"]
     file.write_text(file.read_text().replace("scaling:", "environments: 2\n  scaling:"))
     (plan,) = json.loads(output_of("plan", *files, "-o", "json"))
     assert plan["remarks"] == [f"{name}: {EMPTY_DIR}" for name in ("h100-west", "z-h200")]
