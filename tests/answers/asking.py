@@ -8,7 +8,7 @@ from function.kube.manifests import Manifest, get, listing, text
 from tests.answers.model import MESSAGES
 
 TOKENS = 8  # as inside/tiny_model.py
-_SECONDS = 120
+_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

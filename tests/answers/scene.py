@@ -9,8 +9,12 @@ from tools.stack.kubelet import node
 ENVIRONMENT = "processors"
 _LABELS = {"modelplane.ai/pool": "processors"}
 _GPU = "example.com/fake-gpu"
-# What vLLM needs on two processors without a GPU, and the precision in which the answer does not depend on the split.
-_ARGS: tuple[JSON, ...] = ("--enforce-eager", "--dtype=float32", "--max-num-seqs=4")
+# In this precision the answer does not depend on the split. Nothing is compiled on two processors.
+_ARGS: tuple[JSON, ...] = ("--dtype=float32", "--max-num-seqs=4")
+EAGER = "--enforce-eager"
+# The same, but vLLM 0.32.0 warms up. Without that, the second stage of a pipeline fails on processors at the first
+# request: only the warm-up allocates what it receives into.
+TRACED = '--compilation-config={"mode": 2, "backend": "eager"}'
 _VARIABLES = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
@@ -27,11 +31,11 @@ def build_environment(hub: str) -> Manifest:
     return objects.environment(ENVIRONMENT, pool, storage={"storageClassName": "shared-vast", "download": download})
 
 
-def build_model(name: str, nodes: int, *args: JSON, **parallelism: JSON) -> Manifest:
+def build_model(name: str, nodes: int, *args: JSON, start: str = EAGER, **parallelism: JSON) -> Manifest:
     """Returns a model whose replicas have this many nodes with one GPU each."""
     variables: list[JSON] = [{"name": key, "value": value} for key, value in _VARIABLES.items()]
     image = f"{vllm.REPOSITORY}:v{vllm.VERSION}"
-    engine: Manifest = {"name": "vLLM", "image": image, "args": [*_ARGS, *args], "env": variables}
+    engine: Manifest = {"name": "vLLM", "image": image, "args": [start, *_ARGS, *args], "env": variables}
     profile = {**objects.spanning(nodes, 1, **parallelism), "engine": engine}
     source: Manifest = {"repo": REPOSITORY}
     return objects.model(name, profile=profile, model={"name": REPOSITORY}, huggingFace=source)

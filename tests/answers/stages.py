@@ -31,7 +31,7 @@ class Stages:
         self._note("engine up", lambda: self._are_ready(self._find_pods()))
         self._note("ready", self._is_ready)
         answer = until("an answer", self.ask, seconds=SECONDS)
-        self.reached["first answer"] = time.monotonic() - self.began
+        self._reach("first answer")
         return answer
 
     def ask(self, *, model: str = REPOSITORY, tokens: int = TOKENS, whole: bool = False) -> Answer:
@@ -45,7 +45,13 @@ class Stages:
 
     def _note(self, stage: str, probe: Callable[[], bool]) -> None:
         until(stage, probe, seconds=SECONDS)
+        self._reach(stage)
+
+    def _reach(self, stage: str) -> None:
+        """Notes a stage, and writes it to a log beside those of the stack: the results come only at the end."""
         self.reached[stage] = time.monotonic() - self.began
+        with (self.world.stack.home.logs / "stages.log").open("a") as log:
+            log.write(f"{self.name}: {stage} {self.reached[stage]:.1f} s\n")
 
     def _has_weights(self) -> bool:
         """Tells whether the weights are on their claim, or each pod fetches its own."""

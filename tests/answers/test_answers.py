@@ -26,6 +26,7 @@ class Case:
     nodes: int
     split: str  # as vLLM's fingerprint says it
     parallelism: Manifest = field(default_factory=dict)
+    start: str = scene.EAGER
     claim: bool = False  # also where one node could do without
 
 
@@ -33,7 +34,7 @@ CASES = (
     Case(id="claim", nodes=1, split="", claim=True),
     Case(id="empty-dir", nodes=1, split=""),
     Case(id="tensor", nodes=2, split="tp2", parallelism={"tensor": 2}),
-    Case(id="pipeline", nodes=2, split="pp2", parallelism={"tensor": 1, "pipeline": 2}),
+    Case(id="pipeline", nodes=2, split="pp2", parallelism={"tensor": 1, "pipeline": 2}, start=scene.TRACED),
     Case(id="data", nodes=2, split="dp2", parallelism={"tensor": 1, "data": 2, "dataLocal": 1}),
 )
 
@@ -50,7 +51,7 @@ def test_answers_as_transformers_do(
     world: World, model: TinyModel, case: Case, record_property: Callable[[str, object], None]
 ) -> None:
     world.team(TEAM)
-    world.apply(scene.build_model(case.id, case.nodes, **case.parallelism))
+    world.apply(scene.build_model(case.id, case.nodes, start=case.start, **case.parallelism))
     stages = Stages(world, TEAM, case.id)
     world.stack.kubectl.apply([scene.build_deployment(TEAM, case.id, claim=case.claim)])
     answer = stages.wait()
