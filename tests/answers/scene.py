@@ -31,12 +31,12 @@ def build_environment(hub: str) -> Manifest:
     return objects.environment(ENVIRONMENT, pool, storage={"storageClassName": "shared-vast", "download": download})
 
 
-def build_model(name: str, nodes: int, *args: JSON, start: str = EAGER, **parallelism: JSON) -> Manifest:
+def build_model(name: str, nodes: int, *args: JSON, start: str = EAGER, split: Manifest | None = None) -> Manifest:
     """Returns a model whose replicas have this many nodes with one GPU each."""
     variables: list[JSON] = [{"name": key, "value": value} for key, value in _VARIABLES.items()]
     image = f"{vllm.REPOSITORY}:v{vllm.VERSION}"
     engine: Manifest = {"name": "vLLM", "image": image, "args": [start, *_ARGS, *args], "env": variables}
-    profile = {**objects.spanning(nodes, 1, **parallelism), "engine": engine}
+    profile = {**objects.spanning(nodes, 1, **(split or {})), "engine": engine}
     source: Manifest = {"repo": REPOSITORY}
     return objects.model(name, profile=profile, model={"name": REPOSITORY}, huggingFace=source)
 

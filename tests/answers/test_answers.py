@@ -51,7 +51,7 @@ def test_answers_as_transformers_do(
     world: World, model: TinyModel, case: Case, record_property: Callable[[str, object], None]
 ) -> None:
     world.team(TEAM)
-    world.apply(scene.build_model(case.id, case.nodes, start=case.start, **case.parallelism))
+    world.apply(scene.build_model(case.id, case.nodes, start=case.start, split=case.parallelism))
     stages = Stages(world, TEAM, case.id)
     world.stack.kubectl.apply([scene.build_deployment(TEAM, case.id, claim=case.claim)])
     answer = stages.wait()
