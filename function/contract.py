@@ -40,6 +40,7 @@ class Call:
     answers: Mapping[str, Answered] = field(default_factory=dict)  # by requirement name; absent: not answered yet
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
+    now: float = 0  # seconds since 1970; only ModelServices depend on the time
     pause: Pause = field(default=noop, compare=False)  # called between two environments; may raise to end the call
 
 

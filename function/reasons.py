@@ -42,6 +42,10 @@ class ConditionType(StrEnum):
     SERVICE_ACCEPTED = "ServiceAccepted"
     SERVICE_READY = "ServiceReady"
     HYDRATED = "Hydrated"
+    BACKENDS_RESOLVED = "BackendsResolved"
+    ENDPOINTS_READY = "EndpointsReady"
+    ROUTE_READY = "RouteReady"
+    BACKENDS_ALIKE = "BackendsAlike"
 
 
 class Outlook(Enum):
@@ -282,6 +286,40 @@ class Hydrated(StrEnum):
     UNREACHABLE = "Unreachable"  # Unknown: a cluster does not answer
     SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the weights
     INVALID_CACHE = "InvalidCache"
+
+
+class BackendsResolved(StrEnum):
+    """Reasons of BackendsResolved on a ModelService."""
+
+    RESOLVED = "Resolved"
+    RESOLVING = "Resolving"
+    NO_PLACEMENTS = "NoPlacements"
+    INVALID_SERVICE = "InvalidService"
+
+
+class EndpointsReady(StrEnum):
+    """Reasons of EndpointsReady on a ModelService."""
+
+    READY = "Ready"
+    PARTIALLY_READY = "PartiallyReady"
+    NONE_READY = "NoneReady"
+
+
+class RouteReady(StrEnum):
+    """Reasons of RouteReady on a ModelService."""
+
+    ACCEPTED = "Accepted"
+    APPLYING = "Applying"
+    REJECTED = "Rejected"
+    GATEWAY_NOT_CONFIGURED = "GatewayNotConfigured"
+    GATEWAY_NOT_FOUND = "GatewayNotFound"
+
+
+class BackendsAlike(StrEnum):
+    """Reasons of BackendsAlike on a ModelService."""
+
+    ALIKE = "Alike"
+    DIFFERENT = "Different"
 
 
 class Phase(StrEnum):

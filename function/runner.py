@@ -43,9 +43,10 @@ class Runner:
         metrics: Metrics | None = None,
         executor: FairExecutor[RunFunctionResponse] | None = None,
         *,
+        clock: Callable[[], float] = time.time,
         trust_versions: bool = False,
     ) -> None:
-        self._compose, self._recover = compose, recover
+        self._compose, self._recover, self._clock = compose, recover, clock
         self._trust_versions, self._executor = trust_versions, executor
         self._metrics = metrics or Metrics()
         self._log = logging.get_logger()
@@ -68,7 +69,7 @@ class Runner:
     def _answer(self, request: bytes, pause: Pause = noop) -> RunFunctionResponse:
         started = time.perf_counter()
         received = split_request(request)
-        call = read_call(received, pause, trust_versions=self._trust_versions)
+        call = read_call(received, pause, now=self._clock(), trust_versions=self._trust_versions)
         kind, metadata = text(call.xr, "kind"), mapping(call.xr, "metadata")
         log = self._log.bind(kind=kind, namespace=text(metadata, "namespace"), name=text(metadata, "name"))
         failure = (Unfinished.INTERNAL_ERROR, "")

@@ -1,11 +1,11 @@
 """One YAML file for each case: `cases/<kind>/<case>.yaml` goes in, `golden/<kind>/<case>.yaml` must come out.
 
 A case holds `reason` (why it exists), `xr`, and where they count `observed` ({name: manifest}), `required`
-({requirement: [manifests]}; a name that is absent is not answered yet), `input` and `context`. The answer is
-the whole response. After a change that is meant: `pytest tests/test_cases.py --snapshot-update`, and read the
-difference. The scripts of a download stand as `<download.py>` and `<prepare.py>` in both. Cases and answers have a
-folder each because the update deletes what it does not know. An answer without a case fails `pytest tests`, though
-not a run of this file alone.
+({requirement: [manifests]}; a name that is absent is not answered yet), `input`, `context`, and `now` in seconds since
+1970. The answer is the whole response. After a change that is meant: `pytest tests/test_cases.py --snapshot-update`,
+and read the difference. The scripts of a download stand as `<download.py>` and `<prepare.py>` in both. Cases and
+answers have a folder each because the update deletes what it does not know. An answer without a case fails
+`pytest tests`, though not a run of this file alone.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tools.documents import document
 CASES = Path(__file__).parent / "cases"
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = [path.relative_to(CASES).with_suffix("").as_posix() for path in sorted(CASES.glob("*/*.yaml"))]
-KEYS = {"reason", "xr", "observed", "required", "input", "context"}
+KEYS = {"reason", "xr", "observed", "required", "input", "context", "now"}
 
 
 class Answers(SingleFileSnapshotExtension):
@@ -105,7 +105,8 @@ def request_of(case: Mapping[str, Any]) -> fnv1.RunFunctionRequest:
 
 def answer(case: Mapping[str, Any]) -> fnv1.RunFunctionResponse:
     # Nothing of a call's context is used, so there is none here.
-    return asyncio.run(Runner().RunFunction(request_of(case).SerializeToString(), None))
+    runner = Runner(clock=lambda: case.get("now", 0))
+    return asyncio.run(runner.RunFunction(request_of(case).SerializeToString(), None))
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)

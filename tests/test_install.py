@@ -64,7 +64,7 @@ def test_a_provider_that_watches_is_used() -> None:
         for step in listing(_read(str(path.relative_to(ROOT)))[0], "spec.pipeline")
         if mapping(step, "input").get("objectWatch")
     }
-    assert watching == {"inferenceenvironments", "modelcaches", "modelplacements"}
+    assert watching == {"inferenceenvironments", "modelcaches", "modelplacements", "modelservices"}
 
 
 def test_documents_name_this_version_of_our_packages() -> None:

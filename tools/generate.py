@@ -32,6 +32,7 @@ SOURCES = {
     "DeploymentSpec": "apis/modeldeployments/definition.yaml",
     "PlacementSpec": "apis/modelplacements/definition.yaml",
     "CacheSpec": "apis/modelcaches/definition.yaml",
+    "ServiceSpec": "apis/modelservices/definition.yaml",
     "Defaults": "package/input/defaults.yaml",
 }
 

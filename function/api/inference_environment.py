@@ -15,7 +15,15 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
-from function.api.values import check_alternatives, check_unique_names, choose_block, dump, dump_all, parse_amount
+from function.api.values import (
+    check_alternatives,
+    check_unique_names,
+    choose_block,
+    dump,
+    dump_all,
+    parse_amount,
+    parse_url,
+)
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
@@ -33,6 +41,7 @@ from function.domain.environment import (
 )
 from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.pods import PullSecret, build_copied_secret
+from function.domain.service import GatewayAccess
 from function.domain.settings import Settings
 from function.kube import names, quantity
 from function.kube.manifests import (
@@ -47,6 +56,7 @@ from function.kube.manifests import (
     text,
 )
 from function.kube.taints import Taint
+from function.kube.urls import is_hostname
 
 _PAUSED = "crossplane.io/paused"
 
@@ -110,6 +120,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
             for index, secret in enumerate(spec.image_pull_secrets or ())
         ),
         kserve=parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems),
+        gateway=_parse_gateway(spec.gateway or schemas.Gateway(), problems),
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
@@ -217,6 +228,18 @@ def _parse_hardware(block: schemas.Hardware, problems: Problems) -> Hardware:
         problems.add_invalid(path, dump(block.selector), allowed)
     is_valid = block.selector is not None and not problems.find_within(path)
     return Hardware(observe=Observe(block.observe), selector=dump(block.selector) if is_valid else None)
+
+
+def _parse_gateway(block: schemas.Gateway, problems: Problems) -> GatewayAccess:
+    """Returns how the gateway is reached; the host name in its certificate must be a name."""
+    tls, path = block.tls or schemas.Tls(), "spec.gateway.tls.hostname"
+    if tls.hostname and not is_hostname(tls.hostname):
+        problems.add_invalid(path, tls.hostname, "a host name such as gateway.example.com")
+    return GatewayAccess(
+        origin=parse_url(block.url, "spec.gateway.url", problems),
+        tls_hostname=tls.hostname or "",
+        ca_config_map=tls.ca_config_map_name or "",
+    )
 
 
 def _find_moved_pools(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from function.api.common import parse_selector
 from function.api.model_cache import parse_cache_choice
+from function.api.model_service import check_routing
 from function.api.problems import Parsed, Problems, validate
 from function.domain.model import ModelRef
 from function.domain.placement import Deployment, Preference, Rollout
@@ -27,7 +28,10 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
         rollout=_parse_rollout(spec.rollout),
+        service=spec.service is not None,
     )
+    if spec.service:
+        check_routing(spec.service, "spec.service", problems)
     all_problems = problems.find_within("spec")
     return Parsed(None if all_problems else deployment, all_problems)
 

@@ -12,8 +12,20 @@ from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
 from function.domain.placement import Placement
+from function.domain.service import Gateway
 from function.kube import names, quantity
-from function.kube.manifests import Manifest, condition, find_controller, flag, is_deleting, mapping, strings, text
+from function.kube.manifests import (
+    Manifest,
+    condition,
+    find_controller,
+    flag,
+    integer,
+    is_deleting,
+    mapping,
+    strings,
+    text,
+)
+from function.kube.urls import Origin
 from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
 
 _BEFORE_SERVING = (
@@ -80,11 +92,33 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         allowed_digest=(spec.rollout.digest or "") if spec.rollout else None,
         served_digest=text(manifest, "status.rollout.served"),
         requested_digest=text(manifest, "status.rollout.requested"),
+        draining=bool(spec.draining),
+        ready_replicas=integer(manifest, "status.readyReplicas"),
+        workload=text(service, "workload"),
+        service_namespace=text(service, "namespace"),
+        gateway=_parse_gateway(mapping(manifest, "status.gateway")),
+        traits=tuple(sorted(strings(service, "traits").items())),
     )
     return Parsed(placement, problems.find_within("spec"))
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
+
+
+def _parse_gateway(block: Manifest) -> Gateway | None:
+    """Returns the gateway as `build_gateway_status` writes it; None if it is not known."""
+    scheme, host, port = text(block, "scheme"), text(block, "host"), integer(block, "port")
+    name, namespace, config = (text(block, path) for path in ("ref.name", "ref.namespace", "providerConfigRef.name"))
+    if scheme not in {"http", "https"} or not (host and port and name and namespace and config):
+        return None
+    return Gateway(
+        origin=Origin(scheme, host, port),
+        name=name,
+        namespace=namespace,
+        provider_config=config,
+        tls_hostname=text(block, "tls.hostname"),
+        ca_config_map=text(block, "tls.caConfigMapName"),
+    )
 
 
 def _describe_obstacle(manifest: Manifest) -> str:

@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails
 from function import schemas
 from function.domain.model import Problem
 from function.kube.manifests import JSON
-from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec
+from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec, ServiceSpec
 
 M = TypeVar("M", bound=BaseModel)
 T_co = TypeVar("T_co", covariant=True)
@@ -35,12 +35,14 @@ SPECS: Mapping[str, type[BaseModel]] = {
     "ModelDeployment": DeploymentSpec,
     "ModelPlacement": PlacementSpec,
     "ModelCache": CacheSpec,
+    "ModelService": ServiceSpec,
 }
 IMAGE_FORM = (
     "a reference such as registry.example.com/team/engine:v1, with a path in lower case, at most one tag and a "
     "complete digest"
 )
 SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
+URL_FORM = "a URL such as https://models.example.com:8443, without a path"
 ADDRESS_FORM = f"an address of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
 DURATION_FORM = "a duration like 30s, 10m or 1h30m"
 _CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
@@ -68,6 +70,7 @@ _FORMS: Mapping[str, str] = {
     r"^[^\s:/]+(:[^\s/]+)?(/[^\s/]+)*$": IMAGE_FORM,
     r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$": DURATION_FORM,
     r"^[a-z][a-z0-9+.-]*://\S+$": ADDRESS_FORM,
+    r"^https?://[^/\s?#@]+$": URL_FORM,
 }
 
 

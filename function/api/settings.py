@@ -13,9 +13,19 @@ from typing import Any, TypeVar
 
 from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
-from function.api.values import check_env, dump, parse_image, parse_quantity, refuse_templates
+from function.api.values import check_env, dump, parse_image, parse_quantity, parse_url, refuse_templates
 from function.domain.allocation import Limits
-from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Kserve, Prepare, Settings
+from function.domain.settings import (
+    BACKOFF_LIMIT,
+    BUILT_IN,
+    JOB_NAME,
+    SETTLE_SECONDS,
+    Download,
+    Kserve,
+    PlatformGateway,
+    Prepare,
+    Settings,
+)
 from function.kube.manifests import JSON, Manifest
 
 T = TypeVar("T")
@@ -92,6 +102,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     settings = Settings(
         download=parse_download(spec.download, download, f"{path}.download", problems),
         kserve=parse_kserve(spec.kserve, weaker.kserve, f"{path}.kserve", problems),
+        gateway=_parse_gateway(spec.gateway, weaker.gateway, f"{path}.gateway", problems),
         storage_class=choose(spec.storage_class_name, weaker.storage_class),
         ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, f"{path}.ttl.settled", problems),
         ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, f"{path}.ttl.pending", problems),
@@ -110,6 +121,25 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     )
     unknown = find_unknown_fields(schemas.Defaults, fields, path)
     return Parsed(settings, tuple(sorted({*problems.find_within(path), *unknown})))
+
+
+def _parse_gateway(
+    block: schemas.DefaultsGateway | None, weaker: PlatformGateway | None, path: str, problems: Problems
+) -> PlatformGateway | None:
+    """Returns the Gateway of the control plane, which one level sets as a whole."""
+    if block is None:
+        return weaker
+    origin = parse_url(block.url, f"{path}.url", problems)
+    settle = _parse_seconds(block.settle, SETTLE_SECONDS, f"{path}.settle", problems)
+    if origin is None or problems.find_within(path):
+        return weaker
+    return PlatformGateway(
+        name=block.name,
+        namespace=block.namespace or BUILT_IN.secret_namespace,
+        origin=origin,
+        section_name=block.section_name or "",
+        settle=settle,
+    )
 
 
 def _parse_seconds(duration: str | None, weaker: int, path: str, problems: Problems) -> int:

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from function.api.problems import IMAGE_FORM, Problems, join_path, not_a_quantity, unknown_value
+from function.api.problems import IMAGE_FORM, URL_FORM, Problems, join_path, not_a_quantity, unknown_value
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import is_image
+from function.kube.urls import Origin, parse_origin
 from function.schemas import Env
 
 B = TypeVar("B", bound=BaseModel | None)
@@ -39,6 +40,14 @@ def parse_image(value: str | None, path: str, problems: Problems) -> str:
     if value and not is_image(value) and not problems.find_within(path):
         problems.add_invalid(path, value, IMAGE_FORM)
     return value or ""
+
+
+def parse_url(value: str | None, path: str, problems: Problems) -> Origin | None:
+    """Returns the origin of a URL without a path; None if it is absent or invalid."""
+    origin = parse_origin(value) if value else None
+    if value and origin is None:
+        problems.add_invalid(path, value, URL_FORM)
+    return origin
 
 
 def parse_word(

@@ -19,6 +19,7 @@ from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
+from function.api.model_service import parse_model_service
 from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields, join_path, unknown_value
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
@@ -33,7 +34,7 @@ from function.domain.environment import StorageMode
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, list_texts, listing, mapping, text
 from function.kube.names import VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
@@ -57,6 +58,7 @@ _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ModelPlacement": parse_placement,
     "ModelDeployment": parse_deployment,
     "ModelCache": parse_model_cache,
+    "ModelService": parse_model_service,
 }
 
 
@@ -251,10 +253,20 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
         yield from (fault.problem for fault in faults)
 
 
+def _check_service(store: Store, manifest: Manifest, _: Model | None) -> Iterator[Problem]:
+    namespace = text(manifest, "metadata.namespace")
+    for index, backend in enumerate(listing(manifest, "spec.backends")):
+        ref = Ref("ModelDeployment", namespace, text(backend, "deployment"))
+        yield from _check_name(store, ref, f"spec.backends[{index}].deployment")
+    for index, name in enumerate(list_texts(manifest, "spec.environments")):
+        yield from _check_name(store, Ref("InferenceEnvironment", "", name), f"spec.environments[{index}]")
+
+
 _REFERENCE_CHECKS = {
     "ModelDeployment": _check_deployment,
     "ModelCache": _check_cache,
     "ModelPlacement": _check_placement,
+    "ModelService": _check_service,
 }
 
 

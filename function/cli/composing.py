@@ -81,13 +81,16 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
 
 
 _CALLS, _ROUNDS = 6, 6
+_HOUR = 3600
 # Sorts after everything that exists: placements are charged in the order of their creation.
 _LAST = "9999-12-31T23:59:59Z"
 
 
-def reconcile(store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = compose) -> tuple[Call, Outcome]:
+def reconcile(
+    store: Store, xr: Manifest, answer: Callable[[Call], Outcome] = compose, now: float = 0
+) -> tuple[Call, Outcome]:
     """Returns the last of the calls that Crossplane would make for a composite, and its outcome."""
-    call = build_first_call(store, xr)
+    call = replace(build_first_call(store, xr), now=now)
     outcome = answer(call)
     for _ in range(_CALLS):
         if set(outcome.requirements) == set(call.answers):
@@ -130,9 +133,9 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
 
     The status of an environment is kept as it was read: whether its cluster answers is not known.
     """
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         xr, before = store[ref], store.owned(ref)
-        _, outcome = reconcile(store, xr)
+        _, outcome = reconcile(store, xr, now=number * _HOUR)  # every change of a route has settled in the next round
         _replace_owned(store, ref, {key: _report_up(item.manifest) for key, item in outcome.composed.items()})
         if ref.kind != "InferenceEnvironment":
             store.put({**xr, "status": build_status(xr, outcome)})
@@ -177,10 +180,13 @@ def _report_up(resource: Manifest) -> Manifest:
     if is_ours(resource):
         return resource
     conditions = _build_conditions("Synced", "Ready")
+    if text(resource, "kind") == "HTTPRoute":
+        metadata: Manifest = {**mapping(resource, "metadata"), "generation": 1}
+        return {**resource, "metadata": metadata, **_report_remote_up(resource)}
     if text(resource, "kind") != "Object":
         return {**resource, "status": {"conditions": conditions}}
     desired = mapping(resource, "spec.forProvider.manifest")
-    metadata: Manifest = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
+    metadata = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
     observed: Manifest = {**desired, "metadata": metadata, **_report_remote_up(desired)}
     return {**resource, "status": {"atProvider": {"manifest": observed}, "conditions": conditions}}
 
@@ -200,7 +206,19 @@ def _report_remote_up(manifest: Manifest) -> Manifest:
         case "LLMInferenceService":
             workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
             conditions = _build_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
-            return {"status": {"observedGeneration": 1, "conditions": conditions}}
+            reported: Manifest = {
+                "workloads": {
+                    "primary": {"readyReplicas": get(manifest, "spec.replicas")},
+                    "service": {"name": f"{text(manifest, 'metadata.name')}-kserve-workload-svc"},
+                },
+                "router": {"gateways": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]},
+            }
+            return {"status": {"observedGeneration": 1, "conditions": conditions, **reported}}
+        case "HTTPRoute":
+            seen: list[JSON] = [
+                {"type": type_, "status": "True", "observedGeneration": 1} for type_ in ("Accepted", "ResolvedRefs")
+            ]
+            return {"status": {"parents": [{"conditions": seen}]}}
         case _:
             return {}
 

@@ -68,7 +68,12 @@ class Cluster:
         objects: list[Manifest] = []
         # One after the other: kr8s renews its session at a 403, and requests under way then never end.
         for kind in kinds:
-            answer = self._run(self._call("GET", Ref(kind, namespace, "")), f"list {kind}s")
+            try:
+                answer = self._run(self._call("GET", Ref(kind, namespace, "")), f"list {kind}s")
+            except CliError as error:
+                if kind == "ModelService" and error.code is Code.NOT_FOUND:
+                    continue  # the Configuration is of an earlier release
+                raise
             # Items of a list come without their kind.
             head: Manifest = {"apiVersion": API_VERSIONS[kind], "kind": kind}
             objects += ({**head, **item} for item in listing(answer, "items"))

@@ -16,6 +16,7 @@ COMMANDS = {
     "render": "Every manifest that would finally exist, on the control plane and on the clusters",
     "why": "Why a deployment is not placed or not ready, and what to change",
     "tree": "A deployment, its placements and their remote objects, with state and message",
+    "traffic": "Which endpoints of a ModelService get which part of the requests, and why not",
     "capacity": "Environments and pools: who uses them, what is free, what still fits",
     "validate": "Check files: fields, rules, references. Made for CI",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",

@@ -84,7 +84,7 @@ class Form(StrEnum):
 # As the XRDs have them.
 SHORT_NAMES = {
     "ClusterModel": "cmdl", "Model": "mdl", "InferenceEnvironment": "ie", "ModelDeployment": "mdldep",
-    "ModelPlacement": "mdlpl", "ModelCache": "mdlcache",
+    "ModelPlacement": "mdlpl", "ModelCache": "mdlcache", "ModelService": "mdlsvc",
 }  # fmt: skip
 
 

@@ -182,7 +182,8 @@ def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
 
 def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
     """Composes the placements of a deployment that was decided, and the deployment once more with all of them up."""
-    outcomes = {placement: compose_up(store, placement) for placement in map(Ref.of, store.owned(ref).values())}
+    # Placements before the ModelService, which sends requests to them.
+    outcomes = {owned: compose_up(store, owned) for owned in sorted(map(Ref.of, store.owned(ref).values()))}
     return outcomes | {ref: reconcile(store, store[ref])[1]}
 
 

@@ -49,7 +49,8 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
         if sources.files:
             inventory = load_inventory(sources, (*KINDS, "Object"))
             return _format_tree(_plan_tree(inventory, inventory.find_deployment(deployment, selector)), form)
-        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "Object"), one_namespace=True)
+        kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
+        inventory = load_inventory(sources, kinds, one_namespace=True)
         return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment, selector)), form)
 
     print_watched(render, watch=watch)
@@ -77,7 +78,8 @@ def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
     for placement in store.owned(ref).values():
         node = _build_composite(placement, planned=planned)
         objects = (m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object")
-        name = f"{node.name} on {text(placement, 'spec.inferenceEnvironmentRef.name')}"
+        environment = text(placement, "spec.inferenceEnvironmentRef.name")
+        name = f"{node.name} on {environment}" if environment else node.name
         state = text(placement, "status.phase") if placement.get("status") else node.state
         children = tuple(_build_object(manifest, planned=planned) for manifest in objects)
         placements.append(replace(node, name=name, state=state, children=children))

@@ -75,7 +75,8 @@ def why(
         if sources.files:
             inventory = load_inventory(sources)
             return _decide_report(inventory, inventory.find_deployment(deployment, selector))
-        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
+        kinds = "ModelDeployment", "ModelPlacement", "ModelService"
+        inventory = load_inventory(sources, kinds, one_namespace=True)
         return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
 
     def render(report: Report) -> str:
@@ -147,11 +148,14 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
     """Returns the placements of a deployment with the conditions that are not True; planned ones have none yet."""
     for placement in store.owned(ref).values():
-        conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED["ModelPlacement"])
+        environment, kind = text(placement, "spec.inferenceEnvironmentRef.name"), text(placement, "kind")
+        conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED[kind])
         faults = [c for c in conditions if text(c, "status") != Status.TRUE]
         if faults:
             yield Reason(
-                subject=f"{text(placement, 'metadata.name')} on {text(placement, 'spec.inferenceEnvironmentRef.name')}",
+                subject=f"{text(placement, 'metadata.name')} on {environment}"
+                if environment
+                else str(Ref.of(placement)),
                 reason=text(faults[0], "reason"),
                 faults=tuple(f"{text(c, 'type')} is {text(c, 'status')}: {text(c, 'message')}" for c in faults),
                 outlook=text(placement, "status.phase"),

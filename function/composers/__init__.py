@@ -16,6 +16,7 @@ from function.composers import (
     model_cache,
     model_deployment,
     model_placement,
+    model_service,
     node_collection,
     requirements,
 )
@@ -38,6 +39,7 @@ COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
     "ModelDeployment": model_deployment.compose,
     "ModelPlacement": model_placement.compose,
     "ModelCache": model_cache.compose,
+    "ModelService": model_service.compose,
 }
 # The resources that each kind requires depend only on what is observed and was answered before, so that they are the
 # same in every call of a reconcile, and after an error.
@@ -46,6 +48,7 @@ REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
     "ModelDeployment": model_deployment.required_resources,
     "ModelPlacement": model_placement.required_resources,
     "ModelCache": model_cache.required_resources,
+    "ModelService": model_service.required_resources,
 }
 # The hits and misses of what is cached from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {

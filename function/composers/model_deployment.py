@@ -12,20 +12,22 @@ from operator import itemgetter
 
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
+from function.api.model_service import parse_listing
 from function.api.settings import parse_settings
 from function.composers import requirements, scopes
 from function.composers.outcome import build_outcome, keep_observed
-from function.composers.placement_writer import build_placement, lower_replicas
+from function.composers.placement_writer import build_placement, build_service, drain_placement, lower_replicas
 from function.composers.resolve import UnresolvedError, resolve_model
-from function.composers.scopes import Scope
+from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Outcome, Requirement
-from function.domain.model import Model
+from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import get, text
+from function.kube.manifests import Manifest, condition, find_controller, get, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Refused, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.carry_over import reapply_observed, with_resource_version
+from function.scheduling.draining import drains_first, hold_draining
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import schedule
 from function.scheduling.turns import assign_turns
@@ -67,6 +69,9 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         return keep_observed(call, settings, {}, [invalid])
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
+    foreign = _find_foreign_service(call, deployment)
+    if foreign:
+        return hold(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, foreign)])
     try:
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     except UnresolvedError as error:
@@ -164,10 +169,12 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 
 
 def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Outcome:
+    considered, required = _hold_draining(call, considered)
     request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
     rollout = request.deployment.rollout
     placed = assign_turns(rollout, (request.to_placement(assignment) for assignment in decision.assignments))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
+    composed |= _compose_service(call, request.deployment)
     conditions = [
         references.model_resolved(request.model),
         report.build_scheduled(request, decision),
@@ -177,13 +184,48 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     return build_outcome(
         call,
         settings,
-        requirements=considered.scope.requirements,
+        requirements=required,
         composed=adopt(composed, orphans),
-        status=report.build_status(request, decision, placed),
+        status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.desired else None,
     )
+
+
+def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapping[str, Requirement]]:
+    """Returns the decision that deletes no placement that may get requests, and what it takes to know that."""
+    required = considered.scope.requirements
+    if not drains_first(considered.decision):
+        return considered, required
+    answer = call.answers.get(requirements.SERVICES)
+    services = None if answer is None else [parse_listing(item.load()) for item in answer]
+    decision = hold_draining(considered.decision, services)
+    of_namespace = {requirements.SERVICES: requirements.services(considered.request.deployment.namespace)}
+    return replace(considered, decision=decision), {**required, **of_namespace}
+
+
+def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
+    if not deployment.service:
+        return {}
+    manifest = build_service(deployment, mapping(call.xr, "spec.service"))
+    is_ready = condition(call.observed.get(SERVICE_KEY), "Ready").get("status") == Status.TRUE
+    return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
+
+
+def _report_url(call: Call, deployment: Deployment) -> Manifest:
+    """Returns the URL of the ModelService that a deployment composes, once there is one."""
+    url = text(call.observed.get(SERVICE_KEY), "status.url")
+    return {"url": url} if deployment.service and url else {}
+
+
+def _find_foreign_service(call: Call, deployment: Deployment) -> tuple[Problem, ...]:
+    """Returns the problem of a ModelService of the deployment's name that is not its own."""
+    uid, found = text(call.xr, "metadata.uid"), call.answers.get(requirements.SERVICE, ())
+    if all(find_controller(item.load()) == uid for item in found):
+        return ()
+    message = f"ModelService {deployment.name} exists and is not composed by this deployment; delete or rename it"
+    return (Problem("spec.service", message),)
 
 
 def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Composed]:
@@ -194,9 +236,13 @@ def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Comp
     composed = {
         key: reapply_observed(call.observed[key])
         for key, name in sorted(names.items(), key=itemgetter(1))
-        if name in carried or name not in readable or key in considered.scope.orphans
+        if key != SERVICE_KEY and (name in carried or name not in readable or key in considered.scope.orphans)
     }
-    return lower_replicas(composed, considered.request.deployment.replicas)
+    draining = {drained.placement.name for drained in considered.decision.draining}
+    drained = {
+        key: drain_placement(reapply_observed(call.observed[key])) for key, name in names.items() if name in draining
+    }
+    return lower_replicas(composed, considered.request.deployment.replicas) | drained
 
 
 def _compose_placements(call: Call, considered: Considered, placed: Sequence[Placement]) -> dict[str, Composed]:

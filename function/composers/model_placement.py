@@ -34,6 +34,7 @@ from function.serving.rollout import (
 )
 from function.status import model_placement as report
 from function.status import references
+from function.traffic.gateways import find_gateway, list_traits
 from function.weights.claim import estimate_load
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
 from function.weights.planner import DeploymentWeights, plan_weights
@@ -120,6 +121,7 @@ def _compose_resolved(
     )
     if placement.allowed_digest is not None:
         status["rollout"] = {"served": service.served_digest, "requested": service.requested_digest}
+    status |= report.build_ready_replicas(service.remote.manifest) | _report_gateway(resolved, service)
     outcome = build_outcome(
         call,
         settings,
@@ -234,7 +236,14 @@ def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRol
         serving_uri,
         find_applied_uri([item.manifest for item in service.composed.values()], serving_uri),
         service.allocated,
+        traits=list_traits(resolved, serving_uri),
     )
+
+
+def _report_gateway(resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
+    remote = service.remote.manifest
+    gateway = find_gateway(remote, report.get_service_url(remote), resolved.environment)
+    return report.build_gateway_status(gateway) if gateway else {}
 
 
 def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -> Manifest:
@@ -265,6 +274,7 @@ def _hold(
     ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
     held = keep_observed(call, settings, required, (*known, ready))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
+    status |= report.build_ready_replicas(services.remote.manifest)
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
     return replace(

@@ -60,6 +60,26 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
     }
 
 
+def drain_placement(item: Composed) -> Composed:
+    """Returns an observed placement to which ModelServices are to send no requests any more."""
+    spec: Manifest = {**mapping(item.manifest, "spec"), "draining": True}
+    return replace(item, manifest={**item.manifest, "spec": spec})
+
+
+def build_service(deployment: Deployment, block: Manifest) -> Manifest:
+    """Returns the ModelService of a deployment; `block` is its `service`, unchanged."""
+    return {
+        "apiVersion": VERSION,
+        "kind": "ModelService",
+        "metadata": {
+            "name": deployment.name,
+            "namespace": deployment.namespace,
+            "labels": {**MANAGED_BY, LABEL_DEPLOYMENT: label_value(deployment.name)},
+        },
+        "spec": {"backends": [{"deployment": deployment.name}], **block},
+    }
+
+
 def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
     """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
 

@@ -19,6 +19,8 @@ PLACEMENTS = "placements"
 NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
 OBJECTS = "objects"
+SERVICE = "model-service"
+SERVICES = "model-services"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)
@@ -55,9 +57,19 @@ def placements(
     return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
 
 
+def services(namespace: str) -> Requirement:
+    """Requires every ModelService of a namespace."""
+    return Requirement(api_version=VERSION, kind="ModelService", namespace=namespace)
+
+
 def key_placements_on(environment: str) -> str:
     """Returns the requirement's name for the placements on one of several environments."""
     return f"placements-on-{environment}"
+
+
+def key_placements_of(deployment: str) -> str:
+    """Returns the requirement's name for the placements of one of several deployments."""
+    return f"placements-of-{deployment}"
 
 
 def key_placement(name: str, namespace: str = "") -> str:

@@ -23,6 +23,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
 from function.remote.adoption import find_orphan_placements
 
+SERVICE_KEY = "model-service"  # composition-resource-name of the ModelService of a deployment
 _MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
 
 
@@ -67,6 +68,8 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
             required[key] = requirements.one("ModelPlacement", name, deployment.namespace)
             known += _parse_items(call.answers.get(key, ()))
     orphans = find_orphan_placements(call.xr, call.observed, known)
+    if deployment.service and SERVICE_KEY not in call.observed:
+        required[requirements.SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
     if isinstance(deployment.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
     own = (*parse_placements(call.observed), *parse_placements(orphans))
@@ -113,13 +116,15 @@ def required_resources(
         **_require_placements_on_used(own),
         **_require_environments({}),
         requirements.PLACEMENTS: requirements.placements(),
+        requirements.SERVICES: requirements.services(deployment.namespace),
     }
     return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
 
 def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
     """Returns the placements among composed resources that can be read."""
-    parsed = (parse_placement(manifest).value for _, manifest in sorted(composed.items()))
+    ordered = (manifest for key, manifest in sorted(composed.items()) if key != SERVICE_KEY)
+    parsed = (parse_placement(manifest).value for manifest in ordered)
     return tuple(placement for placement in parsed if placement)
 
 

@@ -101,6 +101,7 @@ class EngineSpec:
     managed_flags: tuple[ManagedFlags, ...]
     author_flags: tuple[str, ...]  # further known flags, which belong to the author
     tokenizer_flag: str
+    context_flag: str  # tokens of the longest request with its answer
     tls_flags: tuple[str, ...]  # besides certificate and key
 
     health_path: str  # that KServe asks for the engine's health
@@ -166,6 +167,7 @@ _VLLM = EngineSpec(
     ),
     author_flags=(BACKEND,),
     tokenizer_flag="--tokenizer",
+    context_flag="--max-model-len",
     tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
     health_path="/health",
     health_timeout=5,
@@ -220,6 +222,7 @@ _SGLANG = EngineSpec(
     ),
     author_flags=(),
     tokenizer_flag="--tokenizer-path",
+    context_flag="--context-length",
     tls_flags=(),
     # `/health` answers in all ranks alike, in old releases also with a dead one among them; `/health_generate` makes a
     # token, for which it takes up to twenty seconds of its own.

@@ -7,6 +7,7 @@ from enum import StrEnum
 from function.domain.allocation import Free, Grant, Share
 from function.domain.hardware import RDMA_PREFIXES
 from function.domain.pods import InterNode, PodAdditions, PullSecret
+from function.domain.service import GatewayAccess
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more
@@ -192,6 +193,7 @@ class Environment:
     hardware: Hardware = Hardware()
     pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
+    gateway: GatewayAccess = GatewayAccess()
     provider_config: str = ""
     ready: bool = False  # its Ready condition
     ready_message: str = ""  # why it is not Ready

@@ -7,6 +7,7 @@ from function.domain.allocation import Share
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
+from function.domain.service import Gateway
 from function.domain.settings import Settings
 from function.kube.selectors import Selector
 from function.kube.taints import Toleration
@@ -42,6 +43,7 @@ class Deployment:
     cache: CacheChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
     rollout: Rollout | None = None  # None: all environments change at once
+    service: bool = False  # it composes a ModelService of its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,12 @@ class Placement:
     allowed_digest: str | None = None  # to which its service may change; None: to any
     served_digest: str = ""  # of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
+    draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
+    ready_replicas: int = 0  # as KServe last reported
+    workload: str = ""  # Kubernetes Service of its pods; empty: not known
+    service_namespace: str = ""  # of its service on the cluster
+    gateway: Gateway | None = None  # of its cluster; None: not known, or there is none
+    traits: tuple[tuple[str, str], ...] = ()  # what clients can notice of its service, as far as known
 
     @property
     def requested(self) -> Share | None:

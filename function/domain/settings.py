@@ -9,9 +9,11 @@ from enum import StrEnum
 
 from function.domain.allocation import Limits
 from function.kube.manifests import Manifest
+from function.kube.urls import Origin
 
 # Variables that this function sets for a download: the limit of retries, and the name of the Job.
 BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
+SETTLE_SECONDS = 5  # more than twice what gateways collect changes for (docs/facts.md, Gateway API)
 # Versions of KServe before 0.20 cannot size the initializer (docs/facts.md, KServe).
 INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
@@ -67,11 +69,23 @@ class Kserve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformGateway:
+    """The Gateway of the control plane that ModelServices use."""
+
+    name: str
+    namespace: str
+    origin: Origin  # at which clients reach it
+    section_name: str = ""  # empty: all listeners
+    settle: int = SETTLE_SECONDS  # that gateways are given to apply a change before the next one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Platform-wide settings."""
 
     download: Download = Download()
     kserve: Kserve = Kserve()
+    gateway: PlatformGateway | None = None
     storage_class: str | None = None  # None: none; "": the default class of each cluster
     ttl_settled: int = 600  # seconds
     ttl_pending: int = 30  # seconds

@@ -31,12 +31,18 @@ _KINDS = frozenset(
         ("kubernetes.m.crossplane.io", COLLECTION_KIND),
         ("protection.crossplane.io", "Usage"),
         (GROUP, "ModelPlacement"),
+        (GROUP, "ModelService"),
+        ("v1", "Service"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("gateway.networking.k8s.io", "HTTPRoute"),
+        ("gateway.networking.k8s.io", "BackendTLSPolicy"),
     }
 )
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
 # A ModelCache prefixes its names with that of the environment.
 _NAME = re.compile(
     r"provider-config|storage-class|pipeline-preset|nodes|placement-.+"
+    r"|model-service|route|gateway-[0-9a-f]{8}/(?:route|service|slice|tls)"
     r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|scripts|token|service)-.+)"
 )
 

@@ -58,6 +58,34 @@ def is_current(manifest: Manifest) -> bool:
     return generation is None or get(manifest, "status.observedGeneration") in (None, generation)
 
 
+def is_programmed(route: Manifest) -> bool:
+    """Tells whether every gateway has seen the current generation of a route; one without gateways is used by none."""
+    generation = get(route, "metadata.generation")
+    parents = listing(route, "status.parents")
+    conditions = [listing({"c": parent.get("conditions")}, "c") for parent in parents]
+    return all(any(c.get("observedGeneration") == generation for c in of_parent) for of_parent in conditions)
+
+
+def _assess_route(manifest: Manifest) -> Health:
+    parents = listing(manifest, "status.parents")
+    if not parents:
+        return Health(
+            Level.PROGRESSING, "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
+        )
+    if not is_programmed(manifest):
+        return Health(Level.PROGRESSING, "its Gateway has not observed the latest change yet")
+    for parent in parents:
+        status: Manifest = {"status": {"conditions": parent.get("conditions")}}
+        for type_ in ("Accepted", "ResolvedRefs"):
+            found = condition(status, type_)
+            if found.get("status") != "True":
+                message = text(found, "message") or "without a message"
+                return Health(
+                    Level.FAILED, f"{type_} is {text(found, 'status') or 'missing'}: {text(found, 'reason')}, {message}"
+                )
+    return _UP
+
+
 def _assess_namespace(manifest: Manifest) -> Health:
     if text(manifest, "status.phase") == "Terminating":
         return Health(Level.FAILED, "the namespace is being deleted")
@@ -128,6 +156,7 @@ HEALTH: Mapping[str, Callable[[Manifest], Health]] = {
     "storage.k8s.io/StorageClass": lambda _: _UP,
     "serving.kserve.io/LLMInferenceServiceConfig": lambda _: _UP,
     "serving.kserve.io/LLMInferenceService": _assess_service,
+    "gateway.networking.k8s.io/HTTPRoute": _assess_route,
 }
 
 # The same checks in CEL for provider-kubernetes, which polls every 30 s only while an Object is not Ready. An error in
@@ -143,5 +172,11 @@ READINESS: Mapping[str, str] = {
         "object.status.observedGeneration == object.metadata.generation && "
         "['Ready', 'PresetsCombined'].all(t, "
         "object.status.conditions.exists(c, c.type == t && c.status == 'True'))"
+    ),
+    "gateway.networking.k8s.io/HTTPRoute": (
+        "has(object.status) && has(object.status.parents) && size(object.status.parents) > 0 && "
+        "object.status.parents.all(p, has(p.conditions) && ['Accepted', 'ResolvedRefs'].all(t, "
+        "p.conditions.exists(c, c.type == t && c.status == 'True' && has(c.observedGeneration) && "
+        "c.observedGeneration == object.metadata.generation)))"
     ),
 }

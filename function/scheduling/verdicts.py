@@ -166,12 +166,21 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """A placement that is deleted once no ModelService sends requests to it."""
+
+    placement: Placement
+    held_by: tuple[str, ...] = ()  # names of the ModelServices that may; empty: not known yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Where a deployment is to run."""
 
     assignments: tuple[Assignment, ...] = ()  # desired, and counted as placed
     carried: tuple[Placement, ...] = ()  # carried over as observed; only those of `unreadable` count
     dropped: tuple[Dropped, ...] = ()
+    draining: tuple[Draining, ...] = ()
     # Every environment that was tried and refused, and those where a placement cannot be scaled up. No environment is
     # tried after enough are placed.
     refusals: tuple[Infeasible, ...] = ()

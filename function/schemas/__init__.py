@@ -417,6 +417,18 @@ class EnvironmentImagePullSecret(BaseModel):
     secret_ref: ImagePullSecretSecretRef | None = Field(None, alias="secretRef")
 
 
+class Tls(BaseModel):
+    hostname: StrictStr | None = Field(None, max_length=253, min_length=1)
+    ca_config_map_name: StrictStr | None = Field(
+        None, alias="caConfigMapName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+
+
+class Gateway(BaseModel):
+    url: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^https?://[^/\\s?#@]+$")
+    tls: Tls | None = None
+
+
 class Kserve(BaseModel):
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     config_prefix: StrictStr | None = Field(
@@ -433,6 +445,7 @@ class EnvironmentSpec(BaseModel):
     storage: Storage | None = None
     hardware: Hardware | None = None
     image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
+    gateway: Gateway | None = None
     kserve: Kserve | None = None
 
 
@@ -446,6 +459,13 @@ class DeploymentToleration(BaseModel):
     operator: Literal["Exists", "Equal"] = "Equal"
     value: StrictStr | None = Field(None, max_length=63)
     effect: Literal["NoSchedule", "NoExecute"] | None = None
+
+
+class Service(BaseModel):
+    distribution: Literal["ByReplicas", "Even", "Failover"] = "ByReplicas"
+    environments: list[StrictStr] | None = Field(None, max_length=100)
+    on_unreachable: Literal["Withdraw", "Keep"] = Field("Withdraw", alias="onUnreachable")
+    hostnames: list[StrictStr] | None = Field(None, max_length=16)
 
 
 class DeploymentPlacement(BaseModel):
@@ -488,6 +508,7 @@ class DeploymentSpec(BaseModel):
     environments: StrictInt = Field(1, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
+    service: Service | None = None
     placement: DeploymentPlacement | None = None
     rollout: Rollout | None = None
     scaling: Scaling = Field({}, validate_default=True)
@@ -521,6 +542,7 @@ class PlacementSpec(BaseModel):
     topology: Topology
     replicas: StrictInt = Field(1, ge=0, le=1000)
     rollout: PlacementRollout | None = None
+    draining: StrictBool | None = None
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
 
@@ -546,9 +568,32 @@ class CacheSpec(BaseModel):
     retry: StrictStr | None = Field(None, max_length=253)
 
 
+class Backend(BaseModel):
+    deployment: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    weight: StrictInt = Field(1, ge=0, le=1000000)
+
+
+class ServiceSpec(BaseModel):
+    backends: list[Backend] = Field(..., max_length=8, min_length=1)
+    distribution: Literal["ByReplicas", "Even", "Failover"] = "ByReplicas"
+    environments: list[StrictStr] | None = Field(None, max_length=100)
+    on_unreachable: Literal["Withdraw", "Keep"] = Field("Withdraw", alias="onUnreachable")
+    hostnames: list[StrictStr] | None = Field(None, max_length=16)
+
+
 class Ttl(BaseModel):
     settled: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
     pending: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
+
+
+class DefaultsGateway(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+    section_name: StrictStr | None = Field(
+        None, alias="sectionName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
+    url: StrictStr = Field(..., max_length=512, min_length=1, pattern="^https?://[^/\\s?#@]+$")
+    settle: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
 class Namespaces(BaseModel):
@@ -579,6 +624,7 @@ class Defaults(BaseModel):
         None, alias="secretNamespace", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
     )
     kserve: Kserve | None = None
+    gateway: DefaultsGateway | None = None
     limits: Limits | None = None
     object_watch: StrictBool | None = Field(None, alias="objectWatch")
     remote_namespace_prefix: StrictStr | None = Field(

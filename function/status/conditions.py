@@ -40,6 +40,12 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
         ConditionType.SERVICE_READY,
     ),
     "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
+    "ModelService": (
+        ConditionType.BACKENDS_RESOLVED,
+        ConditionType.ENDPOINTS_READY,
+        ConditionType.ROUTE_READY,
+        ConditionType.BACKENDS_ALIKE,
+    ),
 }
 
 # Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
@@ -58,6 +64,7 @@ _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
 _PROGRESS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
 _PROGRESS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining", "Rolling", "Paused"}
+_PROGRESS |= {"NoPlacements", "NoneReady", "PartiallyReady"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:

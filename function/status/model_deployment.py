@@ -108,7 +108,11 @@ def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved:
 
 def _describe_carried(decision: Decision) -> str:
     names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
-    return f"Kept on {join_with_more(names)} until the replacements are Ready" if names else ""
+    parts = [f"Kept on {join_with_more(names)} until the replacements are Ready"] if names else []
+    for draining in decision.draining:
+        services = join_with_more([f"ModelService {name}" for name in draining.held_by]) or "each ModelService"
+        parts.append(f"Kept on {draining.placement.environment} until {services} sends it no requests any more")
+    return "; ".join(parts)
 
 
 def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
@@ -171,7 +175,8 @@ def build_rolled_out(xr: Manifest, rollout: Rollout | None, placements: Sequence
 
 def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:
     """Returns the status; `placed` are the placements of the decision's assignments."""
-    placements = sorted([*placed, *decision.carried], key=lambda p: (p.environment, p.name))
+    draining = [drained.placement for drained in decision.draining]
+    placements = sorted([*placed, *decision.carried, *draining], key=lambda p: (p.environment, p.name))
     urls = [p.url for p in placements if p.url]
     rows: list[JSON] = [_build_row(p) for p in placements]
     return prune(

@@ -10,6 +10,7 @@ from function.domain.allocation import Free, Share, format_replicas
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.domain.placement import Placement
+from function.domain.service import Gateway
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
@@ -230,10 +231,21 @@ def build_status(placement: Placement, service: Manifest, stored: Manifest) -> M
     return prune({"gpus": gpus, "service": service, "storage": stored or None})
 
 
-def build_service_status(
-    remote: ObservedObject, name: str, namespace: str, serving_uri: str, applied_uri: str, allocated: Share | None
+def build_service_status(  # noqa: PLR0913  # what the status has of a service
+    remote: ObservedObject,
+    name: str,
+    namespace: str,
+    serving_uri: str,
+    applied_uri: str,
+    allocated: Share | None,
+    *,
+    traits: Mapping[str, str],
 ) -> Manifest:
-    """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool."""
+    """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool.
+
+    `traits`: what clients can notice of it, which counts once it has a Kubernetes Service.
+    """
+    workload = text(remote.manifest, "status.workloads.service.name")
     selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
     return prune(
         {
@@ -242,10 +254,31 @@ def build_service_status(
             "url": get_service_url(remote.manifest) or None,
             "uri": serving_uri or None,
             "appliedUri": applied_uri or None,
+            "workload": workload or None,
+            "traits": {**traits} if workload else None,
             **(build_share(allocated) if allocated else {}),
             **selector,
         }
     )
+
+
+def build_ready_replicas(service: Manifest) -> Manifest:
+    """Returns the part of the status with the number of ready replicas, as far as KServe reports it."""
+    return prune({"readyReplicas": get(service, "status.workloads.primary.readyReplicas")})
+
+
+def build_gateway_status(gateway: Gateway) -> Manifest:
+    """Returns the part of the status for the gateway of the cluster, to be parsed again."""
+    tls = {"hostname": gateway.tls_hostname or None, "caConfigMapName": gateway.ca_config_map or None}
+    block: Manifest = {
+        "scheme": gateway.origin.scheme,
+        "host": gateway.origin.host,
+        "port": gateway.origin.port,
+        "ref": {"name": gateway.name, "namespace": gateway.namespace},
+        "providerConfigRef": {"name": gateway.provider_config},
+        "tls": prune(tls) or None,
+    }
+    return {"gateway": prune(block)}
 
 
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:

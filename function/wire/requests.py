@@ -94,7 +94,7 @@ def split_request(data: bytes) -> Received:
         raise MalformedError("The request is no RunFunctionRequest") from error
 
 
-def read_call(received: Received, pause: Pause = noop, *, trust_versions: bool = False) -> Call:
+def read_call(received: Received, pause: Pause = noop, *, now: float = 0, trust_versions: bool = False) -> Call:
     """Returns the call of a request; a requirement without an answer is left out of `answers`."""
     request = received.rest
     observed = request.observed.resources
@@ -109,6 +109,7 @@ def read_call(received: Received, pause: Pause = noop, *, trust_versions: bool =
         },
         input=read_struct(request.input),
         context=read_struct(request.context),
+        now=now,
         pause=pause,
     )
 

@@ -16,6 +16,7 @@ from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
+from function.api.model_service import parse_model_service
 from function.api.settings import parse_settings
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN
@@ -23,7 +24,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from tools.documents import document
 
 ROOT = Path(__file__).parent.parent.parent
-SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0", "/a")
+SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0", "/a", "http://a")
 META = ("apiVersion", "kind", "metadata")
 Step = str | int
 
@@ -86,6 +87,8 @@ KINDS = (
          lambda manifest: parse_placement(manifest).problems),
     Kind("ModelCache", "apis/modelcaches/definition.yaml", "spec",
          lambda manifest: parse_model_cache(manifest).problems),
+    Kind("ModelService", "apis/modelservices/definition.yaml", "spec",
+         lambda manifest: parse_model_service(manifest).problems),
     Kind("Defaults", "package/input/defaults.yaml", "input", _settings),
 )  # fmt: skip
 

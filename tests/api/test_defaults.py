@@ -13,6 +13,7 @@ from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
+from function.api.model_service import parse_model_service
 from function.api.problems import Parsed
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.domain.settings import BUILT_IN
@@ -27,9 +28,10 @@ READERS: dict[str, Callable[[Manifest], Parsed[object]]] = {
     "ModelDeployment": parse_deployment,
     "ModelPlacement": parse_placement,
     "ModelCache": parse_model_cache,
+    "ModelService": parse_model_service,
 }
 SECRET: JSON = {"name": "a"}
-GIVEN = {
+GIVEN: dict[str, Manifest] = {
     "ClusterModel": manifests.model(
         manifests.profile(replicaTopology={"gpusPerNode": 1, "placement": {}}),
         huggingFace={"repo": "a/b", "secretRef": SECRET},
@@ -43,6 +45,7 @@ GIVEN = {
     "ModelDeployment": manifests.deployment(modelCache={}),
     "ModelPlacement": manifests.placement(topology={"gpusPerNode": 8}, modelCache={}),
     "ModelCache": manifests.cache(environments=["a"], storage={}),
+    "ModelService": {"kind": "ModelService", "metadata": {"name": "a"}, "spec": {"backends": [{"deployment": "a"}]}},
 }
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.api.problems import Parsed
+from function.api.problems import URL_FORM, Parsed
 from function.api.settings import parse_settings
 from function.domain.model import Problem
-from function.domain.settings import BUILT_IN, Download, Kserve, Prepare, Settings
+from function.domain.settings import BUILT_IN, Download, Kserve, PlatformGateway, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
+from function.kube.urls import Origin
 
 
 def _context(fields: JSON) -> Manifest:
@@ -42,6 +43,7 @@ def test_parses_every_field() -> None:
             "secretNamespace": "vault",
             "kserve": {"namespace": "llm", "configPrefix": "", "gateway": False, "tls": True},
             "objectWatch": True,
+            "gateway": {"name": "models", "sectionName": "https", "url": "https://models.example.com", "settle": "8s"},
             "remoteNamespacePrefix": "mp-",
         },
         {},
@@ -66,6 +68,13 @@ def test_parses_every_field() -> None:
         ttl_pending=2,
         secret_namespace="vault",
         object_watch=True,
+        gateway=PlatformGateway(
+            name="models",
+            namespace="modelplane-system",
+            origin=Origin("https", "models.example.com", 443),
+            section_name="https",
+            settle=8,
+        ),
         remote_namespace_prefix="mp-",
     )
 
@@ -98,6 +107,14 @@ def test_empty_values_override() -> None:
 def test_image_of_downloads_overrides_the_common_image() -> None:
     parsed = parse_settings({"storageInitializerImage": "a", "download": {"image": "b"}}, {})
     assert parsed.value.download.image == "b"
+
+
+def test_gateway_is_set_as_a_whole() -> None:
+    weaker: Manifest = {"gateway": {"name": "a", "url": "https://a", "settle": "8s"}}
+    parsed = parse_settings(weaker, _context({"gateway": {"name": "b", "namespace": "c", "url": "http://b:8080"}}))
+    gateway = parsed.value.gateway
+    assert gateway == PlatformGateway(name="b", namespace="c", origin=Origin("http", "b", 8080), settle=5)
+    assert parse_settings(weaker, _context({})).value.gateway != gateway
 
 
 def test_null_counts_as_absent() -> None:
@@ -136,6 +153,12 @@ CASES = [
          Problem("input.ttl.settle", "is not a field; did you mean settled?")),
     Case("item", "one bad item spoils its list", {"download": {"env": ENV}},
          Problem("input.download.env[0].valueFrom", "{} is not allowed; must be left out together with value")),
+    Case("gateway-path", "ModelServices add their own path", {"gateway": {"name": "a", "url": "https://a/b"}},
+         Problem("input.gateway.url", f'"https://a/b" is not allowed; must be {URL_FORM}')),
+    Case("gateway-host", "no host name", {"gateway": {"name": "a", "url": "https://a_b"}},
+         Problem("input.gateway.url", f'"https://a_b" is not allowed; must be {URL_FORM}')),
+    Case("gateway-settle", "gateways need some time", {"gateway": {"name": "a", "url": "https://a", "settle": "0s"}},
+         Problem("input.gateway.settle", f'"0s" is not allowed; {DURATION}')),
     Case("own-variable", "the download's own would be there twice",
          {"download": {"env": [{"name": "MODELPLANE_JOB", "value": "x"}]}},
          Problem("input.download.env[0].name",

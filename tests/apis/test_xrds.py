@@ -26,6 +26,7 @@ SHORT_NAMES = {
     "ModelDeployment": ("Namespaced", ["mdldep"]),
     "ModelPlacement": ("Namespaced", ["mdlpl"]),
     "ModelCache": ("Namespaced", ["mdlcache"]),
+    "ModelService": ("Namespaced", ["mdlsvc"]),
 }
 QUANTITY = "x-kubernetes-int-or-string"
 

@@ -95,8 +95,8 @@ FOUND = {
     "kinds of the provider": ("ok", "kubernetes.m.crossplane.io/v1alpha1"),
     "Function function-modelplane": ("ok", RELEASE),
     "Configuration configuration-modelplane": ("ok", RELEASE),
-    "XRDs of modelplane.ai": ("ok", "6 established"),
-    "Compositions": ("ok", "6"),
+    "XRDs of modelplane.ai": ("ok", "7 established"),
+    "Compositions": ("ok", "7"),
     "rights of Crossplane": ("ok", "all, as crossplane"),
     "rights of provider-kubernetes": ("ok", "all, as provider-kubernetes-1"),
     "Objects": ("ok", "1 Object"),
@@ -153,10 +153,10 @@ CASES = (
                 "install/activation.yaml",
             ),
             FUNCTION: ("missing", "no endpoint", "kubectl describe functionrevision function-modelplane-1"),
-            XRDS_LINE: ("missing", "5 established", "ModelCache"),
+            XRDS_LINE: ("missing", "6 established", "ModelCache"),
             "Compositions": (
                 "missing",
-                "none for ClusterModel, Model, InferenceEnvironment and 3 more",
+                "none for ClusterModel, Model, InferenceEnvironment and 4 more",
                 "Install the Configuration",
             ),
             "rights of Crossplane": (

@@ -115,7 +115,7 @@ CASES = (
         want=(
             (
                 'kind: "ClusterModl" is not known; must be one of ClusterModel, Model, InferenceEnvironment, '
-                "ModelDeployment, ModelPlacement, ModelCache (did you mean ClusterModel?)"
+                "ModelDeployment, ModelPlacement, ModelCache, ModelService (did you mean ClusterModel?)"
             ),
         ),
     ),

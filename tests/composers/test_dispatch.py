@@ -10,7 +10,7 @@ from tests.test_cases import CASES, request_of
 from tools.documents import document
 
 STORIES = ("ModelPlacement/serving", "ModelDeployment/ready", "InferenceEnvironment/connected", "ModelCache/hydrated",
-           "ClusterModel/valid")  # fmt: skip
+           "ClusterModel/valid", "ModelService/serving")  # fmt: skip
 
 
 def _story(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ SAID = (
 @pytest.mark.parametrize("name", STORIES)
 def test_reports_problems_of_settings(name: str) -> None:
     plain, slipped = _story(name), _story(name)
-    slipped["input"] = SLIPS
+    slipped["input"] = {**plain.get("input", {}), **SLIPS}
     before, after = _answer(plain), _answer(slipped)
     said = [c.get("message", "") for c in after["conditions"]]
     first, *others = [c.get("message", "") for c in before["conditions"]]

@@ -35,7 +35,27 @@ def _service(*conditions: JSON, observed: int = 1) -> Manifest:
 
 
 WAITS = "its pod is not running yet; see its events on the cluster"
+ROUTE = "gateway.networking.k8s.io/v1/HTTPRoute"
+
+
+def _route(*conditions: JSON, generation: int = 1) -> Manifest:
+    seen: JSON = [{**c, "observedGeneration": 1} for c in conditions if isinstance(c, dict)]
+    return _of(ROUTE, {"parents": [{"conditions": seen}]}, generation)
+
+
+ACCEPTED, RESOLVED = _condition("Accepted", "True"), _condition("ResolvedRefs", "True")
+NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
 CASES = (
+    Case("route", "a gateway has accepted it", _route(ACCEPTED, RESOLVED), Level.UP),
+    Case("route-alone", "a Gateway that does not exist says nothing", _of(ROUTE, {}), Level.PROGRESSING, NO_PARENTS),
+    Case("route-changed", "not seen yet", _route(ACCEPTED, RESOLVED, generation=2), Level.PROGRESSING,
+         "its Gateway has not observed the latest change yet"),
+    Case("route-refused", "gateways may say no more", _route(_condition("Accepted", "False"), RESOLVED), Level.FAILED,
+         "Accepted is False: AllGroupsReady, without a message"),
+    Case("route-lost", "a Service is missing", _route(ACCEPTED, _condition("ResolvedRefs", "False", "no x")),
+         Level.FAILED, "ResolvedRefs is False: AllGroupsReady, no x"),
+    Case("route-half", "a condition is missing", _route(ACCEPTED), Level.FAILED,
+         "ResolvedRefs is missing: , without a message"),
     Case("nothing", "what is not there yet may come", {}, Level.PROGRESSING, "not created yet"),
     Case("namespace", "a namespace is there or not", _of("v1/Namespace", {"phase": "Active"}), Level.UP),
     Case("namespace-going", "nothing can be created in it", _of("v1/Namespace", {"phase": "Terminating"}), Level.FAILED,

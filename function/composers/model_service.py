@@ -1,0 +1,132 @@
+"""ModelService: one URL for deployments on many clusters.
+
+It requires the placements of its backends and nothing else: what they report is enough to reach them. What is composed
+stays as observed while they are unanswered, while the spec is invalid, or while the platform names no Gateway.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from function.api.model_placement import PLACEMENTS
+from function.api.model_service import parse_model_service
+from function.composers import requirements
+from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
+from function.contract import Call, Composed, Outcome, Requirement
+from function.domain.placement import Placement
+from function.domain.service import ModelService
+from function.domain.settings import PlatformGateway, Settings
+from function.kube.manifests import Manifest
+from function.reasons import BackendsResolved, ConditionType, Status
+from function.remote.carry_over import carry_over, with_resource_version
+from function.remote.health import assess
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.status import model_service as report
+from function.status.conditions import faulty
+from function.traffic.plan import Endpoint, Traffic, plan_traffic
+from function.traffic.routes import (
+    OBJECT,
+    ROUTE,
+    SERVICE,
+    SLICE,
+    TLS,
+    build_remote_route,
+    build_route,
+    build_service,
+    build_slice,
+    build_tls_policy,
+)
+from function.traffic.sites import SEPARATOR
+
+
+def compose(call: Call, settings: Settings) -> Outcome:
+    """Returns the routes of a ModelService on all clusters, its conditions and its endpoints."""
+    parsed, required = parse_model_service(call.xr), required_resources(call)
+    service, platform = parsed.value, settings.gateway
+    if service is None:
+        invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
+        return keep_observed(call, settings, required, [invalid])
+    if any(key not in call.answers for key in required):
+        return keep_observed(call, settings, required, [report.build_resolving()])
+    placements = _list_placements(call, service)
+    resolved = report.build_backends_resolved(service, placements)
+    if platform is None:
+        return keep_observed(call, settings, required, [resolved, report.build_gateway_not_configured()])
+
+    traffic = plan_traffic(service, placements, call.observed, platform, call.now)
+    composed = {ROUTE: _compose_route(call, service, platform, traffic)}
+    for endpoint in traffic.endpoints:
+        composed |= _compose_endpoint(settings, service, endpoint)
+    conditions = [
+        resolved,
+        report.build_endpoints_ready(traffic),
+        report.build_route_ready(call.observed.get(ROUTE), platform),
+        report.build_backends_alike(service, placements),
+    ]
+    serves = all(condition.status is Status.TRUE for condition in conditions[:-1])
+    outcome = build_outcome(
+        call,
+        settings,
+        requirements=required,
+        composed=composed,
+        status=report.build_status(service, platform, traffic),
+        conditions=conditions,
+        settled=serves,
+        ready=unready_if_incomplete(composed, works=serves),
+    )
+    return replace(outcome, ttl_seconds=min(outcome.ttl_seconds, traffic.wake_in or outcome.ttl_seconds))
+
+
+def required_resources(call: Call) -> dict[str, Requirement]:
+    """Returns what a ModelService requires: the placements of its backends; nothing where its spec is invalid."""
+    service = parse_model_service(call.xr).value
+    if service is None:
+        return {}
+    names, namespace = [backend.deployment for backend in service.backends], service.namespace
+    return {requirements.key_placements_of(n): requirements.placements(namespace, deployment=n) for n in names}
+
+
+def _list_placements(call: Call, service: ModelService) -> list[Placement]:
+    """Returns the placements of each backend: a long name is only a hash in the label."""
+    return [
+        placement
+        for backend in service.backends
+        for placement in PLACEMENTS.parse(call.answers[requirements.key_placements_of(backend.deployment)])
+        if placement and placement.deployment == backend.deployment
+    ]
+
+
+def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:
+    """Composes the control plane's route over the version that was seen: one decided from less must not replace it."""
+    observed = call.observed.get(ROUTE, {})
+    route = Composed(manifest=build_route(service, platform, traffic.weights, traffic.ports), ready=assess(observed).up)
+    return with_resource_version(route, observed)
+
+
+def _compose_endpoint(settings: Settings, service: ModelService, endpoint: Endpoint) -> Mapping[str, Composed]:
+    site = endpoint.site
+    if site is None:
+        return {}
+    prefix = site.key + SEPARATOR
+    if endpoint.leaving:
+        return {prefix + key: item for key, item in carry_over(site.observed).items()}
+    if not endpoint.workloads or site.gateway is None:
+        return {}
+    writer = ObjectWriter(
+        owner=service.name,
+        namespace=service.namespace,
+        provider_config=site.gateway.provider_config,
+        watch=settings.object_watch,
+        observed=site.observed,
+        scope=site.key,
+    )
+    route = build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
+    local: dict[str, Manifest | None] = {
+        SERVICE: build_service(service, site.gateway),
+        SLICE: build_slice(service, site.gateway),
+        TLS: build_tls_policy(service, site.gateway),
+    }
+    composed = {prefix + OBJECT: writer.compose(OBJECT, route, ManagementPolicy.FULL)}
+    for key, manifest in local.items():
+        if manifest:
+            composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
+    return composed

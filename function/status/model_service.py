@@ -1,0 +1,139 @@
+"""Status and conditions of a ModelService: its URL, its endpoints, and why one gets no traffic."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from function.api.model_service import format_time
+from function.contract import Condition
+from function.domain.placement import Placement
+from function.domain.service import BackendEntry, EndpointEntry, ModelService
+from function.domain.settings import PlatformGateway
+from function.kube.manifests import JSON, Manifest, listing, prune
+from function.kube.messages import join_with_more
+from function.kube.urls import Origin
+from function.reasons import BackendsAlike, BackendsResolved, ConditionType, EndpointsReady, RouteReady, Status
+from function.remote.health import Level, assess
+from function.status.references import resolving
+from function.traffic.plan import Traffic
+
+_endpoints_ready = partial(Condition, ConditionType.ENDPOINTS_READY)
+_route_ready = partial(Condition, ConditionType.ROUTE_READY)
+_TRAITS = {"model": "served name", "contextLength": "context length", "weights": "weights", "engine": "engine"}
+
+
+def build_resolving() -> Condition:
+    """Returns BackendsResolved while a requirement is not answered yet."""
+    return resolving(ConditionType.BACKENDS_RESOLVED)
+
+
+def build_backends_resolved(service: ModelService, placements: Iterable[Placement]) -> Condition:
+    """Returns BackendsResolved: whether every deployment has a placement."""
+    placed = {placement.deployment for placement in placements}
+    missing = [backend.deployment for backend in service.backends if backend.deployment not in placed]
+    if missing:
+        message = f"No placement of {join_with_more(missing)} exists; create the deployment, or see its Scheduled"
+        return Condition(ConditionType.BACKENDS_RESOLVED, Status.FALSE, BackendsResolved.NO_PLACEMENTS, message)
+    message = f"Every deployment has placements: {join_with_more(sorted(placed))}"
+    return Condition(ConditionType.BACKENDS_RESOLVED, Status.TRUE, BackendsResolved.RESOLVED, message)
+
+
+def build_endpoints_ready(traffic: Traffic) -> Condition:
+    """Returns EndpointsReady: how many endpoints get requests, and why not all of them."""
+    entries = [endpoint.entry for endpoint in traffic.endpoints]
+    idle = [entry for entry in entries if not entry.weight]
+    serving = len(entries) - len(idle)
+    message = f"{serving} of {len(entries)} endpoints get requests"
+    reasons = join_with_more([f"{e.environment}: {e.state}, {e.reason}" for e in idle], separator="; ")
+    if not serving:
+        return _endpoints_ready(Status.FALSE, EndpointsReady.NONE_READY, f"{message}. {reasons}" if idle else message)
+    if idle:
+        return _endpoints_ready(Status.FALSE, EndpointsReady.PARTIALLY_READY, f"{message}. {reasons}")
+    return _endpoints_ready(Status.TRUE, EndpointsReady.READY, message)
+
+
+def build_gateway_not_configured() -> Condition:
+    """Returns RouteReady where the platform names no Gateway."""
+    message = "The platform settings name no gateway; set gateway.name and gateway.url"
+    return _route_ready(Status.FALSE, RouteReady.GATEWAY_NOT_CONFIGURED, message)
+
+
+def build_route_ready(route: Manifest | None, gateway: PlatformGateway) -> Condition:
+    """Returns RouteReady: what the control plane's gateway says of the route."""
+    name = f"Gateway {gateway.namespace}/{gateway.name}"
+    if route is None:
+        return _route_ready(Status.FALSE, RouteReady.APPLYING, "The route is being created")
+    health = assess(route)
+    if health.up:
+        return _route_ready(Status.TRUE, RouteReady.ACCEPTED, f"{name} has accepted the route")
+    if not listing(route, "status.parents"):
+        return _route_ready(Status.FALSE, RouteReady.GATEWAY_NOT_FOUND, f"{name}: {health.message}")
+    reason = RouteReady.REJECTED if health.level is Level.FAILED else RouteReady.APPLYING
+    return _route_ready(Status.FALSE, reason, f"{name}: {health.message}")
+
+
+def build_backends_alike(service: ModelService, placements: Sequence[Placement]) -> Condition:
+    """Returns BackendsAlike: whether clients notice which placement answers; it never stops anything.
+
+    The weights are compared only within a deployment: another version has other weights.
+    """
+    differences = []
+    for trait, word in _TRAITS.items():
+        groups = [placements]
+        if trait == "weights":
+            groups = [[p for p in placements if p.deployment == b.deployment] for b in service.backends]
+        for group in groups:
+            values = {dict(p.traits)[trait]: p for p in reversed(group) if trait in dict(p.traits)}
+            if len(values) > 1:
+                shown = join_with_more([f"{value} ({p.deployment} on {p.environment})" for value, p in values.items()])
+                differences.append(f"{word}: {shown}")
+    if differences:
+        message = f"Clients notice which placement answers. {'; '.join(differences)}"
+        return Condition(ConditionType.BACKENDS_ALIKE, Status.FALSE, BackendsAlike.DIFFERENT, message)
+    return Condition(ConditionType.BACKENDS_ALIKE, Status.TRUE, BackendsAlike.ALIKE)
+
+
+def build_status(service: ModelService, gateway: PlatformGateway, traffic: Traffic) -> Manifest:
+    """Returns the status; endpoints and placements are parsed again in the next call."""
+    entries = [endpoint.entry for endpoint in traffic.endpoints]
+    rows: list[JSON] = [_build_row(entry) for entry in entries]
+    return {
+        "url": build_url(service, gateway),
+        "ready": sum(entry.weight > 0 for entry in entries),
+        "total": len(entries),
+        "endpoints": rows,
+    }
+
+
+def build_url(service: ModelService, gateway: PlatformGateway) -> str:
+    """Returns the URL for clients: the first host name that is none of a whole domain, else that of the Gateway."""
+    origin = gateway.origin
+    hosts = [host for host in service.hostnames if not host.startswith("*")]
+    return f"{Origin(origin.scheme, hosts[0], origin.port) if hosts else origin}{service.path}"
+
+
+def _build_row(entry: EndpointEntry) -> Manifest:
+    backends: list[JSON] = [_build_backend(backend) for backend in entry.backends]
+    return prune(
+        {
+            "environment": entry.environment,
+            "address": entry.address or None,
+            "state": entry.state,
+            "reason": entry.reason or None,
+            "weight": entry.weight,
+            "since": None if entry.since is None else format_time(entry.since),
+            "backends": backends,
+        }
+    )
+
+
+def _build_backend(entry: BackendEntry) -> Manifest:
+    return prune(
+        {
+            "deployment": entry.deployment,
+            "placement": entry.placement,
+            "readyReplicas": entry.ready_replicas,
+            "weight": entry.weight,
+            "reason": entry.reason or None,
+            "since": None if entry.since is None else format_time(entry.since),
+        }
+    )

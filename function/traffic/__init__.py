@@ -1,0 +1,1 @@
+"""How requests to a ModelService reach placements: shares, the order of changes, and the manifests of gateways."""

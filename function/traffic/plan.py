@@ -1,0 +1,294 @@
+"""Which endpoints get which part of the requests now, and what is prepared, kept or dropped.
+
+Order of a change. In: the route on the cluster is ready, Service and EndpointSlice are observed, and after `settle` the
+control plane's route names the endpoint. Out: the control plane's route first; what is composed for the endpoint leaves
+only `settle` after that route was seen without it. A gateway reports a change before it applies it, hence the time.
+
+A placement gets requests only while the status lists it, and the status lists it until no gateway can send it any.
+So a deployment may delete a placement that no ModelService lists.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from function.domain.placement import Placement
+from function.domain.service import (
+    BackendEntry,
+    Distribution,
+    EndpointEntry,
+    EndpointState,
+    ModelService,
+    OnUnreachable,
+)
+from function.domain.settings import PlatformGateway
+from function.kube.manifests import Manifest, text
+from function.kube.messages import join_with_more
+from function.remote.health import assess
+from function.traffic.routes import ROUTE, SERVICE, name_service, read_weights
+from function.traffic.shares import compute_shares, find_first, to_weights
+from function.traffic.sites import Site, find_obstacle, gather_sites
+
+_ENTERING = {EndpointState.SERVING, EndpointState.WARMING, EndpointState.UNREACHABLE}
+_DRAINING = "it is draining"
+_DELETING = "what was composed for it is being deleted"
+_FORGETTING = "waiting until the gateways have applied a route without it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """What is decided for one gateway, or for the placements of an environment without one."""
+
+    entry: EndpointEntry
+    site: Site | None = None  # None: there is no gateway
+    workloads: Mapping[str, int] = field(default_factory=dict)  # weights on the cluster; none: it is not composed
+    leaving: bool = False  # what is composed stays as observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What is decided for a ModelService."""
+
+    endpoints: tuple[Endpoint, ...]  # by environment
+    weights: Mapping[str, int]  # on the control plane, by name of the Service
+    ports: Mapping[str, int]  # of these Services
+    wake_in: int | None  # seconds until the next step; None: nothing settles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """Everything that endpoints are decided from."""
+
+    service: ModelService
+    now: float  # seconds since 1970
+    settle: int  # seconds
+    obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
+    able: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
+    entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
+    shares: Mapping[str, Fraction] = field(default_factory=dict)  # by placement
+    weights: Mapping[str, int] = field(default_factory=dict)  # on the control plane, by key of the site
+
+    def date(self, recorded: int | None) -> int:
+        """Returns the recorded time of an event, else that of this call; a later one than now is not believed."""
+        now = math.ceil(self.now)
+        return now if recorded is None or recorded > now else recorded
+
+    def has_settled(self, since: int | None) -> bool:
+        """Tells whether a change that was seen at a time has settled."""
+        return since is not None and self.now >= since + self.settle
+
+    def may_name(self, site: Site) -> bool:
+        """Tells whether the route may name a site."""
+        return site.in_place and (site.named or self.has_settled(self.entered[site.key]))
+
+
+def plan_traffic(
+    service: ModelService,
+    placements: Iterable[Placement],
+    observed: Mapping[str, Manifest],
+    platform: PlatformGateway,
+    now: float,
+) -> Traffic:
+    """Decides for a ModelService, from the placements of its backends and what is composed for it."""
+    known = sorted(placements, key=lambda p: (p.environment, p.name))
+    sites = {site.key: site for site in gather_sites(service, known, observed)}
+    obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in known}
+    able = {
+        key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
+        for key, site in sites.items()
+    }
+    scene = _Scene(
+        service=service, now=now, settle=platform.settle, obstacles=obstacles, able=able, entered=dict.fromkeys(sites)
+    )
+    scene = replace(scene, entered={key: _date_entry(site, scene) for key, site in sites.items()})
+    in_route = {key: able[key] for key, site in sites.items() if scene.may_name(site)}
+    chosen = _choose(service, [p for members in in_route.values() for p in members])
+    shares = compute_shares(service, chosen)
+    of_sites = {key: sum((shares.get(p.name, Fraction(0)) for p in ps), Fraction(0)) for key, ps in in_route.items()}
+    weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
+    if chosen and all(p.unreachable for p in chosen):
+        weights = _keep_last_weights(sites, in_route, observed.get(ROUTE)) or weights
+    scene = replace(scene, shares=shares, weights=weights)
+    decided = [_decide(site, scene) for site in sites.values()]
+    endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
+    gateways = {key: sites[key].gateway for key in weights}
+    names = {key: name_service(service, gateway.origin) for key, gateway in gateways.items() if gateway}
+    return Traffic(
+        endpoints=tuple(sorted(endpoints, key=lambda e: (e.entry.environment, e.entry.address))),
+        weights={names[key]: weight for key, weight in weights.items()},
+        ports={names[key]: gateway.origin.port for key, gateway in gateways.items() if gateway},
+        wake_in=_find_wake(endpoints, scene),
+    )
+
+
+def _may_get_requests(placement: Placement, site: Site) -> bool:
+    """Tells whether a placement that can serve may: a deployment deletes a draining one that is not listed."""
+    is_known = site.lists(placement) or site.routes(placement)
+    return (is_known and site.named) if placement.draining else (is_known or not site.named)
+
+
+def _date_entry(site: Site, scene: _Scene) -> int | None:
+    """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
+    if site.named or not site.prepared:
+        return None
+    return scene.date(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
+
+
+def _choose(service: ModelService, placements: Sequence[Placement]) -> list[Placement]:
+    """Chooses the placements that get requests: none that is draining or unreachable while others can do without it."""
+    weights = {backend.deployment: backend.weight for backend in service.backends}
+    candidates = [p for p in placements if weights[p.deployment]]
+    reachable = [p for p in candidates if not p.unreachable]
+    if reachable and service.on_unreachable is OnUnreachable.WITHDRAW:
+        candidates = reachable
+    replaced = {p.deployment for p in reachable if not p.draining}
+    return [p for p in candidates if not (p.draining and p.deployment in replaced)]
+
+
+def _keep_last_weights(
+    sites: Mapping[str, Site], in_route: Mapping[str, object], route: Manifest | None
+) -> dict[str, int]:
+    """Returns the weights of the observed route: no cluster answers, and their gateways may serve nevertheless."""
+    last = read_weights(route or {})
+    names = {key: text(sites[key].observed[SERVICE], "metadata.name") for key in in_route}
+    return {key: last[name] for key, name in names.items() if name in last}
+
+
+def _decide(site: Site, scene: _Scene) -> Endpoint | None:
+    """Decides what becomes of a site; None if nothing is there."""
+    if scene.weights.get(site.key) or any(not p.draining for p in scene.able[site.key]):
+        return _compose(site, scene)
+    return _leave(site, scene)
+
+
+def _compose(site: Site, scene: _Scene) -> Endpoint:
+    able, weight = scene.able[site.key], scene.weights.get(site.key, 0)
+    shares = {p.name: scene.shares[p.name] for p in able if scene.shares.get(p.name)}
+    if not shares:
+        prepared = [p for p in able if not p.draining]
+        shares = {name: share or Fraction(1) for name, share in compute_shares(scene.service, prepared).items()}
+    weights = to_weights(shares)
+    workloads = {p.workload: weights[p.name] for p in able if p.name in weights}
+    shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
+    is_forgotten = site.has_seen_only(workloads) or (site.unnamed and not weight)
+    rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, scene)) for p in shown]
+    rows += _forget(site, scene, {p.name for p in shown}, is_forgotten=is_forgotten)
+    entry = _build_entry(site, rows, weight, _find_state(site, scene, able), scene.entered[site.key])
+    return Endpoint(site=site, entry=entry, workloads=workloads)
+
+
+def _leave(site: Site, scene: _Scene) -> Endpoint | None:
+    """Keeps what is composed for a site that gets no requests any more until the gateways have applied that."""
+    shown = [p for p in site.members if not p.draining]
+    state = EndpointState.NOT_READY if shown else EndpointState.DRAINING
+    recorded = site.entry.since if site.entry and site.entry.state not in _ENTERING else None
+    names = {p.name for p in shown}
+    others = _forget(site, scene, names, is_forgotten=False)
+    is_left = bool(site.observed or others)
+    since = scene.date(recorded) if is_left and site.unnamed else None
+    is_gone = not is_left or scene.has_settled(since)
+    rows = [_build_row(p, 0, scene.obstacles[p.name]) for p in shown]
+    if not is_gone:
+        rows += others
+    if not rows and not site.observed:
+        return None
+    return Endpoint(site=site, entry=_build_entry(site, rows, 0, state, since), leaving=not is_gone)
+
+
+def _forget(site: Site, scene: _Scene, shown: set[str], *, is_forgotten: bool) -> list[BackendEntry]:
+    """Returns the rows of placements that get no requests any more and may still be known to a gateway."""
+    rows = []
+    for row in site.entry.backends if site.entry else ():
+        since = scene.date(row.since) if is_forgotten else None
+        if row.placement not in shown and not scene.has_settled(since):
+            rows.append(replace(row, ready_replicas=0, weight=0, reason=_FORGETTING, since=since))
+    return rows
+
+
+def _list_without_gateway(placements: Sequence[Placement], obstacles: Mapping[str, str]) -> list[Endpoint]:
+    by_environment: dict[str, list[BackendEntry]] = {}
+    for p in placements:
+        if p.gateway is None and not p.draining:
+            by_environment.setdefault(p.environment, []).append(_build_row(p, 0, obstacles[p.name]))
+    return [
+        Endpoint(entry=EndpointEntry(environment=name, reason=_join_reasons(rows), backends=tuple(rows)))
+        for name, rows in by_environment.items()
+    ]
+
+
+def _build_entry(
+    site: Site, rows: Sequence[BackendEntry], weight: int, state: EndpointState, since: int | None
+) -> EndpointEntry:
+    names = sorted({p.environment for p in site.members})
+    return EndpointEntry(
+        environment=", ".join(names) or (site.entry.environment if site.entry else ""),
+        address=str(site.gateway.origin) if site.gateway else (site.entry.address if site.entry else ""),
+        state=state,
+        reason="" if weight else _join_reasons(rows) or _DELETING,
+        weight=weight,
+        since=since,
+        backends=tuple(rows),
+    )
+
+
+def _build_row(placement: Placement, weight: int, reason: str) -> BackendEntry:
+    return BackendEntry(
+        deployment=placement.deployment,
+        placement=placement.name,
+        ready_replicas=placement.ready_replicas,
+        weight=weight,
+        reason=reason,
+    )
+
+
+def _join_reasons(rows: Sequence[BackendEntry]) -> str:
+    reasons = sorted({row.reason for row in rows if row.reason})
+    if len(reasons) == 1:
+        return reasons[0]
+    return join_with_more([f"{row.placement}: {row.reason}" for row in rows if row.reason], separator="; ")
+
+
+def _find_state(site: Site, scene: _Scene, able: Sequence[Placement]) -> EndpointState:
+    if all(p.unreachable for p in able):
+        return EndpointState.UNREACHABLE
+    if all(p.draining for p in able):
+        return EndpointState.DRAINING
+    return EndpointState.SERVING if scene.may_name(site) else EndpointState.WARMING
+
+
+def _explain(placement: Placement, site: Site, scene: _Scene) -> str:
+    """Returns why a placement gets no requests; empty if it does."""
+    weights = {backend.deployment: backend.weight for backend in scene.service.backends}
+    if scene.obstacles[placement.name]:
+        return scene.obstacles[placement.name]
+    if scene.shares.get(placement.name) and scene.weights.get(site.key):
+        return _DRAINING if placement.draining else ""
+    if placement.unreachable:
+        return "its cluster does not answer, and other endpoints serve meanwhile"
+    if not weights[placement.deployment]:
+        return f"the weight of {placement.deployment} is 0"
+    if site.named and not site.lists(placement):
+        return "it gets requests with the next step"
+    if not scene.may_name(site):
+        return _explain_warming(site)
+    serving = [p for ps in scene.able.values() for p in ps if scene.shares.get(p.name)]
+    first = find_first(scene.service, [p for p in serving if p.deployment == placement.deployment])
+    return f"{Distribution.FAILOVER}: {first} comes first"
+
+
+def _explain_warming(site: Site) -> str:
+    if not site.in_place:
+        return "its Service and EndpointSlice are not observed yet"
+    if not site.prepared:
+        message = site.remote.problem or assess(site.remote.manifest).message
+        return f"the route on the cluster is not ready: {message}"
+    return "waiting until the gateways have applied its routes"
+
+
+def _find_wake(endpoints: Iterable[Endpoint], scene: _Scene) -> int | None:
+    """Returns the seconds until the next change settles."""
+    entries = [endpoint.entry for endpoint in endpoints]
+    dates = [entry.since for entry in entries] + [row.since for entry in entries for row in entry.backends]
+    waits = [since + scene.settle - scene.now for since in dates if since is not None]
+    return max(1, math.ceil(min(open_waits))) if (open_waits := [wait for wait in waits if wait > 0]) else None

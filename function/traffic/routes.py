@@ -1,0 +1,139 @@
+"""The manifests by which requests reach a cluster: two HTTPRoutes, a Service, an EndpointSlice, a BackendTLSPolicy.
+
+On the control plane only core features of Gateway API are used. The route on a cluster takes the path of the
+ModelService away, as KServe's own routes do with theirs; clients choose the host, so that it has no host names.
+"""
+
+from collections.abc import Mapping
+
+from function.domain.service import Gateway, ModelService
+from function.domain.settings import PlatformGateway
+from function.kube.manifests import JSON, Manifest, integer, listing, prune, text
+from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
+from function.kube.urls import AddressType, Origin
+
+ROUTE = "route"  # composition-resource-name of the route on the control plane
+OBJECT, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
+WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
+_GROUP = "gateway.networking.k8s.io/v1"
+_PORT_NAME = "http"  # equal on the Service and the slice: gateways compare it
+_NAME_LIMIT = 63
+
+
+def name_service(service: ModelService, origin: Origin) -> str:
+    """Returns the name of the Service and of the EndpointSlice of a gateway; an address type never changes."""
+    stem = f"{service.name}-{origin.address_type.lower()}"
+    return build_name(stem, "service", service.name, str(origin), limit=_NAME_LIMIT)
+
+
+def build_route(
+    service: ModelService, gateway: PlatformGateway, weights: Mapping[str, int], ports: Mapping[str, int]
+) -> Manifest:
+    """Returns the route on the control plane, with the weights of Services and their ports by name.
+
+    Without weights the rule has no backends, so that requests get 503 instead of another route.
+    """
+    parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
+    rule: Manifest = {
+        "matches": [_match(service)],
+        "backendRefs": [_refer(name, ports[name], weights[name]) for name in sorted(weights)],
+    }
+    spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
+    return {
+        "apiVersion": _GROUP,
+        "kind": "HTTPRoute",
+        "metadata": _metadata(service, build_name(service.name, "route", service.name, limit=_NAME_LIMIT)),
+        "spec": prune(spec),
+    }
+
+
+def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int]) -> Manifest:
+    """Returns the route on a cluster, with the weights of the Kubernetes Services of placements."""
+    rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": _REPLACE}}
+    rule: Manifest = {
+        "matches": [_match(service)],
+        "filters": [rewrite],
+        "backendRefs": [_refer(name, WORKLOAD_PORT, weights[name]) for name in sorted(weights)],
+        # Streams last as long as they need, as with KServe's own routes.
+        "timeouts": {"request": "0s", "backendRequest": "0s"},
+    }
+    name = build_name(service.name, "route", service.namespace, service.name, limit=_NAME_LIMIT)
+    return {
+        "apiVersion": _GROUP,
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
+        "spec": {"parentRefs": [{"name": gateway.name, "namespace": gateway.namespace}], "rules": [rule]},
+    }
+
+
+_REPLACE: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+
+
+def build_service(service: ModelService, gateway: Gateway) -> Manifest:
+    """Returns the Service of a gateway, whose endpoints are those of the slice."""
+    port: Manifest = {"name": _PORT_NAME, "port": gateway.origin.port, "protocol": "TCP"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(service, name_service(service, gateway.origin)),
+        "spec": {"ports": [{**port, "targetPort": gateway.origin.port}]},
+    }
+
+
+def build_slice(service: ModelService, gateway: Gateway) -> Manifest:
+    """Returns the EndpointSlice with the address of a gateway, with the fields that gateways compare."""
+    name = name_service(service, gateway.origin)
+    metadata = _metadata(service, name)
+    labels: Manifest = {**MANAGED_BY, LABEL_OWNER: label_value(service.name), "kubernetes.io/service-name": name}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**metadata, "labels": labels},
+        "addressType": gateway.origin.address_type,
+        "endpoints": [{"addresses": [gateway.origin.host], "conditions": {"ready": True}}],
+        "ports": [{"name": _PORT_NAME, "port": gateway.origin.port, "protocol": "TCP"}],
+    }
+
+
+def build_tls_policy(service: ModelService, gateway: Gateway) -> Manifest | None:
+    """Returns the policy by which the control plane's gateway verifies the cluster's; None without https."""
+    if gateway.origin.scheme != "https":
+        return None
+    name = name_service(service, gateway.origin)
+    authority: Manifest = {"wellKnownCACertificates": "System"}
+    if gateway.ca_config_map:
+        authority = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": gateway.ca_config_map}]}
+    return {
+        "apiVersion": _GROUP,
+        "kind": "BackendTLSPolicy",
+        "metadata": _metadata(service, name),
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": name}],
+            "validation": {"hostname": gateway.tls_hostname or gateway.origin.host, **authority},
+        },
+    }
+
+
+def lacks_tls_name(gateway: Gateway) -> bool:
+    """Tells whether a certificate cannot be verified, since its host name is not known."""
+    is_name = gateway.tls_hostname or gateway.origin.address_type is AddressType.FQDN
+    return gateway.origin.scheme == "https" and not is_name
+
+
+def read_weights(route: Manifest) -> dict[str, int]:
+    """Returns the weights of the Services that a route names."""
+    refs = (ref for rule in listing(route, "spec.rules") for ref in listing(rule, "backendRefs"))
+    return {text(ref, "name"): integer(ref, "weight", 1) for ref in refs}
+
+
+def _match(service: ModelService) -> Manifest:
+    return {"path": {"type": "PathPrefix", "value": service.path}}
+
+
+def _refer(name: str, port: int, weight: int) -> JSON:
+    return {"kind": "Service", "name": name, "port": port, "weight": weight}
+
+
+def _metadata(service: ModelService, name: str) -> Manifest:
+    labels: Manifest = {**MANAGED_BY, LABEL_OWNER: label_value(service.name)}
+    return {"name": name, "namespace": service.namespace, "labels": labels}

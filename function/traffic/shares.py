@@ -1,0 +1,64 @@
+"""The share of the requests that each placement gets, as exact fractions, and the weights that gateways take.
+
+Of each deployment the share is its weight by the weights of all deployments that can serve; it is divided among its
+placements by the distribution. The weights of a gateway are the smallest integers in proportion, at most MAX_WEIGHT.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from fractions import Fraction
+from typing import TypeVar
+
+from function.domain.placement import Placement
+from function.domain.service import Distribution, ModelService
+
+MAX_WEIGHT = 1_000_000  # of Gateway API
+K = TypeVar("K", bound=Hashable)
+
+
+def compute_shares(service: ModelService, placements: Iterable[Placement]) -> dict[str, Fraction]:
+    """Returns the share of each placement that can serve, by name; their sum is 1, or 0 if all weights are 0."""
+    by_backend: dict[str, list[Placement]] = {}
+    for placement in placements:
+        by_backend.setdefault(placement.deployment, []).append(placement)
+    weights = {b.deployment: b.weight for b in service.backends if b.deployment in by_backend}
+    total = sum(weights.values())
+    shares: dict[str, Fraction] = {}
+    for deployment, weight in weights.items():
+        parts = _divide(service, by_backend[deployment])
+        for name, part in parts.items():
+            shares[name] = Fraction(weight * part, total * sum(parts.values())) if total else Fraction(0)
+    return shares
+
+
+def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int]:
+    """Returns the part of each placement of one deployment."""
+    match service.distribution:
+        case Distribution.BY_REPLICAS:
+            return {p.name: p.ready_replicas for p in placements}
+        case Distribution.EVEN:
+            return {p.name: 1 for p in placements}
+        case Distribution.FAILOVER:
+            first = find_first(service, placements)
+            return {p.name: int(p.environment == first) for p in placements}
+
+
+def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
+    """Returns the first environment of some placements: in the order of the service, then by name."""
+    order = service.order
+    names = {p.environment for p in placements}
+    return min(names, key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def to_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:
+    """Returns the smallest integers in proportion to shares; where one exceeds MAX_WEIGHT, the nearest that do not.
+
+    A share that is not 0 is never rounded to 0.
+    """
+    multiple = math.lcm(*(share.denominator for share in shares.values()))
+    weights = {key: share.numerator * (multiple // share.denominator) for key, share in shares.items()}
+    largest = max(weights.values(), default=0)
+    if largest > MAX_WEIGHT * math.gcd(*weights.values()):
+        weights = {k: max(1, (w * MAX_WEIGHT * 2 + largest) // (largest * 2)) if w else 0 for k, w in weights.items()}
+    divisor = math.gcd(*weights.values()) or 1
+    return {key: weight // divisor for key, weight in weights.items()}

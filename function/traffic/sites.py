@@ -1,0 +1,130 @@
+"""What is observed of one gateway: its placements, what is composed for it, and whether the route names it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from function.domain.placement import Placement
+from function.domain.service import EndpointEntry, Gateway, ModelService, find_gateway_key
+from function.domain.settings import PlatformGateway
+from function.kube.manifests import Manifest, mapping, text
+from function.kube.urls import parse_origin
+from function.remote.health import is_programmed, is_up
+from function.remote.observed_object import ObservedObject, read_object
+from function.traffic.routes import OBJECT, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
+
+SEPARATOR = "/"  # between the key of a gateway and the composed resource
+_NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
+_CONFIG = "spec.providerConfigRef.name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A gateway with its placements and what is composed for it."""
+
+    key: str
+    members: tuple[Placement, ...]  # by environment and name; none: its placements are gone
+    observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
+    entry: EndpointEntry | None  # of the status
+    named: bool  # the observed route names it
+    unnamed: bool  # the control plane's gateway has seen a route without it
+
+    @property
+    def remote(self) -> ObservedObject:
+        """The route on the cluster."""
+        return read_object(self.observed.get(OBJECT))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether everything on the control plane that the route would name is observed."""
+        needs_tls = self.gateway is not None and self.gateway.origin.scheme == "https"
+        return self.observed.keys() >= {SERVICE, SLICE, *({TLS} if needs_tls else ())}
+
+    @property
+    def prepared(self) -> bool:
+        """Whether a request would find its way from the control plane's gateway to a pod."""
+        return self.in_place and is_up(self.remote)
+
+    @property
+    def remote_namespace(self) -> str:
+        """The namespace of the route on the cluster, in which it started: the first placement's."""
+        started = text(self.observed.get(OBJECT), _NAMESPACE)
+        return started or next((p.service_namespace for p in self.members), "")
+
+    @property
+    def gateway(self) -> Gateway | None:
+        """The gateway, reached with the kubeconfig as it was reached first; None: its placements are gone."""
+        gateways = [p.gateway for p in self.members if p.gateway]
+        config = text(self.observed.get(OBJECT), _CONFIG)
+        return next((g for g in gateways if g.provider_config == config), next(iter(gateways), None))
+
+    def lists(self, placement: Placement) -> bool:
+        """Tells whether the status lists a placement here."""
+        return self.entry is not None and any(b.placement == placement.name for b in self.entry.backends)
+
+    def routes(self, placement: Placement) -> bool:
+        """Tells whether the route on the cluster, as last written, names a placement."""
+        written = mapping(self.observed.get(OBJECT), "spec.forProvider.manifest")
+        return placement.workload in read_weights(written)
+
+    def has_seen_only(self, workloads: Iterable[str]) -> bool:
+        """Tells whether the cluster's gateway has seen a route that names none but these Kubernetes Services."""
+        route = self.remote.manifest
+        return self.remote.present and read_weights(route).keys() <= set(workloads) and is_programmed(route)
+
+
+def gather_sites(
+    service: ModelService, placements: Iterable[Placement], observed: Mapping[str, Manifest]
+) -> tuple[Site, ...]:
+    """Returns the sites of a service by key: where a placement has a gateway, and where anything is composed."""
+    members: dict[str, list[Placement]] = {}
+    for placement in sorted(placements, key=lambda p: (p.environment, p.name)):
+        if placement.gateway:
+            members.setdefault(placement.gateway.key, []).append(placement)
+    composed: dict[str, dict[str, Manifest]] = {}
+    for name, manifest in observed.items():
+        key, _, part = name.partition(SEPARATOR)
+        if part:
+            composed.setdefault(key, {})[part] = manifest
+    entries = {find_gateway_key(entry.address): entry for entry in service.entries if entry.address}
+    route = observed.get(ROUTE, {})
+    named = read_weights(route)
+    sites = []
+    for key in sorted(members.keys() | composed.keys()):
+        entry, parts = entries.get(key), composed.get(key, {})
+        origins = (p.gateway.origin for p in members.get(key, ()) if p.gateway)
+        origin = next(origins, None) or parse_origin(entry.address if entry else "")
+        name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
+        sites.append(
+            Site(
+                key=key,
+                members=tuple(members.get(key, ())),
+                observed=parts,
+                entry=entry,
+                named=name in named,
+                unnamed=name not in named and is_programmed(route),
+            )
+        )
+    return tuple(sites)
+
+
+def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway) -> str:
+    """Returns why a placement cannot serve requests of a ModelService; empty if it can."""
+    gateway = placement.gateway
+    if placement.deleting:
+        return "it is being deleted"
+    if placement.ready_replicas < 1:
+        return "no replica is ready"
+    if gateway is None or site is None:
+        return (
+            f"{placement.environment} has no gateway: kserve.gateway of the environment is false, or KServe has not "
+            "reported one yet"
+        )
+    if not placement.workload:
+        return "KServe has not reported the Kubernetes Service of its pods yet"
+    if (gateway.origin.host, gateway.origin.port) == (platform.origin.host, platform.origin.port):
+        return f"{gateway.origin} is the control plane's own gateway; set spec.gateway.url of {placement.environment}"
+    if lacks_tls_name(gateway):
+        return f"{gateway.origin} has no host name; set spec.gateway.tls.hostname of {placement.environment}"
+    if placement.service_namespace != site.remote_namespace:
+        return f"its namespace on the cluster is {placement.service_namespace}, the route's {site.remote_namespace}"
+    return ""

@@ -1,0 +1,53 @@
+"""A placement is deleted once no ModelService of its namespace sends requests to it."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.domain.placement import Placement
+from function.domain.service import Listing
+from function.scheduling.draining import drains_first, hold_draining
+from function.scheduling.verdicts import Decision, Draining, DropCause, Dropped
+from tests.support.builders import placement
+
+READY = placement("e1", ready=True)
+SERVICE = Listing(name="chat", deployments=frozenset(["chat"]), placements=frozenset([READY.name]))
+
+
+def _drop(*placements: Placement) -> Decision:
+    return Decision(dropped=tuple(Dropped(placement=p, cause=DropCause.REPLACED) for p in placements))
+
+
+def test_placement_waits_while_services_are_not_known() -> None:
+    held = hold_draining(_drop(READY), None)
+    assert held == Decision(draining=(Draining(placement=READY),))
+
+
+def test_placement_is_deleted_at_once_without_services() -> None:
+    decision = _drop(READY)
+    assert drains_first(decision)
+    assert hold_draining(decision, []) == decision
+    assert hold_draining(decision, [Listing(name="x", deployments=frozenset("y"), placements=frozenset())]) == decision
+
+
+@pytest.mark.parametrize(
+    ("draining", "listed", "held"),
+    [(False, True, True), (False, False, True), (True, True, True), (True, False, False)],
+)
+def test_placement_is_deleted_once_it_drains_and_is_not_listed(draining: bool, listed: bool, held: bool) -> None:
+    service = SERVICE if listed else replace(SERVICE, placements=frozenset())
+    dropped = replace(READY, draining=draining)
+    decision = hold_draining(_drop(dropped), [service])
+    assert [d.placement for d in decision.dropped] == ([] if held else [dropped])
+    assert [d.held_by for d in decision.draining] == ([("chat",)] if held else [])
+
+
+def test_service_that_left_the_deployment_out_still_holds_what_it_lists() -> None:
+    left = replace(SERVICE, deployments=frozenset())
+    assert hold_draining(_drop(replace(READY, draining=True)), [left]).draining
+
+
+@pytest.mark.parametrize("dropped", [placement("e1"), replace(READY, deleting=True)], ids=["never-ready", "deleting"])
+def test_placement_that_gets_no_requests_is_deleted_at_once(dropped: Placement) -> None:
+    assert not drains_first(_drop(dropped))
+    assert hold_draining(_drop(dropped), None) == _drop(dropped)

@@ -1,0 +1,203 @@
+"""A ModelService on a control plane with two gateways, played step by step: what is composed is observed later."""
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from function.composers import compose
+from function.contract import Call, Outcome, RequiredResource
+from function.domain.placement import Placement
+from function.domain.service import Gateway
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.kube.urls import parse_origin
+from tests.support.builders import placement
+
+SETTLE = 5
+NAMESPACE = "team"
+SETTINGS: Manifest = {"gateway": {"name": "models", "url": "https://models.example.com", "settle": f"{SETTLE}s"}}
+
+
+def gateway(url: str = "http://10.0.0.1", *, environment: str = "e1", tls: str = "", ca: str = "") -> Gateway:
+    """Returns the gateway of a cluster."""
+    origin = parse_origin(url)
+    assert origin
+    return Gateway(
+        origin=origin,
+        name="kserve-ingress-gateway",
+        namespace="kserve",
+        provider_config=f"config-{environment}",
+        tls_hostname=tls,
+        ca_config_map=ca,
+    )
+
+
+def serving(deployment: str, environment: str, replicas: int = 1, **fields: Any) -> Placement:
+    """Returns a placement that can serve; each environment `eN` has a gateway at 10.0.0.N."""
+    base = placement(environment, deployment=deployment, namespace=NAMESPACE)
+    values = {field: getattr(base, field) for field in base.__slots__}
+    values |= {
+        "ready": replicas > 0,
+        "was_ready": True,
+        "ready_replicas": replicas,
+        "workload": f"{deployment}-{environment}-workload",
+        "service_namespace": NAMESPACE,
+        "gateway": gateway(f"http://10.0.0.{environment[1:]}", environment=environment),
+    }
+    return Placement(**(values | fields))
+
+
+def manifest_of(p: Placement) -> Manifest:
+    """Returns a placement as the API server has it."""
+    access = p.gateway
+    block: Manifest = (
+        {}
+        if access is None
+        else {
+            "scheme": access.origin.scheme,
+            "host": access.origin.host,
+            "port": access.origin.port,
+            "ref": {"name": access.name, "namespace": access.namespace},
+            "providerConfigRef": {"name": access.provider_config},
+            "tls": {"hostname": access.tls_hostname, "caConfigMapName": access.ca_config_map},
+        }
+    )
+    status: Manifest = {"type": "ServiceReady", "status": "Unknown", "reason": "Unreachable"}
+    deleted: Manifest = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if p.deleting else {}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelPlacement",
+        "metadata": {"name": p.name, "namespace": p.namespace, **deleted},
+        "spec": {
+            "modelRef": {"name": "kimi"},
+            "deploymentRef": {"name": p.deployment},
+            "inferenceEnvironmentRef": {"name": p.environment},
+            "profile": "default",
+            "pool": "pool",
+            "topology": {"gpusPerNode": 8},
+            "draining": p.draining,
+        },
+        "status": {
+            "readyReplicas": p.ready_replicas,
+            "gateway": block,
+            "service": {"namespace": p.service_namespace, "workload": p.workload, "traits": dict(p.traits)},
+            "conditions": [status] if p.unreachable else [],
+        },
+    }
+
+
+@dataclass(kw_only=True)
+class TrafficPlane:
+    """A control plane with one ModelService."""
+
+    spec: Manifest
+    placements: list[Placement]
+    settings: Manifest = field(default_factory=lambda: SETTINGS)
+    now: float = 1_800_000_000
+    status: Manifest = field(default_factory=dict)
+    observed: dict[str, Manifest] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)  # environments whose cluster does not answer
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def call(self) -> Call:
+        """Returns the call for the service, with the placements of its backends."""
+        answers = {
+            f"placements-of-{text(backend, 'deployment')}": tuple(
+                RequiredResource(json.dumps(m).encode(), partial(dict, m))
+                for m in (manifest_of(p) for p in self.placements)
+                if text(m, "spec.deploymentRef.name") == text(backend, "deployment")
+            )
+            for backend in listing(self.spec, "backends")
+        }
+        xr: Manifest = {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "ModelService",
+            "metadata": {"name": "chat", "namespace": NAMESPACE},
+            "spec": self.spec,
+            "status": self.status,
+        }
+        return Call(xr=xr, observed=self.observed, answers=answers, input=self.settings, now=self.now)
+
+    def step(self, seconds: float = 1) -> Outcome:
+        """Composes once, applies what comes out, and lets time pass; gateways see a change in the next step."""
+        self.outcome = compose(self.call())
+        seen = self.observed
+        self.status = {**self.outcome.status}
+        self.observed = {
+            key: self._observe(item.manifest, seen.get(key, {})) for key, item in self.outcome.composed.items()
+        }
+        self.now += seconds
+        return self.outcome
+
+    def settle(self, seconds: float = 1, steps: int = 60) -> Outcome:
+        """Steps until nothing changes."""
+        for _ in range(steps):
+            before = self.status, self.observed
+            outcome = self.step(seconds)
+            if before == (self.status, self.observed) and outcome.ttl_seconds >= 30:
+                return outcome
+        raise AssertionError("it does not come to rest")
+
+    def route(self) -> dict[str, int]:
+        """Returns the weights of the composed route by address."""
+        manifest = self.outcome.composed["route"].manifest
+        addresses = {
+            text(item.manifest, "metadata.name"): str(listing(item.manifest, "endpoints")[0]["addresses"][0])  # type: ignore[index]  # as it was built
+            for key, item in self.outcome.composed.items()
+            if key.endswith("/slice")
+        }
+        return {addresses[name]: weight for name, weight in weights(manifest).items()}
+
+    def remote(self, host: str) -> dict[str, int]:
+        """Returns the weights of the composed route on the cluster at an address."""
+        key = gateway(f"http://{host}").key
+        return weights(mapping(self.outcome.composed[f"{key}/route"].manifest, "spec.forProvider.manifest"))
+
+    def rows(self) -> dict[str, Manifest]:
+        """Returns the endpoints of the status by environment."""
+        return {text(row, "environment"): row for row in listing(self.outcome.status, "endpoints")}
+
+    def replace(self, *placements: Placement) -> None:
+        """Replaces placements by name."""
+        names = {p.name for p in placements}
+        self.placements = [p for p in self.placements if p.name not in names] + list(placements)
+
+    def _observe(self, manifest: Manifest, before: Manifest) -> Manifest:
+        if text(manifest, "kind") == "Object":
+            environment = text(manifest, "spec.providerConfigRef.name").removeprefix("config-")
+            failed: JSON = {"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}
+            remote = mapping(before, "status.atProvider.manifest")
+            if environment in self.silent:
+                provided: Manifest = {"atProvider": {"manifest": remote}, "conditions": [failed]}
+            else:
+                desired = mapping(manifest, "spec.forProvider.manifest")
+                provided = {"atProvider": {"manifest": _programmed(desired, remote) if before else {}}}
+            return {**manifest, "status": provided}
+        return _programmed(manifest, before) if text(manifest, "kind") == "HTTPRoute" else manifest
+
+
+def weights(route: Manifest) -> dict[str, int]:
+    """Returns the weights of the backends of a route by name."""
+    refs = listing(listing(route, "spec.rules")[0], "backendRefs")
+    return {text(ref, "name"): int(str(ref["weight"])) for ref in refs}
+
+
+def _programmed(manifest: Manifest, before: Manifest) -> Manifest:
+    """Returns a route as observed: the gateway has seen the generation before the last change."""
+    changed = mapping(manifest, "spec") != mapping(before, "spec")
+    last = int(str(mapping(before, "metadata").get("generation", 0)))
+    generation = last + 1 if changed else last
+    conditions: JSON = [
+        {"type": type_, "status": "True", "reason": type_, "observedGeneration": last or generation}
+        for type_ in ("Accepted", "ResolvedRefs")
+    ]
+    return {
+        **manifest,
+        "metadata": {**mapping(manifest, "metadata"), "generation": generation},
+        "status": {"parents": [{"parentRef": {"name": "models"}, "conditions": conditions}] if last else []},
+    }
+
+
+def backends(**of: int) -> Manifest:
+    """Returns a spec with the weights of deployments."""
+    return {"backends": [{"deployment": name, "weight": weight} for name, weight in of.items()]}

@@ -1,0 +1,322 @@
+"""In which order endpoints and placements come into the routes and leave them."""
+
+from dataclasses import replace
+
+import pytest
+
+from function.kube.manifests import Manifest, listing, mapping, text
+from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving
+
+NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
+STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
+
+
+def _at_rest(spec: Manifest, *placements: object) -> TrafficPlane:
+    plane = TrafficPlane(spec=spec, placements=list(placements))  # type: ignore[arg-type]  # placements
+    plane.settle()
+    return plane
+
+
+def _listed(plane: TrafficPlane) -> set[str]:
+    rows = listing(plane.outcome.status, "endpoints")
+    return {text(backend, "placement") for row in rows for backend in listing(row, "backends")}
+
+
+def _state(plane: TrafficPlane, environment: str) -> tuple[str, object, str]:
+    row = plane.rows()[environment]
+    return str(row["state"]), row["weight"], text(row, "reason")
+
+
+def test_example_of_two_deployments_on_two_clusters() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
+    assert plane.route() == {"10.0.0.1": 3, "10.0.0.2": 2}
+    assert plane.remote("10.0.0.1") == {"stable-e1-workload": 1}
+    assert plane.remote("10.0.0.2") == {"stable-e2-workload": 3, "canary-e2-workload": 1}
+    assert plane.outcome.status["url"] == "https://models.example.com/services/team/chat"
+    assert (plane.outcome.status["ready"], plane.outcome.status["total"]) == (2, 2)
+
+
+def test_endpoint_gets_requests_once_its_routes_have_settled() -> None:
+    plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
+    reasons = []
+    while not plane.route() if plane.outcome.composed else True:
+        plane.step()
+        reasons.append(text(plane.rows()["e1"], "reason"))
+    assert reasons[:4] == [
+        "its Service and EndpointSlice are not observed yet",
+        "the route on the cluster is not ready: not created yet",
+        f"the route on the cluster is not ready: {NO_PARENTS}",
+        "waiting until the gateways have applied its routes",
+    ]
+    assert reasons[4:] == [reasons[3]] * (SETTLE - 1) + [""]
+
+
+def test_wakes_only_while_something_settles() -> None:
+    plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
+    waits = [plane.step().ttl_seconds for _ in range(12)]
+    assert waits == [30, 30, 30, 5, 4, 3, 2, 1, 600, 30, 600, 600], "30: something is not ready, and not timed"
+
+
+def test_two_environments_behind_one_gateway_are_one_endpoint() -> None:
+    shared = gateway("http://10.0.0.1", environment="e2")
+    plane = _at_rest(backends(stable=1), STABLE[0], replace(STABLE[1], gateway=shared))
+    assert plane.route() == {"10.0.0.1": 1}
+    assert plane.remote("10.0.0.1") == {"stable-e1-workload": 2, "stable-e2-workload": 1}
+    assert list(plane.rows()) == ["e1, e2"]
+    plane.placements = [replace(STABLE[1], gateway=shared)]
+    plane.settle()
+    manifest = plane.outcome.composed[f"{shared.key}/route"].manifest
+    assert text(manifest, "spec.providerConfigRef.name") == "config-e2"
+
+
+def test_draining_endpoint_leaves_the_route_first_and_the_status_last() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    key = gateway("http://10.0.0.1").key
+    steps = 0
+    while "stable-e1" in _listed(plane):
+        assert f"{key}/route" in plane.outcome.composed
+        plane.step()
+        assert plane.route() == {"10.0.0.2": 1}
+        steps += 1
+    assert steps == SETTLE + 3, "one until it is written, one until the gateway has seen it"
+    plane.settle()
+    assert _listed(plane) == {"stable-e2"}
+    assert not any(name.startswith(key) for name in plane.outcome.composed)
+
+
+def test_draining_placement_serves_until_another_one_of_its_deployment_can() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e3", 1))
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 9, "10.0.0.3": 1}
+    assert _state(plane, "e1") == ("Draining", 9, "")
+    plane.placements.append(STABLE[1])
+    while plane.route() == {"10.0.0.1": 9, "10.0.0.3": 1}:
+        plane.step()
+    assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, "in one edit"
+    plane.settle()
+    assert "stable-e1" not in _listed(plane)
+
+
+def test_placement_leaves_a_gateway_that_serves_another_one() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
+    plane.replace(serving("canary", "e2", 1, draining=True))
+    plane.step()
+    assert plane.remote("10.0.0.2") == {"stable-e2-workload": 1}
+    steps = 1
+    while "canary-e2" in _listed(plane):
+        assert plane.step()
+        steps += 1
+    assert steps == SETTLE + 3
+    plane.settle()
+    assert plane.remote("10.0.0.2") == {"stable-e2-workload": 1}
+
+
+def test_listing_comes_before_requests() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), STABLE[0])
+    plane.placements.append(serving("canary", "e1", 1))
+    plane.step()
+    assert plane.remote("10.0.0.1") == {"stable-e1-workload": 1}
+    (_, row) = sorted(listing(plane.rows()["e1"], "backends"), key=lambda r: text(r, "deployment"), reverse=True)
+    assert text(row, "reason") == "it gets requests with the next step"
+    plane.step()
+    assert plane.remote("10.0.0.1") == {"stable-e1-workload": 9, "canary-e1-workload": 1}
+
+
+def test_draining_placement_that_is_not_listed_never_comes_back() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.settle()
+    assert plane.route() == {}
+    assert _listed(plane) == {"stable-e2"}
+
+
+def test_lost_pods_leave_the_route_and_come_back() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], ready_replicas=0))
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 1}
+    assert _state(plane, "e1") == ("NotReady", 0, "no replica is ready")
+    plane.settle()
+    assert not any(name.startswith(gateway("http://10.0.0.1").key) for name in plane.outcome.composed)
+    plane.replace(replace(STABLE[0], ready_replicas=1))
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
+
+
+def test_endpoint_that_comes_back_in_time_keeps_its_routes() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], ready_replicas=0))
+    for _ in range(3):
+        plane.step()
+    plane.replace(STABLE[0])
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_placement_that_is_gone_leaves_at_once() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.placements = [STABLE[1]]
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 1}
+    assert _state(plane, "e1") == ("Draining", 0, "waiting until the gateways have applied a route without it")
+    assert plane.rows()["e1"]["address"] == "http://10.0.0.1"
+    plane.settle()
+    assert list(plane.rows()) == ["e2"]
+
+
+def test_nothing_able_leaves_a_route_without_backends() -> None:
+    plane = _at_rest(backends(stable=1), replace(STABLE[0], deleting=True), serving("stable", "e2", gateway=None))
+    assert plane.route() == {}
+    assert _state(plane, "e1") == ("NotReady", 0, "it is being deleted")
+    assert _state(plane, "e2")[2].startswith("e2 has no gateway: kserve.gateway of the environment is false, or KServe")
+    assert "address" not in plane.rows()["e2"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"workload": ""}, "KServe has not reported the Kubernetes Service of its pods yet"),
+        (
+            {"gateway": gateway("http://models.example.com:443")},
+            "http://models.example.com:443 is the control plane's own gateway; set spec.gateway.url of e1",
+        ),
+        (
+            {"gateway": gateway("https://10.0.0.1")},
+            "https://10.0.0.1 has no host name; set spec.gateway.tls.hostname of e1",
+        ),
+    ],
+)
+def test_says_what_keeps_a_placement_from_serving(fields: dict[str, object], reason: str) -> None:
+    plane = _at_rest(backends(stable=1), replace(STABLE[0], **fields))  # type: ignore[arg-type]  # fields of a case
+    assert _state(plane, "e1") == ("NotReady", 0, reason)
+
+
+def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
+    other = serving("canary", "e1", service_namespace="prefix-team")
+    plane = _at_rest(backends(stable=1, canary=1), STABLE[0], other)
+    rows = {text(row, "deployment"): text(row, "reason") for row in listing(plane.rows()["e1"], "backends")}
+    assert sorted(filter(None, rows.values())) == ["its namespace on the cluster is team, the route's prefix-team"]
+    assert len(plane.remote("10.0.0.1")) == 1
+
+
+def test_https_needs_a_policy() -> None:
+    secure = replace(STABLE[0], gateway=gateway("https://gw.example.com:8443", ca="gateway-ca"))
+    plane = _at_rest(backends(stable=1), secure)
+    (policy,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/tls"))
+    (service,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/service"))
+    assert policy["spec"] == {
+        "targetRefs": [{"group": "", "kind": "Service", "name": text(service, "metadata.name")}],
+        "validation": {
+            "hostname": "gw.example.com",
+            "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "gateway-ca"}],
+        },
+    }
+    plane.replace(replace(STABLE[0], gateway=gateway("https://gw.example.com:8443", tls="name.example.com")))
+    plane.settle()
+    (policy,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/tls"))
+    validation = policy["spec"]["validation"]  # type: ignore[index,call-overload]  # as above
+    assert validation == {"hostname": "name.example.com", "wellKnownCACertificates": "System"}
+
+
+def test_failover_keeps_the_other_endpoint_prepared() -> None:
+    plane = _at_rest({**backends(stable=1), "distribution": "Failover", "environments": ["e2"]}, *STABLE)
+    assert plane.route() == {"10.0.0.2": 1}
+    assert _state(plane, "e1") == ("Serving", 0, "Failover: e2 comes first")
+    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 1}, "at once"
+
+
+def test_weight_0_is_prepared_and_gets_nothing() -> None:
+    plane = _at_rest(backends(stable=1, canary=0), STABLE[0], serving("canary", "e2", 1))
+    assert plane.route() == {"10.0.0.1": 1}
+    assert _state(plane, "e2") == ("Serving", 0, "the weight of canary is 0")
+    assert plane.remote("10.0.0.2") == {"canary-e2-workload": 1}
+
+
+def test_unreachable_endpoint_is_withdrawn_while_another_one_serves() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.silent = {"e1"}
+    plane.replace(replace(STABLE[0], unreachable=True))
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 1}
+    assert _state(plane, "e1") == ("Unreachable", 0, "its cluster does not answer, and other endpoints serve meanwhile")
+    plane.silent = {"e1", "e2"}
+    plane.replace(replace(STABLE[1], unreachable=True))
+    for _ in range(20):
+        plane.step()
+        assert plane.route() == {"10.0.0.2": 1}, "the last weights stay"
+    plane.silent = set()
+    plane.replace(*STABLE)
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_unreachable_endpoints_together_keep_their_weights() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.silent = {"e1", "e2"}
+    plane.replace(*(replace(p, unreachable=True) for p in STABLE))
+    for _ in range(3):
+        plane.step()
+        assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_keep_keeps_an_unreachable_endpoint() -> None:
+    plane = _at_rest({**backends(stable=1), "onUnreachable": "Keep"}, *STABLE)
+    plane.silent = {"e1"}
+    plane.replace(replace(STABLE[0], unreachable=True))
+    for _ in range(3):
+        plane.step()
+        assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+    assert _state(plane, "e1") == ("Unreachable", 2, "")
+
+
+def test_draining_placement_stays_while_its_cluster_cannot_take_it_out() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
+    plane.silent = {"e2"}
+    plane.replace(serving("canary", "e2", 1, draining=True))
+    for _ in range(20):
+        plane.step()
+    assert "canary-e2" in _listed(plane)
+
+
+def test_endpoint_without_its_service_leaves_the_route() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    del plane.observed[f"{gateway('http://10.0.0.1').key}/slice"]
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 1}
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_clock_that_was_ahead_delays_nothing_for_ever() -> None:
+    plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
+    for _ in range(5):
+        plane.step()
+    plane.now -= 10_000
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 1}
+
+
+def test_lost_status_stops_nothing() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
+    plane.status = {}
+    for _ in range(3):
+        plane.step()
+        assert set(plane.route()) == {"10.0.0.1", "10.0.0.2"}
+
+
+def test_service_takes_no_requests_of_another_namespace() -> None:
+    plane = _at_rest({**backends(stable=1), "hostnames": ["models.example.com"]}, STABLE[0])
+    matches = []
+    for item in plane.outcome.composed.values():
+        route = mapping(item.manifest, "spec.forProvider.manifest") or item.manifest
+        if text(route, "kind") == "HTTPRoute":
+            matches += [match for rule in listing(route, "spec.rules") for match in listing(rule, "matches")]
+            assert text(route, "metadata.namespace") == "team"
+    assert matches == [{"path": {"type": "PathPrefix", "value": "/services/team/chat"}}] * 2
+    assert all(requirement.namespace == "team" for requirement in plane.outcome.requirements.values())
