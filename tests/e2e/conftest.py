@@ -57,6 +57,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
         files = dict.fromkeys(report.nodeid.partition("::")[0] for report in failed)
         Path(os.environ[FAILURES_VARIABLE]).write_text("\n".join(files))
+    if not any(terminalreporter.getreports(outcome) for outcome in ("passed", "failed", "error")):
+        # xdist ends with 0 after an internal error of a worker.
+        pytest.exit("no scenario ran", returncode=pytest.ExitCode.INTERNAL_ERROR)
 
 
 @pytest.hookimpl(wrapper=True)
