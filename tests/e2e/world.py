@@ -189,7 +189,7 @@ class World:
 
     def clear_services(self) -> None:
         """Delete deployments, placements and caches, and wait until their services and pods are gone."""
-        for kinds in (("ModelDeployment",), ("ModelPlacement", "ModelCache")):
+        for kinds in (("ModelService", "ModelDeployment"), ("ModelPlacement", "ModelCache")):
             self._delete(kinds)
             until("everything to go", partial(self._none_of, kinds))
         # The scenario that creates services by hand deletes them.
@@ -212,12 +212,19 @@ class World:
 
     def overview(self) -> str:
         """Return what `kubectl get` shows of our kinds, and every condition that is not True."""
-        kinds = "clustermodels,models,inferenceenvironments,modeldeployments,modelplacements,modelcaches,objects"
+        kinds = "clustermodels,models,inferenceenvironments,modeldeployments,modelplacements,modelcaches,modelservices"
         try:
-            lines = [self.stack.kubectl("get", kinds, "-A")]
+            lines = [self.stack.kubectl("get", f"{kinds},objects", "-A")]
         except ChildProcessError as none:  # of our kinds, while scenario 19 is at it
             return str(none)
-        for kind in ("InferenceEnvironment", "ModelDeployment", "ModelPlacement", "ModelCache", "Object"):
+        for kind in (
+            "InferenceEnvironment",
+            "ModelDeployment",
+            "ModelPlacement",
+            "ModelCache",
+            "ModelService",
+            "Object",
+        ):
             for found in self.stack.hub.find(kind):
                 name = f"{kind} {text(found, 'metadata.namespace')}/{text(found, 'metadata.name')}"
                 lines += [

@@ -40,6 +40,7 @@ _PATHS = {
     "LeaderWorkerSet": "apis/leaderworkerset.x-k8s.io/v1 leaderworkersets",
     "Model": "apis/modelplane.ai/v1alpha1 models",
     "ModelCache": "apis/modelplane.ai/v1alpha1 modelcaches",
+    "ModelService": "apis/modelplane.ai/v1alpha1 modelservices",
     "ModelDeployment": "apis/modelplane.ai/v1alpha1 modeldeployments",
     "ModelPlacement": "apis/modelplane.ai/v1alpha1 modelplacements",
     "Namespace": "api/v1 namespaces",
