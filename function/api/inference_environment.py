@@ -40,8 +40,8 @@ from function.domain.environment import (
     find_pools,
 )
 from function.domain.model import BrokenEntry, Problem, SecretKey
+from function.domain.model_service import GatewayAccess
 from function.domain.pods import PullSecret, build_copied_secret
-from function.domain.service import GatewayAccess
 from function.domain.settings import Settings
 from function.kube import names, quantity
 from function.kube.manifests import (

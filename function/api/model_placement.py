@@ -11,8 +11,8 @@ from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
+from function.domain.model_service import Gateway
 from function.domain.placement import Placement
-from function.domain.service import Gateway
 from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,

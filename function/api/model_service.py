@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from function import schemas
 from function.api.problems import Parsed, Problems, validate
-from function.domain.service import (
+from function.domain.model_service import (
     Backend,
     BackendEntry,
     Distribution,

@@ -8,7 +8,7 @@ provider, with the names that were chosen on the cluster in `with`. The pool's o
 """
 
 from function import schemas
-from function.api.pods import Preset, check_mounts, get_preset, parse_additions
+from function.api.pod_additions import Preset, check_mounts, get_preset, parse_additions
 from function.api.problems import Problems, unknown_value
 from function.api.values import (
     check_alternatives,

@@ -10,7 +10,7 @@ from function.cli.options import WATCH, CliError, Code, Form, Name, Sources, exa
 from function.cli.planning import compose_files
 from function.cli.store import Ref, refuse_unknown
 from function.cli.tables import STATUS_COLOURS, format_data, format_table, paint, print_watched, wrap_lines
-from function.domain.service import ModelService
+from function.domain.model_service import ModelService
 from function.kube.manifests import Manifest, listing, text
 from function.status.conditions import OWNED
 

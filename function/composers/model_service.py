@@ -12,8 +12,8 @@ from function.api.model_service import parse_model_service
 from function.composers import requirements
 from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Outcome, Requirement
+from function.domain.model_service import ModelService
 from function.domain.placement import Placement
-from function.domain.service import ModelService
 from function.domain.settings import PlatformGateway, Settings
 from function.kube.manifests import Manifest
 from function.reasons import BackendsResolved, ConditionType, Status
@@ -22,7 +22,7 @@ from function.remote.health import assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.status import model_service as report
 from function.status.conditions import faulty
-from function.traffic.plan import Endpoint, Traffic, plan_traffic
+from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.routes import (
     OBJECT,
     ROUTE,

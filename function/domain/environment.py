@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.hardware import RDMA_PREFIXES
+from function.domain.model_service import GatewayAccess
 from function.domain.pods import InterNode, PodAdditions, PullSecret
-from function.domain.service import GatewayAccess
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more

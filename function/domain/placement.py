@@ -7,7 +7,7 @@ from function.domain.allocation import Share
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
-from function.domain.service import Gateway
+from function.domain.model_service import Gateway
 from function.domain.settings import Settings
 from function.kube.selectors import Selector
 from function.kube.taints import Toleration

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from function.domain.service import Listing
+from function.domain.model_service import Listing
 from function.scheduling.verdicts import Decision, Draining, Dropped
 
 

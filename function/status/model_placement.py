@@ -9,8 +9,8 @@ from function.contract import Condition, Event
 from function.domain.allocation import Free, Share, format_replicas
 from function.domain.environment import Pool
 from function.domain.model import Shape
+from function.domain.model_service import Gateway
 from function.domain.placement import Placement
-from function.domain.service import Gateway
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib

@@ -5,8 +5,8 @@ from functools import partial
 
 from function.api.model_service import format_time
 from function.contract import Condition
+from function.domain.model_service import BackendEntry, EndpointEntry, ModelService
 from function.domain.placement import Placement
-from function.domain.service import BackendEntry, EndpointEntry, ModelService
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest, listing, prune
 from function.kube.messages import join_with_more
@@ -14,7 +14,7 @@ from function.kube.urls import Origin
 from function.reasons import BackendsAlike, BackendsResolved, ConditionType, EndpointsReady, RouteReady, Status
 from function.remote.health import Level, assess
 from function.status.references import resolving
-from function.traffic.plan import Traffic
+from function.traffic.endpoints import Traffic
 
 _endpoints_ready = partial(Condition, ConditionType.ENDPOINTS_READY)
 _route_ready = partial(Condition, ConditionType.ROUTE_READY)

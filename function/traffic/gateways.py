@@ -3,8 +3,8 @@
 from function.domain.engine_args import get_last_value
 from function.domain.engine_spec import ENGINES
 from function.domain.environment import Environment
+from function.domain.model_service import Gateway
 from function.domain.placement import ResolvedPlacement
-from function.domain.service import Gateway
 from function.kube.manifests import Manifest, listing, text
 from function.kube.urls import parse_origin
 

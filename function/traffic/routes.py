@@ -6,7 +6,7 @@ ModelService away, as KServe's own routes do with theirs; clients choose the hos
 
 from collections.abc import Mapping
 
-from function.domain.service import Gateway, ModelService
+from function.domain.model_service import Gateway, ModelService
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest, integer, listing, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeVar
 
+from function.domain.model_service import Distribution, ModelService
 from function.domain.placement import Placement
-from function.domain.service import Distribution, ModelService
 
 MAX_WEIGHT = 1_000_000  # of Gateway API
 K = TypeVar("K", bound=Hashable)

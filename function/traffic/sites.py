@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from function.domain.model_service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.placement import Placement
-from function.domain.service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.urls import parse_origin

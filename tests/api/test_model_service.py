@@ -3,7 +3,7 @@
 import pytest
 
 from function.api.model_service import format_time, parse_listing, parse_model_service
-from function.domain.service import (
+from function.domain.model_service import (
     Backend,
     BackendEntry,
     Distribution,

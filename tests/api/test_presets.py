@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 import yaml
 
-from function.api.pods import get_preset
+from function.api.pod_additions import get_preset
 from function.api.problems import find_unknown_fields, validate
 from function.domain.pods import PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text

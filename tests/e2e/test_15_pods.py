@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from function.api.inference_environment import parse_environment
-from function.api.pods import get_preset
+from function.api.pod_additions import get_preset
 from function.domain.pods import PresetInputs
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text

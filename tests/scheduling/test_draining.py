@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from function.domain.model_service import Listing
 from function.domain.placement import Placement
-from function.domain.service import Listing
 from function.scheduling.draining import drains_first, hold_draining
 from function.scheduling.verdicts import Decision, Draining, DropCause, Dropped
 from tests.support.builders import placement

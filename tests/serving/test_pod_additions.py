@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from function.api.pods import get_preset
+from function.api.pod_additions import get_preset
 from function.domain.environment import Pool
 from function.domain.model import Engine, Problem, Shape
 from function.domain.pods import InterNode, PodAdditions, PresetInputs

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.api import node_pool
-from function.api.pods import get_preset
+from function.api.pod_additions import get_preset
 from function.domain.pods import PodAdditions
 from function.kube.manifests import JSON, get
 from tests.support.remote_scene import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.service import Backend, EndpointEntry, EndpointState, ModelService
+from function.domain.model_service import Backend, EndpointEntry, EndpointState, ModelService
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest
 from function.kube.urls import Origin
@@ -16,7 +16,7 @@ from function.status.model_service import (
     build_route_ready,
     build_url,
 )
-from function.traffic.plan import Endpoint, Traffic
+from function.traffic.endpoints import Endpoint, Traffic
 from tests.support.traffic_scene import serving
 
 GATEWAY = PlatformGateway(name="models", namespace="infra", origin=Origin("https", "models.example.com", 8443))

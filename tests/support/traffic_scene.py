@@ -7,8 +7,8 @@ from typing import Any
 
 from function.composers import compose
 from function.contract import Call, Outcome, RequiredResource
+from function.domain.model_service import Gateway
 from function.domain.placement import Placement
-from function.domain.service import Gateway
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.urls import parse_origin
 from tests.support.builders import placement

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from function.composers import requirements
-from function.domain.service import GatewayAccess
+from function.domain.model_service import GatewayAccess
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.kube.urls import Origin

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.model_service import Backend, Distribution, ModelService
 from function.domain.placement import Placement
-from function.domain.service import Backend, Distribution, ModelService
 from function.traffic.shares import MAX_WEIGHT, compute_shares, to_weights
 from tests.support.traffic_scene import NAMESPACE, serving
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from function.domain.placement import Placement
-from function.domain.service import (
+from function.domain.model_service import (
     BackendEntry,
     Distribution,
     EndpointEntry,
@@ -22,6 +21,7 @@ from function.domain.service import (
     ModelService,
     OnUnreachable,
 )
+from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, text
 from function.kube.messages import join_with_more
