@@ -75,8 +75,7 @@ def why(
         if sources.files:
             inventory = load_inventory(sources)
             return _decide_report(inventory, inventory.find_deployment(deployment, selector))
-        kinds = "ModelDeployment", "ModelPlacement", "ModelService"
-        inventory = load_inventory(sources, kinds, one_namespace=True)
+        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
         return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
 
     def render(report: Report) -> str:
