@@ -33,14 +33,11 @@ def compute_shares(service: ModelService, placements: Iterable[Placement]) -> di
 
 def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int]:
     """Returns the part of each placement of one deployment."""
-    match service.distribution:
-        case Distribution.BY_REPLICAS:
-            return {p.name: p.ready_replicas for p in placements}
-        case Distribution.EVEN:
-            return {p.name: 1 for p in placements}
-        case Distribution.FAILOVER:
-            first = find_first(service, placements)
-            return {p.name: int(p.environment == first) for p in placements}
+    if service.distribution is Distribution.FAILOVER:
+        first = find_first(service, placements)
+        return {p.name: int(p.environment == first) for p in placements}
+    is_even = service.distribution is Distribution.EVEN
+    return {p.name: 1 if is_even else p.ready_replicas for p in placements}
 
 
 def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
