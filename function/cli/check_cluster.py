@@ -28,12 +28,14 @@ RIGHTS = {
     "llminferenceserviceconfigs.serving.kserve.io": _WRITES,
     "storageclasses.storage.k8s.io": ("get", "list", "watch", "patch"),
     "nodes": ("get", "list", "patch"),
+    "httproutes.gateway.networking.k8s.io": _ALL,
 }
 _DISPENSABLE = {
     "storageclasses.storage.k8s.io": (
         "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
     ),
     "nodes": "may be left out where spec.hardware.observe of the environment is Never",
+    "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
 }
 # The minimum versions of docs/install.md.
 KUBERNETES, KSERVE, LWS = "v1.31", "v0.20", "v0.8"
