@@ -254,9 +254,10 @@ def test_server_errors_are_failures(server: ApiServer, tmp_path: Path) -> None:
 
 
 def test_checks_the_granted_rights() -> None:
-    role, _ = documents(ROOT / "install" / "remote-rbac.yaml")
+    roles = [d for d in documents(ROOT / "install" / "remote-rbac.yaml") if d["kind"] == "ClusterRole"]
     granted = {
         (g, r): v
+        for role in roles
         for rule in role["rules"]
         for g in rule["apiGroups"]
         for r in rule["resources"]

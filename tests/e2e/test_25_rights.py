@@ -81,6 +81,13 @@ def lived(world: World, empty: None) -> str:  # noqa: ARG001  # it comes first
         cache(TEAM, "kept", MODEL, ["audited"]),
         deployment(TEAM, "managed", MODEL, on="audited"),
         deployment(TEAM, "reader", MODEL, on="audited", modelCache={"name": "kept"}),
+        # Without a gateway in the platform settings it composes nothing, and reports that in its status.
+        {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "ModelService",
+            "metadata": {"name": "one-url", "namespace": TEAM},
+            "spec": {"backends": [{"deployment": "managed"}]},
+        },
     )
     for name in ("managed", "reader"):
         world.ready(TEAM, name)
