@@ -15,10 +15,23 @@ _KINDS = {
     "Model": ("an author, for one namespace", "private-model/model"),
     "ModelDeployment": ("an author", "gemma-one-gpu/deployment"),
     "ModelCache": ("an author", "model-cache/cache"),
+    "ModelService": ("an author, or the function for a ModelDeployment with `spec.service`", ""),
     "ModelPlacement": ("the function, for a ModelDeployment; an author may write one by hand", ""),
     "InferenceEnvironment": ("the platform team", "gemma-one-gpu/environment"),
 }
-_BY_HAND = """\
+# Of kinds that no file under examples/ has.
+_WRITTEN = {
+    "ModelService": """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata:
+  name: gemma
+  namespace: chat
+spec:
+  backends:
+  - deployment: gemma
+""",
+    "ModelPlacement": """\
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelPlacement
 metadata:
@@ -35,7 +48,8 @@ spec:
   pool: h100
   topology:
     gpusPerNode: 1
-"""
+""",
+}
 _INTRODUCTION = """\
 # Fields
 
@@ -66,7 +80,7 @@ def page() -> str:
 
 def _example(kind: str, name: str) -> str:
     if not name:
-        return _BY_HAND.rstrip()
+        return _WRITTEN[kind].rstrip()
     found = (each for each in documents(ROOT / "examples" / f"{name}.yaml") if each["kind"] == kind)
     return yaml.safe_dump(next(found), sort_keys=False).rstrip()
 
