@@ -126,7 +126,7 @@ def _apply(cluster: Cluster, ref: Ref, *taints: Manifest) -> None:
 
 
 def _list_moves(inventory: Inventory, ref: Ref, taint: Manifest) -> Iterator[tuple[str, str, str, str]]:
-    """Returns for each placement on an environment what becomes of it with the taint: verdict, name, target, why."""
+    """Yields for each placement on an environment what the taint does: verdict, name, target and reason."""
     store = inventory.store
     placements = [
         placement
@@ -162,15 +162,15 @@ def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
 
 def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
     """Waits until the environment is drained and prints who is left whenever that changes."""
-    told, end = "", time.monotonic() + timeout
+    last_message, end = "", time.monotonic() + timeout
     while True:
         manifest = cluster.get(ref) or {}
         drained = condition(manifest, ConditionType.DRAINED)
         message = text(drained, "message")
         is_known = text(drained, "reason") != "NotDraining" and is_current(manifest, ConditionType.DRAINED)
-        if is_known and message != told:
+        if is_known and message != last_message:
             click.echo(message)
-            told = message
+            last_message = message
         if is_known and drained.get("status") == Status.TRUE:
             click.echo(f"{ref} drained")
             return

@@ -208,9 +208,16 @@ def _list_candidates(
             required = format_count(considered.request.deployment.replicas, "replica")
             available = f"room for {fitting}" + (f", {_format_spare(rank)}" if rank else "")
         rows[key] = Row(
-            environment=environment.name, profile=key[0], pool=key[1], replica=replica, verdict=verdict,
-            required=required, available=available, refusals=refusals, rank=rank,
-        )  # fmt: skip
+            environment=environment.name,
+            profile=key[0],
+            pool=key[1],
+            replica=replica,
+            verdict=verdict,
+            required=required,
+            available=available,
+            refusals=refusals,
+            rank=rank,
+        )
     if assigned and place:
         is_kept = assigned.placement is not None and assigned.placement.name in existing
         # One may be kept although its pool or profile cannot be read, or its labels are not admitted any more.

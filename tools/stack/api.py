@@ -174,6 +174,9 @@ def _certificate(home: Home, identity: str) -> Path:
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:
+    if kind not in _PATHS:
+        # A KeyError would count as "not yet" where a scenario waits (waiting.py).
+        raise ValueError(f"no path is known for kind {kind}")
     group, plural = _PATHS[kind].split()
     parts = (group, *(("namespaces", namespace) if namespace else ()), plural, *((name,) if name else ()))
     return "/".join(parts)

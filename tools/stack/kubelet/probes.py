@@ -52,6 +52,7 @@ def ask(probe: Manifest, address: str) -> str:
     """Asks over HTTP; returns why the probe failed, or nothing if it succeeded."""
     check = mapping(probe, "httpGet")
     if not check or text(check, "scheme") == "HTTPS":
+        # The services of the tests serve plain HTTP; another probe must not count as answered.
         raise NotImplementedError(f"the kubelet's stand-in cannot probe {probe}")
     connection = http.client.HTTPConnection(
         text(check, "host") or address, integer(check, "port"), timeout=integer(probe, "timeoutSeconds", 1)

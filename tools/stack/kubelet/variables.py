@@ -82,6 +82,7 @@ def _read_value(entry: Manifest, pod: Manifest, reader: Reader) -> str | None:
             if wanted not in data and not flag(reference, "optional"):
                 raise MissingError(f"couldn't find key {wanted} in {kind} {text(reference, 'name')}")
             return data.get(wanted)
+    # KServe and the function use no other source; an unset variable would change what the engine does.
     raise NotImplementedError(f"the kubelet's stand-in cannot read {source}")
 
 

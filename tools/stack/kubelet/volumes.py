@@ -43,6 +43,7 @@ def make_volumes(pod: Manifest, folder: Path, claims: Path, reader: Reader) -> d
         elif "secret" in volume:
             _write(directory, read_data(reader, "Secret", mapping(volume, "secret"), namespace))
         else:
+            # KServe and the function use no other kind; a missing mount would look like missing weights.
             raise NotImplementedError(f"the kubelet's stand-in has no volumes like {volume}")
         made[name] = directory
     return made
