@@ -120,7 +120,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
             for index, secret in enumerate(spec.image_pull_secrets or ())
         ),
         kserve=parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems),
-        gateway=_parse_gateway(spec.gateway or schemas.Gateway(), problems),
+        gateway=_parse_gateway(spec.gateway, problems),
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
@@ -230,8 +230,10 @@ def _parse_hardware(block: schemas.Hardware, problems: Problems) -> Hardware:
     return Hardware(observe=Observe(block.observe), selector=dump(block.selector) if is_valid else None)
 
 
-def _parse_gateway(block: schemas.Gateway, problems: Problems) -> GatewayAccess:
+def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> GatewayAccess:
     """Returns how the gateway is reached; the host name in its certificate must be a name."""
+    if block is None:
+        return GatewayAccess()
     tls, path = block.tls or schemas.Tls(), "spec.gateway.tls.hostname"
     if tls.hostname and not is_hostname(tls.hostname):
         problems.add_invalid(path, tls.hostname, "a host name such as gateway.example.com")

@@ -12,9 +12,8 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -136,28 +135,28 @@ def build_schemas() -> None:
 
 
 def find_unknown_fields(
-    schema: Any, value: JSON, path: str, outer: Mapping[str, str] = MappingProxyType({})
+    schema: Any, value: JSON, path: str, top: tuple[str, Collection[str]] = ("", ())
 ) -> Iterator[Problem]:
     """Yields every field at a path and below that a type does not have, with the field that may be meant.
 
-    `outer` are the paths of the fields of the whole object, by name: one of them may be indented too far.
+    `top` is the path of the whole object and its fields: one of them may be indented too far.
     """
     origin, args = get_origin(schema), get_args(schema)
     if origin in (Union, types.UnionType):
         for branch in args:
-            yield from find_unknown_fields(branch, value, path, outer)
+            yield from find_unknown_fields(branch, value, path, top)
     elif origin in (list, dict) and isinstance(value, list | dict):
         for key, entry in enumerate(value) if isinstance(value, list) else value.items():
-            yield from find_unknown_fields(args[-1], entry, join_path(path, key), outer)
+            yield from find_unknown_fields(args[-1], entry, join_path(path, key), top)
     elif _is_model(schema):
         known = {field.alias or name: field for name, field in schema.model_fields.items()}
-        outer = outer or {name: join_path(path, name) for name in known}
+        top_path, top_fields = top = top if top[1] else (path, known)
         for key, item in value.items() if isinstance(value, dict) else ():
             below = join_path(path, key)
             if key in known:
-                yield from find_unknown_fields(known[key].annotation, item, below, outer)
+                yield from find_unknown_fields(known[key].annotation, item, below, top)
             elif below != _CROSSPLANE:
-                close = outer.get(key) or find_nearest(key, known)
+                close = join_path(top_path, key) if key in top_fields else find_nearest(key, known)
                 hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 

@@ -88,6 +88,8 @@ def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, path: str, proble
 
 def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     """Returns the settings of one level merged over a weaker one, and the problems of this level."""
+    if fields == {}:
+        return Parsed(weaker, ())
     spec, problems = validate(schemas.Defaults, fields, path)
     image_path, download = f"{path}.storageInitializerImage", weaker.download
     refuse_templates(spec.storage_initializer_image, image_path, problems)

@@ -33,11 +33,12 @@ CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns what an InferenceEnvironment needs on both clusters, its conditions and its ledger."""
     parsed = parse_environment(call.xr, settings)
-    required = _require(call, parsed.value)
+    placements = _find_placements(call, parsed.value)
+    required = _require(call, parsed.value, placements)
     if parsed.access is None or parsed.value.broken:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
         outcome = keep_observed(call, settings, required, invalid)
-        ledger = _compute_ledger(call, parsed.value, _find_placements(call, parsed.value))
+        ledger = _compute_ledger(call, parsed.value, placements)
         return replace(outcome, status={**outcome.status, **ledger})
 
     observed = node_collection.observe_environment(call, parsed.value)
@@ -61,7 +62,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if observed.selector is not None:
         composed[NODES] = build_collection(writer, observed.selector)
-    preset, placements = writer.read(PRESET), _find_placements(call, environment)
+    preset = writer.read(PRESET)
     drained = drain.build_drained(call, environment, placements)
     return build_outcome(
         call,
@@ -84,12 +85,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def required_resources(call: Call) -> dict[str, Requirement]:
     """Returns what an InferenceEnvironment requires, whatever is in its spec: the placements on it, and its nodes."""
-    return _require(call, parse_environment(call.xr, BUILT_IN).value)
+    environment = parse_environment(call.xr, BUILT_IN).value
+    return _require(call, environment, _find_placements(call, environment))
 
 
-def _require(call: Call, environment: Environment) -> dict[str, Requirement]:
+def _require(call: Call, environment: Environment, placements: Collection[Placement] | None) -> dict[str, Requirement]:
     required = _require_placements(call, environment) | node_collection.required_resources(call, environment)
-    return required | drain.required_resources(environment, _find_placements(call, environment) or ())
+    return required | drain.required_resources(environment, placements or ())
 
 
 def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:

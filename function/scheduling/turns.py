@@ -43,7 +43,7 @@ def assign_turns(rollout: Rollout | None, placements: Iterable[Placement]) -> tu
     """
     all_placements = tuple(placements)
     if rollout is None:
-        return tuple(replace(p, allowed_digest=None) for p in all_placements)
+        return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
     turns = sort_turns(rollout, all_placements)
     chosen = None
     if turns.waiting and not turns.changing and not rollout.paused:

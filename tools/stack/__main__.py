@@ -62,10 +62,13 @@ def shell() -> None:
     processes = Processes(home)
     if not home.records.exists() or not processes.records():
         raise click.ClickException("no stack is kept: make e2e-up")
-    command = (*inside(holder(home, processes)), "bash")
-    code = subprocess.run(command, env=os.environ | environment(home), check=False).returncode
+    command, typed = (*inside(holder(home, processes)), "bash"), sys.stdin.isatty()
+    prompt = {"PROMPT_COMMAND": r"PS1='(stack) \w\$ '"}
+    if typed:
+        print("kubectl talks to the control plane. `exit` leaves the stack running; make e2e-down ends it.")
+    code = subprocess.run(command, env=os.environ | environment(home) | prompt, check=False).returncode
     # Of one who types it says how the last command ended.
-    sys.exit(0 if sys.stdin.isatty() else code)
+    sys.exit(0 if typed else code)
 
 
 @cli.command()
