@@ -44,7 +44,6 @@ CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certifi
 _SHUTDOWN = "--shutdown-timeout"
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
 _DIGITS = 6
-_API_SERVERS = 8  # as KServe's preset for data parallelism
 JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
 _POLL_SECONDS = 5
 _ATTEMPTS = JOIN_SECONDS // _POLL_SECONDS
@@ -239,7 +238,7 @@ def _start_vllm_ranks(run: Run) -> Group:
     flags = (*_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT), f"--data-parallel-rpc-port={RANKS_PORT}")
     args = (*run.spec.command, *_list_vllm_args(run), *flags)
     return Group(
-        leader=Launch(command=command, args=(*args, f"--api-server-count={_API_SERVERS}", *run.engine.args)),
+        leader=Launch(command=command, args=(*args, *run.engine.args)),
         worker=Launch(command=command, args=(*args, "--headless", *run.engine.args)),
     )
 

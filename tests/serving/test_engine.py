@@ -67,7 +67,7 @@ def by_nodes(*args: str, own: tuple[str, ...] = ()) -> Group:
 def by_ranks(local: int, *args: str, own: tuple[str, ...] = ()) -> Group:
     command = ("/bin/bash", "-c", scripts.RANKS, "ranks", str(local))
     return Group(
-        leader=Launch(command=command, args=("vllm", "serve", *args, "--api-server-count=8", *own)),
+        leader=Launch(command=command, args=("vllm", "serve", *args, *own)),
         worker=Launch(command=command, args=("vllm", "serve", *args, "--headless", *own)),
     )
 

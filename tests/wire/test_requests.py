@@ -64,6 +64,17 @@ def test_values(case: Number) -> None:
     assert json.dumps(spec["value"]) == case.want, case.reason
 
 
+def test_reads_at_most_32_nested_maps() -> None:
+    """Protobuf reads 100 levels of messages, and each map takes three: a struct, an entry and a value."""
+
+    def nest(maps: int) -> Manifest:
+        return {"a": nest(maps - 1)} if maps > 1 else {"a": 1}
+
+    assert received(of_composite(nest(32))).xr == nest(32)
+    with pytest.raises(MalformedError):
+        received(of_composite(nest(33)))
+
+
 def test_reads_every_part_of_request() -> None:
     request = of_composite({"kind": "ModelDeployment"})
     request.observed.resources["job"].resource.CopyFrom(dict_to_struct({"kind": "Object"}))
