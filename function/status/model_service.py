@@ -77,6 +77,7 @@ def build_backends_alike(service: ModelService, placements: Sequence[Placement])
     The weights are compared only within a deployment: another version has other weights.
     """
     differences = []
+    placements = sorted(placements, key=lambda p: (p.deployment, p.environment))
     for trait, word in _TRAITS.items():
         groups = [placements]
         if trait == "weights":

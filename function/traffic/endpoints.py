@@ -9,24 +9,18 @@ So a deployment may delete a placement that no ModelService lists.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from function.domain.model_service import (
-    BackendEntry,
-    Distribution,
-    EndpointEntry,
-    EndpointState,
-    ModelService,
-    OnUnreachable,
-)
+from function.domain.model_service import BackendEntry, Distribution, EndpointEntry, EndpointState, ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest
 from function.kube.messages import join_with_more
 from function.remote.health import assess
-from function.traffic.routes import ROUTE, SERVICE, name_service, read_weights
+from function.traffic.routes import MAX_BACKENDS, ROUTE, name_service
+from function.traffic.selection import choose, find_served, find_surplus, keep_last_weights, take_first
 from function.traffic.shares import compute_shares, find_first, to_weights
 from function.traffic.sites import Site, find_obstacle, gather_sites
 
@@ -68,6 +62,7 @@ class _Scene:
     entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
     shares: Mapping[str, Fraction] = field(default_factory=dict)  # by placement
     weights: Mapping[str, int] = field(default_factory=dict)  # on the control plane, by key of the site
+    surplus: Collection[str] = ()  # placements for which the routes have no room
 
     def date(self, recorded: int | None) -> int:
         """Returns the recorded time of an event, else that of this call; a later one than now is not believed."""
@@ -103,13 +98,16 @@ def plan_traffic(
     )
     scene = replace(scene, entered={key: _date_entry(site, scene) for key, site in sites.items()})
     in_route = {key: able[key] for key, site in sites.items() if scene.may_name(site)}
-    chosen = _choose(service, [p for members in in_route.values() for p in members])
+    route = observed.get(ROUTE, {})
+    chosen = choose(service, sites, in_route, route)
     shares = compute_shares(service, chosen)
+    if surplus := find_surplus(sites, in_route, shares, find_served(sites, chosen)):
+        shares = compute_shares(service, [p for p in chosen if shares[p.name] and p.name not in surplus])
     of_sites = {key: sum((shares.get(p.name, Fraction(0)) for p in ps), Fraction(0)) for key, ps in in_route.items()}
     weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
-        weights = _keep_last_weights(sites, in_route, observed.get(ROUTE)) or weights
-    scene = replace(scene, shares=shares, weights=weights)
+        weights = keep_last_weights(sites, in_route, route) or weights
+    scene = replace(scene, shares=shares, weights=weights, surplus=surplus)
     decided = [_decide(site, scene) for site in sites.values()]
     endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
     gateways = {key: sites[key].gateway for key in weights}
@@ -135,26 +133,6 @@ def _date_entry(site: Site, scene: _Scene) -> int | None:
     return scene.date(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
 
 
-def _choose(service: ModelService, placements: Sequence[Placement]) -> list[Placement]:
-    """Chooses the placements that get requests: none that is draining or unreachable while others can do without it."""
-    weights = {backend.deployment: backend.weight for backend in service.backends}
-    candidates = [p for p in placements if weights[p.deployment]]
-    reachable = [p for p in candidates if not p.unreachable]
-    if reachable and service.on_unreachable is OnUnreachable.WITHDRAW:
-        candidates = reachable
-    replaced = {p.deployment for p in reachable if not p.draining}
-    return [p for p in candidates if not (p.draining and p.deployment in replaced)]
-
-
-def _keep_last_weights(
-    sites: Mapping[str, Site], in_route: Mapping[str, object], route: Manifest | None
-) -> dict[str, int]:
-    """Returns the weights of the observed route: no cluster answers, and their gateways may serve nevertheless."""
-    last = read_weights(route or {})
-    names = {key: text(sites[key].observed[SERVICE], "metadata.name") for key in in_route}
-    return {key: last[name] for key, name in names.items() if name in last}
-
-
 def _decide(site: Site, scene: _Scene) -> Endpoint | None:
     """Decides what becomes of a site; None if nothing is there."""
     if scene.weights.get(site.key) or any(not p.draining for p in scene.able[site.key]):
@@ -168,6 +146,7 @@ def _compose(site: Site, scene: _Scene) -> Endpoint:
     if not shares:
         prepared = [p for p in able if not p.draining]
         shares = {name: share or Fraction(1) for name, share in compute_shares(scene.service, prepared).items()}
+        shares = {p.name: shares[p.name] for p in take_first(site, prepared, shares)}
     weights = to_weights(shares)
     workloads = {p.workload: weights[p.name] for p in able if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
@@ -272,6 +251,8 @@ def _explain(placement: Placement, site: Site, scene: _Scene) -> str:
         return "it gets requests with the next step"
     if not scene.may_name(site):
         return _explain_warming(site)
+    if placement.name in scene.surplus:
+        return f"a route names at most {MAX_BACKENDS} backends, and others come first"
     serving = [p for ps in scene.able.values() for p in ps if scene.shares.get(p.name)]
     first = find_first(scene.service, [p for p in serving if p.deployment == placement.deployment])
     return f"{Distribution.FAILOVER}: {first} comes first"

@@ -14,6 +14,7 @@ from function.kube.urls import AddressType, Origin
 
 ROUTE = "route"  # composition-resource-name of the route on the control plane
 OBJECT, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
+MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
 _GROUP = "gateway.networking.k8s.io/v1"
 _PORT_NAME = "http"  # equal on the Service and the slice: gateways compare it

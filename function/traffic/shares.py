@@ -35,16 +35,20 @@ def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int
     """Returns the part of each placement of one deployment."""
     if service.distribution is Distribution.FAILOVER:
         first = find_first(service, placements)
-        return {p.name: int(p.environment == first) for p in placements}
+        # A draining one is divided as long as another one has to come into the routes beside it.
+        return {p.name: int(p.environment == first or p.draining) for p in placements}
     is_even = service.distribution is Distribution.EVEN
     return {p.name: 1 if is_even else p.ready_replicas for p in placements}
 
 
 def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
-    """Returns the first environment of some placements: in the order of the service, then by name."""
-    order = service.order
-    names = {p.environment for p in placements}
-    return min(names, key=lambda name: (order.index(name) if name in order else len(order), name))
+    """Returns the first environment of some placements, in the order of the service, then by name.
+
+    Environments whose placement is draining come last.
+    """
+    ranks = {name: index for index, name in enumerate(service.order)}
+    first = min(placements, key=lambda p: (p.draining, ranks.get(p.environment, len(ranks)), p.environment))
+    return first.environment
 
 
 def to_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:

@@ -66,6 +66,10 @@ class Site:
         written = mapping(self.observed.get(OBJECT), "spec.forProvider.manifest")
         return placement.workload in read_weights(written)
 
+    def sends_to(self, placement: Placement) -> bool:
+        """Tells whether the observed routes name a placement, on the control plane and on the cluster."""
+        return self.named and placement.workload in read_weights(self.remote.manifest)
+
     def has_seen_only(self, workloads: Iterable[str]) -> bool:
         """Tells whether the cluster's gateway has seen a route that names none but these Kubernetes Services."""
         route = self.remote.manifest

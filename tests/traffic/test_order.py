@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from function.domain.placement import Placement
 from function.kube.manifests import Manifest, listing, mapping, text
 from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving
 
@@ -94,9 +95,35 @@ def test_draining_placement_serves_until_another_one_of_its_deployment_can() -> 
     plane.placements.append(STABLE[1])
     while plane.route() == {"10.0.0.1": 9, "10.0.0.3": 1}:
         plane.step()
-    assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, "in one edit"
+    assert plane.route() == {"10.0.0.1": 6, "10.0.0.2": 3, "10.0.0.3": 1}, "beside the one that drains"
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, "once the observed route names the other"
     plane.settle()
     assert "stable-e1" not in _listed(plane)
+
+
+def test_draining_first_environment_of_a_failover_serves_until_the_next_one_does() -> None:
+    plane = _at_rest(
+        {**backends(stable=1), "distribution": "Failover", "environments": ["e1"]}, *STABLE, serving("stable", "e3", 1)
+    )
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
+    assert _state(plane, "e3") == ("Serving", 0, "Failover: e2 comes first")
+    plane.step()
+    assert plane.route() == {"10.0.0.2": 1}
+
+
+def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -> None:
+    shared = gateway("http://10.0.0.1", environment="e2")
+    plane = _at_rest(backends(stable=1), STABLE[0])
+    plane.placements = [replace(STABLE[0], draining=True), replace(STABLE[1], gateway=shared)]
+    routes: list[dict[str, int]] = []
+    while plane.step() and len(routes) < 5:
+        routes.append(plane.remote("10.0.0.1"))
+    both = {"stable-e1-workload": 2, "stable-e2-workload": 1}
+    assert routes[:2] == [{"stable-e1-workload": 1}, both], "both, until the observed route names the other"
+    assert routes[-1] == {"stable-e2-workload": 1}
 
 
 def test_placement_leaves_a_gateway_that_serves_another_one() -> None:
@@ -308,6 +335,78 @@ def test_lost_status_stops_nothing() -> None:
     for _ in range(3):
         plane.step()
         assert set(plane.route()) == {"10.0.0.1", "10.0.0.2"}
+
+
+def _many(count: int, **fields: object) -> list[Placement]:
+    return [serving("stable", f"e{number}", number, **fields) for number in range(1, count + 1)]
+
+
+def test_route_names_the_16_endpoints_with_the_largest_shares() -> None:
+    plane = _at_rest(backends(stable=1), *_many(18))
+    assert plane.route() == {f"10.0.0.{number}": number for number in range(3, 19)}, "exact among those"
+    reason = "a route names at most 16 backends, and others come first"
+    assert [_state(plane, name) for name in ("e1", "e2")] == [("Serving", 0, reason)] * 2
+    assert (plane.outcome.status["ready"], plane.outcome.status["total"]) == (16, 18)
+
+
+def test_endpoint_that_serves_stays_in_a_full_route() -> None:
+    plane = _at_rest(backends(stable=1), *_many(16))
+    plane.placements.append(serving("stable", "e17", 99))
+    plane.settle()
+    assert plane.route() == {f"10.0.0.{number}": number for number in range(1, 17)}
+    plane.replace(serving("stable", "e4", 0))
+    plane.step()
+    assert "10.0.0.4" not in plane.route()
+    assert plane.route()["10.0.0.17"] == 99, "at once: it was prepared"
+
+
+def test_deployment_that_nothing_serves_comes_first_where_there_is_room() -> None:
+    plane = TrafficPlane(spec=backends(stable=99, canary=1), placements=[*_many(17), serving("canary", "e18", 1)])
+    plane.settle()
+    assert "10.0.0.18" in plane.route()
+    assert len(plane.route()) == 16
+
+
+def test_endpoints_change_places_in_a_full_route() -> None:
+    others = [serving("other", f"e{number}", 1) for number in range(2, 17)]
+    plane = _at_rest(backends(stable=1, other=1), serving("stable", "e1", 1), *others, serving("other", "e18", 9))
+    before = {*plane.route()}
+    assert len(before) == 16
+    plane.placements.append(serving("stable", "e17", 1))
+    plane.replace(serving("stable", "e1", 1, draining=True))
+    plane.settle()
+    assert {*plane.route()} == before - {"10.0.0.1"} | {"10.0.0.17"}
+    assert "stable-e1" not in _listed(plane)
+
+
+def test_route_on_a_cluster_names_at_most_16_placements() -> None:
+    shared = gateway("http://10.0.0.1", environment="e1")
+    plane = TrafficPlane(spec=backends(stable=1), placements=_many(18, gateway=shared))
+    plane.step()
+    assert len(plane.remote("10.0.0.1")) == 16, "before it gets requests, too"
+    plane.settle()
+    names = plane.remote("10.0.0.1")
+    assert len(names) == 16
+    rows = {text(row, "placement"): row for row in listing(next(iter(plane.rows().values())), "backends")}
+    idle = {name for name, row in rows.items() if not row["weight"]}
+    assert len(idle) == 2
+    assert {text(rows[name], "reason") for name in idle} == {"a route names at most 16 backends, and others come first"}
+    plane.replace(*(serving("stable", name.partition("-")[2], 99, gateway=shared) for name in idle))
+    plane.settle()
+    assert plane.remote("10.0.0.1").keys() == names.keys(), "what serves stays"
+
+
+def test_unreachable_cluster_does_not_delay_the_others() -> None:
+    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("stable", "e3", 1))
+    plane.silent = {"e1"}
+    plane.replace(replace(STABLE[0], unreachable=True))
+    plane.placements += [serving("canary", "e2", 1), serving("canary", "e4", 1)]
+    plane.replace(serving("stable", "e3", 1, draining=True))
+    plane.settle()
+    assert plane.route() == {"10.0.0.2": 19, "10.0.0.4": 1}
+    assert plane.remote("10.0.0.2") == {"stable-e2-workload": 18, "canary-e2-workload": 1}
+    assert "stable-e3" not in _listed(plane)
+    assert _state(plane, "e1")[0] == "Unreachable"
 
 
 def test_service_takes_no_requests_of_another_namespace() -> None:
