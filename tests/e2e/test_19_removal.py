@@ -18,7 +18,8 @@ from tools.stack.waiting import steady, until
 pytestmark = pytest.mark.e2e
 TEAM = "left-running"
 DEPLOYMENTS = ("several", "one")
-_REMOVAL = re.compile(r"^## Remove, and leave models running$.*?^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"^## Remove, and leave models running$(.*?)^\*\*To remove everything", re.MULTILINE | re.DOTALL)
+_COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -33,13 +34,23 @@ def installed_again(world: World) -> Iterator[None]:
 
 
 def _as_documented(world: World) -> None:
-    (commands,) = _REMOVAL.findall((SOURCE / "docs/install.md").read_text())
+    (section,) = _SECTION.findall((SOURCE / "docs/install.md").read_text())
+    keep, remove = _COMMANDS.findall(section)
+    header, *rows = _run(world, keep).partition("NAMESPACE ")[2].splitlines()
+    assert header.split() == ["NAME", "POLICIES"]
+    assert rows
+    assert all(row.endswith("[Observe]") for row in rows), rows
+    _run(world, remove)
+
+
+def _run(world: World, commands: str) -> str:
     path = f"{programs.path('kubectl').parent}:{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "KUBECONFIG": str(world.stack.home.kubeconfig("hub"))}
     done = subprocess.run(
         ("bash", "-euo", "pipefail", "-c", commands), env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.usefixtures("installed_again")
