@@ -89,6 +89,35 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     assert left == {"kustomization", *optional}
 
 
+def test_core_may_apply_what_a_service_composes_with_and_without_the_rbac_manager() -> None:
+    roles = [_read("install/gateway-rbac.yaml")[0], _read("install/hub-rbac.yaml")[0]]
+    label = {"rbac.crossplane.io/aggregate-to-crossplane": "true"}
+    assert [mapping(role, "metadata.labels") for role in roles] == [label, label]
+    (golden,) = _read("tests/golden/ModelService/serving.yaml")
+    kinds = {
+        (text(item, "resource.apiVersion").rpartition("/")[0], text(item, "resource.kind").lower())
+        for item in mapping(golden, "desired.resources").values()
+        if isinstance(item, dict)
+    }
+    kinds.add(("gateway.networking.k8s.io", "backendtlspolicy"))
+    applies = {"get", "list", "watch", "create", "update", "patch", "delete"}
+    granted = {
+        (group, resource.removesuffix("s").removesuffix("ie") + ("y" if resource.endswith("ies") else ""))
+        for role in roles
+        for rule in listing(role, "rules")
+        if applies <= {*_texts(rule, "verbs")} or _texts(rule, "verbs") == ["*"]
+        for group in _texts(rule, "apiGroups")
+        for resource in _texts(rule, "resources")
+    }
+    assert len(kinds) == 5
+    assert kinds <= granted
+
+
+def _texts(rule: Manifest, field: str) -> list[str]:
+    values = rule[field]
+    return [str(value) for value in values] if isinstance(values, list) else []
+
+
 def test_costs_are_only_warned_of() -> None:
     """A warning must never stand in the way of what works, also where the policy itself has an error."""
     policies, bindings = (_read("install/cost-warnings.yaml")[start::2] for start in (0, 1))

@@ -11,7 +11,8 @@ from enum import StrEnum
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gpus import format_users
-from function.cli.inputs import Inventory
+from function.cli.inputs import Inventory, load_inventory
+from function.cli.options import Sources
 from function.cli.store import Ref, Store, find_invalid_pools, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
@@ -163,6 +164,18 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
             rows.append(replace(row, required=pool.problems[0].path, available=available))
     rows.sort(key=lambda row: row.sort_key)
     return replace(plan, rows=tuple(rows), holders=tuple(_name_holders(store, ref, rows)), considered=considered)
+
+
+def find_traffic(sources: Sources, inventory: Inventory, name: str | None) -> Manifest | None:
+    """Returns the ModelService of a name that no deployment has, with its endpoints; None if there is none."""
+    if not name or any(ref.name == name for ref in filter(inventory.in_scope, inventory.store.refs("ModelDeployment"))):
+        return None
+    if not sources.files:
+        inventory = load_inventory(sources, ("ModelService",), one_namespace=True)
+    refs = [ref for ref in filter(inventory.in_scope, inventory.store.refs("ModelService")) if ref.name == name]
+    if len(refs) == 1 and sources.files:
+        compose_files(inventory)
+    return inventory.store[refs[0]] if len(refs) == 1 else None
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:

@@ -23,9 +23,11 @@ from function.remote.carry_over import desired_from_observed
 
 CONTROL_PLANE = "control plane"
 # Files do not tell whether a cluster answers, and an environment without shared storage serves single nodes.
+# A canary differs on purpose.
 _HARMLESS = {
     ("InferenceEnvironment", ConditionType.CLUSTER_READY),
     ("InferenceEnvironment", ConditionType.STORAGE_READY),
+    ("ModelService", ConditionType.BACKENDS_ALIKE),
 }
 _NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9.]")
 

@@ -12,11 +12,11 @@ import click
 from function.api.model_placement import parse_placement
 from function.cli.inputs import KINDS, Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, sources
-from function.cli.planning import compose_deployment, find_decision, plan_deployments
+from function.cli.planning import compose_deployment, find_decision, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_watched
 from function.domain.allocation import format_replicas
-from function.kube.manifests import Manifest, condition, listing, mapping, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.kube.selectors import Selector
 from function.reasons import Status
 from function.remote.health import assess
@@ -48,9 +48,13 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
     def render() -> str:
         if sources.files:
             inventory = load_inventory(sources, (*KINDS, "Object"))
+            if service := find_traffic(sources, inventory, deployment):
+                return _format_tree(_build_service(inventory.store, Ref.of(service), planned=True), form)
             return _format_tree(_plan_tree(inventory, inventory.find_deployment(deployment, selector)), form)
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
         inventory = load_inventory(sources, kinds, one_namespace=True)
+        if service := find_traffic(sources, inventory, deployment):
+            return _format_tree(_build_service(inventory.store, Ref.of(service), planned=False), form)
         return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment, selector)), form)
 
     print_watched(render, watch=watch)
@@ -84,6 +88,24 @@ def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
         children = tuple(_build_object(manifest, planned=planned) for manifest in objects)
         placements.append(replace(node, name=name, state=state, children=children))
     return replace(_build_composite(store[ref], planned=planned), children=tuple(placements))
+
+
+def _build_service(store: Store, ref: Ref, *, planned: bool) -> Node:
+    """Builds the tree of a ModelService: its endpoints with their placements, and the routes on the clusters."""
+    endpoints = [
+        Node(
+            name=f"{text(row, 'environment')} at {text(row, 'address') or 'no address yet'}",
+            state=text(row, "state"),
+            message=text(row, "reason") or f"weight {get(row, 'weight')}",
+            children=tuple(
+                Node(name=text(b, "placement"), message=text(b, "reason") or f"weight {get(b, 'weight')}")
+                for b in listing(row, "backends")
+            ),
+        )
+        for row in listing(store[ref], "status.endpoints")
+    ]
+    objects = [_build_object(m, planned=planned) for m in store.owned(ref).values() if m["kind"] == "Object"]
+    return replace(_build_composite(store[ref], planned=planned), children=(*endpoints, *objects))
 
 
 def _build_composite(manifest: Manifest, *, planned: bool) -> Node:

@@ -1,4 +1,4 @@
-"""`why`: explains why a deployment is not placed or not ready, and what to change.
+"""`why`: explains why a deployment is not placed or not ready, and why an endpoint of a ModelService gets no requests.
 
 On a live control plane this is what the controller wrote into the status of the deployment and its placements. From
 files the deployment is decided, which also tells what to do about each refusal.
@@ -14,9 +14,9 @@ from function.cli import tables
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, is_quiet, sources
-from function.cli.planning import explain_preference, plan_deployments
+from function.cli.planning import explain_preference, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
-from function.kube.manifests import JSON, Manifest, condition, listing, text
+from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Status
@@ -42,7 +42,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known of one deployment."""
+    """What is known of one deployment or ModelService."""
 
     ref: Ref
     conditions: tuple[Manifest, ...]
@@ -52,8 +52,16 @@ class Report:
 
     @property
     def is_placed(self) -> bool:
-        """Tells whether the deployment has all placements that it requests."""
-        return any((c["type"], c["status"]) == ("Scheduled", Status.TRUE) for c in self.conditions)
+        """Tells whether the deployment has all placements that it requests, or every endpoint may get requests."""
+        statuses = {c["type"]: c["status"] for c in self.conditions}
+        types = ("Scheduled",) if self.ref.kind == "ModelDeployment" else ("EndpointsReady", "RouteReady")
+        return all(statuses.get(type_) == Status.TRUE for type_ in types)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a few words."""
+        words = "placed" if self.ref.kind == "ModelDeployment" else "serving on all endpoints"
+        return words if self.is_placed else f"not {words}"
 
 
 @click.command(epilog=examples("why"))
@@ -68,14 +76,19 @@ def why(
 ) -> Code:
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
-    Without files it shows what the controller reports, and reads only deployments and placements of the namespace.
+    Without files it shows what the controller reports, and reads only deployments and placements of the namespace. A
+    name that no deployment has may be that of a ModelService: then it says why endpoints get no requests.
     """
 
     def build() -> Report:
         if sources.files:
             inventory = load_inventory(sources)
+            if service := find_traffic(sources, inventory, deployment):
+                return _read_traffic(service)
             return _decide_report(inventory, inventory.find_deployment(deployment, selector))
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
+        if service := find_traffic(sources, inventory, deployment):
+            return _read_traffic(service)
         return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
 
     def render(report: Report) -> str:
@@ -92,9 +105,32 @@ def why(
     return Code.OK if report.is_placed else Code.REFUSED
 
 
+def _read_traffic(service: Manifest) -> Report:
+    """Reads what the controller wrote into the status of a ModelService: a reason for each endpoint and placement."""
+    others = []
+    for row in listing(service, "status.endpoints"):
+        rows = [row] if not get(row, "weight") else listing(row, "backends")
+        others += [
+            Reason(
+                subject=" on ".join(filter(None, (text(each, "placement"), text(row, "environment")))),
+                reason=text(row, "state"),
+                faults=(text(each, "reason"),),
+            )
+            for each in rows
+            if text(each, "reason")
+        ]
+    return Report(ref=Ref.of(service), conditions=_read_conditions(service), refusals=(), others=tuple(others))
+
+
+def _read_conditions(manifest: Manifest) -> tuple[Manifest, ...]:
+    owned = OWNED[text(manifest, "kind")]
+    conditions = (c for c in listing(manifest, "status.conditions") if text(c, "type") in owned)
+    return tuple({key: text(c, key) for key in ("type", "status", "reason", "message")} for c in conditions)
+
+
 def _read_report(store: Store, ref: Ref) -> Report:
     """Reads what the controller wrote into the status of a deployment and its placements."""
-    conditions = [c for c in listing(store[ref], "status.conditions") if text(c, "type") in OWNED["ModelDeployment"]]
+    conditions = _read_conditions(store[ref])
     refusals = [
         Reason(
             subject=text(row, "environment"),
@@ -111,7 +147,7 @@ def _read_report(store: Store, ref: Ref) -> Report:
         notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
     return Report(
         ref=ref,
-        conditions=tuple({key: text(c, key) for key in ("type", "status", "reason", "message")} for c in conditions),
+        conditions=conditions,
         refusals=tuple(sorted(refusals, key=lambda each: (-_RANKS.get(each.reason, -1), each.subject))),
         others=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
@@ -163,8 +199,7 @@ def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
 
 def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
-    verdict = tables.paint("placed", tables.GOOD) if report.is_placed else tables.paint("not placed", tables.BAD)
-    yield f"{report.ref}: {verdict}"
+    yield f"{report.ref}: {tables.paint(report.verdict, tables.GOOD if report.is_placed else tables.BAD)}"
     for each in report.conditions:
         status = tables.paint(text(each, "status"), tables.STATUS_COLOURS[text(each, "status")])
         first = text(each, "message").partition("\n")[0]

@@ -5,7 +5,7 @@ from functools import partial
 
 from function.api.model_service import format_time
 from function.contract import Condition
-from function.domain.model_service import BackendEntry, EndpointEntry, ModelService
+from function.domain.model_service import BackendEntry, EndpointEntry, EndpointState, ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest, listing, prune
@@ -38,7 +38,10 @@ def build_backends_resolved(service: ModelService, placements: Iterable[Placemen
 
 
 def build_endpoints_ready(traffic: Traffic) -> Condition:
-    """Returns EndpointsReady: how many endpoints get requests, and why not all of them."""
+    """Returns EndpointsReady: how many endpoints get requests, and why not all of them.
+
+    An endpoint that could serve at once, and is not to, is no fault: a weight of 0, or the next one of Failover.
+    """
     entries = [endpoint.entry for endpoint in traffic.endpoints]
     idle = [entry for entry in entries if not entry.weight]
     serving = len(entries) - len(idle)
@@ -46,9 +49,9 @@ def build_endpoints_ready(traffic: Traffic) -> Condition:
     reasons = join_with_more([f"{e.environment}: {e.state}, {e.reason}" for e in idle], separator="; ")
     if not serving:
         return _endpoints_ready(Status.FALSE, EndpointsReady.NONE_READY, f"{message}. {reasons}" if idle else message)
-    if idle:
+    if any(entry.state is not EndpointState.SERVING for entry in idle):
         return _endpoints_ready(Status.FALSE, EndpointsReady.PARTIALLY_READY, f"{message}. {reasons}")
-    return _endpoints_ready(Status.TRUE, EndpointsReady.READY, message)
+    return _endpoints_ready(Status.TRUE, EndpointsReady.READY, f"{message}. {reasons}" if idle else message)
 
 
 def build_gateway_not_configured() -> Condition:

@@ -30,6 +30,7 @@ def _traffic(*entries: EndpointEntry) -> Traffic:
 
 
 SERVING = EndpointEntry(environment="e1", state=EndpointState.SERVING, weight=1)
+STANDBY = EndpointEntry(environment="e3", state=EndpointState.SERVING, reason="Failover: e1 comes first")
 IDLE = EndpointEntry(environment="e2", reason="no replica is ready")
 
 
@@ -41,6 +42,8 @@ IDLE = EndpointEntry(environment="e2", reason="no replica is ready")
          "0 of 1 endpoints get requests. e2: NotReady, no replica is ready"),
         ((SERVING, IDLE), Status.FALSE, EndpointsReady.PARTIALLY_READY,
          "1 of 2 endpoints get requests. e2: NotReady, no replica is ready"),
+        ((SERVING, STANDBY), Status.TRUE, EndpointsReady.READY,
+         "1 of 2 endpoints get requests. e3: Serving, Failover: e1 comes first"),
         ((SERVING,), Status.TRUE, EndpointsReady.READY, "1 of 1 endpoints get requests"),
     ],
 )  # fmt: skip
