@@ -106,7 +106,7 @@ def plan_traffic(
     of_sites = {key: sum((shares.get(p.name, Fraction(0)) for p in ps), Fraction(0)) for key, ps in in_route.items()}
     weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
-        weights = keep_last_weights(sites, in_route, route) or weights
+        weights = keep_last_weights(sites, chosen, route) or weights
     scene = replace(scene, shares=shares, weights=weights, surplus=surplus)
     decided = [_decide(site, scene) for site in sites.values()]
     endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]

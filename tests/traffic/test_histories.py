@@ -75,6 +75,8 @@ class History:
         rows = listing(plane.outcome.status, "endpoints")
         idle = [row for row in rows if not row["weight"] and not row.get("reason")]
         assert idle == [], "every zero has a reason"
+        inside = [b for row in rows for b in listing(row, "backends") if not (row["weight"] and b["weight"])]
+        assert [b for b in inside if not b.get("reason")] == [], "every zero of a placement has a reason"
         self._check_listing(rows, before)
 
     def _check_listing(self, rows: list[Manifest], now: float) -> None:

@@ -292,6 +292,43 @@ def test_unreachable_endpoints_together_keep_their_weights() -> None:
         assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
 
 
+@pytest.mark.parametrize("policy", ["Withdraw", "Keep"])
+def test_endpoint_without_pods_leaves_although_the_other_cluster_does_not_answer(policy: str) -> None:
+    plane = _at_rest({**backends(stable=1), "onUnreachable": policy}, *STABLE)
+    plane.silent = {"e1"}
+    plane.replace(replace(STABLE[0], unreachable=True), replace(STABLE[1], ready_replicas=0))
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 2}
+    assert f"{gateway('http://10.0.0.2').key}/service" in plane.outcome.composed, "until the gateways have applied that"
+
+
+def test_weight_of_0_counts_although_no_cluster_answers() -> None:
+    plane = _at_rest(backends(stable=1, canary=1), STABLE[0], serving("canary", "e2", 1))
+    plane.silent = {"e1", "e2"}
+    plane.replace(*(replace(p, unreachable=True) for p in plane.placements))
+    plane.spec = backends(stable=1, canary=0)
+    plane.step()
+    assert set(plane.route()) == {"10.0.0.1"}
+
+
+def test_differences_between_backends_stop_nothing() -> None:
+    canary = serving("canary", "e1", 1, traits=(("contextLength", "8192"),))
+    plane = _at_rest(backends(stable=1, canary=1), serving("stable", "e2", 1, traits=(("contextLength", "1"),)), canary)
+    assert [c.type for c in plane.outcome.conditions if c.status != "True"] == ["BackendsAlike"]
+    assert plane.outcome.ready is None, "as everything composed is"
+    assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
+
+
+@pytest.mark.parametrize("spec", [{"backends": []}, backends(stable=0)], ids=["no-backends", "no-weights"])
+def test_invalid_spec_keeps_everything(spec: Manifest) -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    composed = {key: item.manifest["spec"] for key, item in plane.outcome.composed.items() if "spec" in item.manifest}
+    plane.spec = spec
+    plane.step()
+    kept = {key: item.manifest["spec"] for key, item in plane.outcome.composed.items() if "spec" in item.manifest}
+    assert kept == composed
+
+
 def test_keep_keeps_an_unreachable_endpoint() -> None:
     plane = _at_rest({**backends(stable=1), "onUnreachable": "Keep"}, *STABLE)
     plane.silent = {"e1"}
