@@ -207,6 +207,7 @@ class RolledOut(StrEnum):
     ROLLING = "Rolling"
     PAUSED = "Paused"
     STOPPED = "Stopped"
+    WAITING_FOR_GATE = "WaitingForGate"
     ALL_AT_ONCE = "AllAtOnce"  # Unknown: environments do not change one by one
 
 

@@ -7,7 +7,7 @@ from function.api.model_cache import parse_cache_choice
 from function.api.model_service import check_routing
 from function.api.problems import Parsed, Problems, validate
 from function.domain.model import ModelRef
-from function.domain.placement import Deployment, Preference, Rollout
+from function.domain.placement import Deployment, Gate, Preference, Rollout
 from function.kube.manifests import Manifest, text
 from function.kube.taints import Toleration
 from function.schemas import DeploymentSpec, DeploymentToleration
@@ -39,7 +39,8 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
 def _parse_rollout(block: RolloutBlock | None) -> Rollout | None:
     if block is None or block.environments != "OneByOne":
         return None
-    return Rollout(order=tuple(block.order or ()), paused=block.paused)
+    gate = Gate(**block.gate.model_dump()) if block.gate else None
+    return Rollout(order=tuple(block.order or ()), paused=block.paused, gate=gate)
 
 
 def _parse_tolerations(blocks: Sequence[DeploymentToleration], path: str, problems: Problems) -> tuple[Toleration, ...]:

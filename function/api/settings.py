@@ -119,6 +119,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
             for name, own in (limits.namespaces or {}).items()
         },
         object_watch=choose(spec.object_watch, weaker.object_watch),
+        gates=weaker.gates if spec.gates is None else frozenset((gate.api_version, gate.kind) for gate in spec.gates),
         remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
     )
     unknown = find_unknown_fields(schemas.Defaults, fields, path)

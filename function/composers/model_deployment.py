@@ -15,6 +15,7 @@ from function.api.model_placement import PLACEMENTS
 from function.api.model_service import parse_listing
 from function.api.settings import parse_settings
 from function.composers import requirements, scopes
+from function.composers.gate import check_gate
 from function.composers.outcome import build_outcome, keep_observed
 from function.composers.placement_writer import build_placement, build_service, drain_placement, lower_replicas
 from function.composers.resolve import UnresolvedError, resolve_model
@@ -172,19 +173,21 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     considered, required = _hold_draining(call, considered)
     request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
     rollout = request.deployment.rollout
-    placed = assign_turns(rollout, (request.to_placement(assignment) for assignment in decision.assignments))
+    placements = [request.to_placement(assignment) for assignment in decision.assignments]
+    gate_obstacle, of_gate = check_gate(call, settings, request.deployment, placements)
+    placed = assign_turns(rollout, placements, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
     conditions = [
         references.model_resolved(request.model),
         report.build_scheduled(request, decision),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
-        *report.build_rolled_out(call.xr, rollout, placed),
+        *report.build_rolled_out(call.xr, rollout, placed, gate_obstacle),
     ]
     return build_outcome(
         call,
         settings,
-        requirements=required,
+        requirements={**required, **of_gate},
         composed=adopt(composed, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,

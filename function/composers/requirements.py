@@ -21,6 +21,7 @@ CACHE = "cache"
 OBJECTS = "objects"
 SERVICE = "model-service"
 SERVICES = "model-services"
+GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)

@@ -22,11 +22,22 @@ class Preference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """An object in the namespace of a deployment whose condition must be True before the next environment changes."""
+
+    api_version: str
+    kind: str
+    name: str
+    condition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """A roll-out of one environment after the other."""
 
     order: tuple[str, ...] = ()  # environments that come first
     paused: bool = False
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,7 @@ class Settings:
     limits: Limits = Limits()  # of each namespace that has none of its own
     namespace_limits: dict[str, Limits] = field(default_factory=dict)
     object_watch: bool = False
+    gates: frozenset[tuple[str, str]] = frozenset()  # API version and kind of what Crossplane may read as a gate
     remote_namespace_prefix: str = ""
 
     def limits_of(self, namespace: str) -> Limits:

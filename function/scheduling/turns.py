@@ -4,7 +4,7 @@ A placement reports the digest that its service has and the one that is requeste
 to the digest that it is allowed. One that never had a service takes no part.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from function.domain.placement import Placement, Rollout
@@ -26,28 +26,51 @@ class Turns:
 
 def sort_turns(rollout: Rollout, placements: Iterable[Placement]) -> Turns:
     """Returns the placements of a roll-out by their state."""
-    position = {name: index for index, name in enumerate(rollout.order)}
-    taking_part = sorted(
-        (p for p in placements if p.served_digest and p.requested_digest),
-        key=lambda p: (position.get(p.environment, len(position)), p.environment),
-    )
+    taking_part = sorted((p for p in placements if p.served_digest and p.requested_digest), key=_get_position(rollout))
     changed = tuple(p for p in taking_part if p.ready and p.served_digest == p.requested_digest)
     waiting = tuple(p for p in taking_part if p.requested_digest not in {p.served_digest, p.allowed_digest})
     return Turns(changed, tuple(p for p in taking_part if p not in changed and p not in waiting), waiting)
 
 
-def assign_turns(rollout: Rollout | None, placements: Iterable[Placement]) -> tuple[Placement, ...]:
-    """Returns placements with the digests that they are allowed: one may change while all others are Ready.
+def asks_gate(rollout: Rollout, placements: Iterable[Placement]) -> bool:
+    """Tells whether the next change goes further in the order than every earlier one, for which a gate must be open.
 
-    One that is not Ready comes first: it serves nothing that a change could take away, and a fix is for it.
+    The first change does not, nor does one of a placement that is not Ready, or one that rolls back: it comes before
+    placements that serve the requested spec still.
     """
+    turns, position = sort_turns(rollout, placements), _get_position(rollout)
+    chosen = _choose_next(rollout, turns)
+    if rollout.gate is None or chosen is None or not chosen.ready:
+        return False
+    # A placement that started with the requested spec had no turn.
+    had_turn = [p for p in turns.changed if p.allowed_digest == p.requested_digest]
+    return bool(had_turn) and position(had_turn[-1]) < position(chosen)
+
+
+def assign_turns(
+    rollout: Rollout | None, placements: Iterable[Placement], *, gate_is_closed: bool = False
+) -> tuple[Placement, ...]:
+    """Returns placements with the digests that they are allowed: one may change while all others are Ready."""
     all_placements = tuple(placements)
     if rollout is None:
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
-    turns = sort_turns(rollout, all_placements)
-    chosen = None
-    if turns.waiting and not turns.changing and not rollout.paused:
-        chosen = min(turns.waiting, key=lambda p: p.ready)
+    chosen = None if gate_is_closed else _choose_next(rollout, sort_turns(rollout, all_placements))
     return tuple(
         replace(p, allowed_digest=p.requested_digest if p is chosen else p.allowed_digest or "") for p in all_placements
     )
+
+
+def _choose_next(rollout: Rollout, turns: Turns) -> Placement | None:
+    """Returns the placement that changes next; None while another one changes, or none may.
+
+    One that is not Ready comes first: it serves nothing that a change could take away, and a fix is for it.
+    """
+    if rollout.paused or turns.changing:
+        return None
+    return min(turns.waiting, key=lambda p: p.ready, default=None)
+
+
+def _get_position(rollout: Rollout) -> Callable[[Placement], tuple[int, str]]:
+    """Returns the key that sorts placements in the order of a roll-out."""
+    position = {name: index for index, name in enumerate(rollout.order)}
+    return lambda p: (position.get(p.environment, len(position)), p.environment)

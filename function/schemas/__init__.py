@@ -472,10 +472,18 @@ class DeploymentPlacement(BaseModel):
     prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
 
 
+class Gate(BaseModel):
+    api_version: StrictStr = Field(..., alias="apiVersion", max_length=253, min_length=1)
+    kind: StrictStr = Field(..., max_length=63, min_length=1)
+    name: StrictStr = Field(..., max_length=253, min_length=1)
+    condition: StrictStr = Field("Ready", max_length=316, min_length=1)
+
+
 class Rollout(BaseModel):
     environments: Literal["AllAtOnce", "OneByOne"] = "AllAtOnce"
     order: list[StrictStr] | None = Field(None, max_length=100)
     paused: StrictBool = False
+    gate: Gate | None = None
 
 
 class Fixed(BaseModel):
@@ -607,6 +615,11 @@ class Limits(BaseModel):
     namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 
+class DefaultsGate(BaseModel):
+    api_version: StrictStr = Field(..., alias="apiVersion", max_length=253, min_length=1)
+    kind: StrictStr = Field(..., max_length=63, min_length=1)
+
+
 class Defaults(BaseModel):
     storage_initializer_image: StrictStr | None = Field(
         None,
@@ -627,6 +640,7 @@ class Defaults(BaseModel):
     gateway: DefaultsGateway | None = None
     limits: Limits | None = None
     object_watch: StrictBool | None = Field(None, alias="objectWatch")
+    gates: list[DefaultsGate] | None = Field(None, max_length=32)
     remote_namespace_prefix: StrictStr | None = Field(
         None, alias="remoteNamespacePrefix", max_length=40, pattern="^([a-z0-9][a-z0-9-]*)?$"
     )

@@ -155,7 +155,9 @@ def _describe_obstacles(placements: Sequence[Placement]) -> str:
     return f". {join_with_more(rows, separator='; ')}" if rows else ""
 
 
-def build_rolled_out(xr: Manifest, rollout: Rollout | None, placements: Sequence[Placement]) -> tuple[Condition, ...]:
+def build_rolled_out(
+    xr: Manifest, rollout: Rollout | None, placements: Sequence[Placement], gate_obstacle: str = ""
+) -> tuple[Condition, ...]:
     """Returns RolledOut; none where environments never changed one by one."""
     if rollout is None:
         if not condition(xr, ConditionType.ROLLED_OUT):
@@ -167,7 +169,9 @@ def build_rolled_out(xr: Manifest, rollout: Rollout | None, placements: Sequence
         return (_rolled_out(Status.TRUE, RolledOut.UP_TO_DATE, counts),)
     failed = any(p.phase is Phase.FAILED or f"({ServiceAccepted.REJECTED})" in p.obstacle for p in turns.changing)
     reason = RolledOut.PAUSED if rollout.paused else RolledOut.STOPPED if failed else RolledOut.ROLLING
-    parts = [counts, *(_describe_unready(p) for p in turns.changing)]
+    if gate_obstacle:
+        reason = RolledOut.WAITING_FOR_GATE
+    parts = [counts, *(_describe_unready(p) for p in turns.changing), *filter(None, [gate_obstacle])]
     if turns.waiting:
         parts.append(f"not changed yet: {join_with_more([p.environment for p in turns.waiting])}")
     return (_rolled_out(Status.FALSE, reason, "; ".join(parts)),)

@@ -23,6 +23,8 @@ HARMLESS = {
     r"gke\.(project|region|kubernetesVersion)": "for whatever makes the cluster",
     r"(spec\.taints|tolerations)\[0\]\..*": "compared, and written into conditions only",
     r"rollout\.(order|digest)": "compared only",
+    r"rollout\.gate\..*": "names what Crossplane fetches on the control plane, and is written into conditions only",
+    r"gates\[0\]\..*": "compared only",
     r"unschedulableReason": "written into conditions only",
     r"environments": "names of environments, compared",
     r"retry": "an annotation of a Job, in which nothing is replaced",

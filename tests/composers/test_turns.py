@@ -2,11 +2,14 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from function.cli.composing import reconcile
 from function.cli.store import Ref
+from function.composers import compose
+from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.support.plane import change, manifests, only, plane, remote
 from tools.control_plane import ControlPlane
@@ -30,9 +33,9 @@ class Stalling(World):
         return World.advance(self, resource, min(step, 2) if is_bad else step)
 
 
-def on_three(**rollout: JSON) -> ControlPlane:
+def on_three(settings: Manifest | None = None, **rollout: JSON) -> ControlPlane:
     """Return a control plane on which a deployment serves on three environments, which change one by one."""
-    control = plane("two-environments", world=Stalling(on={TOKYO}))
+    control = plane("two-environments", Stalling(on={TOKYO}), settings)
     (tokyo,) = (m for m in manifests("two-environments") if mapping(m, "metadata").get("name") == TOKYO)
     wien = copy.deepcopy(tokyo)
     mapping(wien, "metadata")["name"] = WIEN
@@ -125,6 +128,110 @@ def test_nothing_changes_while_paused() -> None:
     assert rolled_out(control)[:2] == ("False", "Paused")
     change(control, only(control, "ModelDeployment"), "spec.rollout.paused", False)
     assert watch_images(control) == [OSLO, TOKYO, WIEN]
+
+
+GATE: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "condition": "Complete"}
+ALLOWED: Manifest = {"gates": [{"apiVersion": "batch/v1", "kind": "Job"}]}
+
+
+def reconcile_deployment(control: ControlPlane) -> tuple[Call, Outcome]:
+    """Reconcile the deployment once more where gates of Jobs are allowed."""
+    deployment = control.store[only(control, "ModelDeployment")]
+    return reconcile(control.store, deployment, lambda call: compose(replace(call, input=ALLOWED)))
+
+
+def put_job(control: ControlPlane, *conditions: Manifest, name: str = "smoke") -> None:
+    """Write the Job that the gate names, as its controller would."""
+    namespace = only(control, "ModelDeployment").namespace
+    metadata: Manifest = {"name": name, "namespace": namespace}
+    control.store.put({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "status": {"conditions": [*conditions]},
+    })  # fmt: skip
+
+
+def test_gate_holds_all_environments_but_the_first_until_it_is_true() -> None:
+    control = on_three(ALLOWED, gate=GATE)
+    use_image(control, NEW)
+    assert watch_images(control) == [OSLO], "the test needs an environment with the new image"
+    counts = "1 of 3 environments serve the requested spec and are Ready"
+    waiting = f"not changed yet: {TOKYO}, {WIEN}"
+    assert rolled_out(control) == (
+        "False", "WaitingForGate", f"{counts}; waiting for Job smoke, which does not exist; {waiting}",
+    )  # fmt: skip
+
+    put_job(control)
+    assert watch_images(control) == []
+    assert "waiting for Job smoke, which has no condition Complete; " in rolled_out(control)[2]
+
+    put_job(control, {"type": "Complete", "status": "False", "reason": "Failed", "message": "2 of 3 answers are wrong"})
+    assert watch_images(control) == []
+    assert (
+        "; waiting for Job smoke, whose Complete is False (Failed: 2 of 3 answers are wrong); "
+        in rolled_out(control)[2]
+    )
+
+    put_job(control, {"type": "Complete", "status": "True"})
+    assert watch_images(control) == [TOKYO, WIEN], "the condition is True at each step"
+    assert rolled_out(control)[1] == "UpToDate"
+
+
+def test_rolls_back_although_the_gate_is_closed() -> None:
+    control = on_three(ALLOWED, gate=GATE)
+    use_image(control, NEW)
+    put_job(control, {"type": "Complete", "status": "False"})
+    assert watch_images(control) == [OSLO]
+    use_image(control, OLD)
+    assert watch_images(control) == [OSLO]
+    assert rolled_out(control)[1] == "UpToDate"
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [(None, "none"), ({"gates": [{"apiVersion": "batch/v1", "kind": "CronJob"}]}, "batch/v1 CronJob")],
+)
+def test_kind_that_the_platform_does_not_list_is_never_required(settings: Manifest | None, allowed: str) -> None:
+    control = on_three(settings, gate=GATE)
+    put_job(control, {"type": "Complete", "status": "True"})
+    use_image(control, NEW)
+    assert watch_images(control) == [OSLO]
+    assert rolled_out(control)[1] == "WaitingForGate"
+    message = f"gates of batch/v1 Job are not allowed; the platform settings allow {allowed}"
+    assert message in rolled_out(control)[2]
+
+
+def test_gate_is_required_only_while_a_change_waits_for_it() -> None:
+    control = on_three(ALLOWED, gate=GATE)
+
+    def requires_gate() -> bool:
+        return "gate" in reconcile_deployment(control)[1].requirements
+
+    assert not requires_gate()
+    use_image(control, NEW)
+    watch_images(control)
+    assert requires_gate()
+    put_job(control, {"type": "Complete", "status": "True"})
+    watch_images(control)
+    assert not requires_gate()
+
+
+def test_waits_for_crossplane_to_fetch_the_gate() -> None:
+    control = on_three(ALLOWED, gate=GATE)
+    use_image(control, NEW)
+    watch_images(control)
+    call, _ = reconcile_deployment(control)
+    answers = {name: answer for name, answer in call.answers.items() if name != "gate"}
+    outcome = compose(replace(call, answers=answers, input=ALLOWED))
+    found = next(c for c in outcome.conditions if c.type == "RolledOut")
+    assert (found.status, found.reason) == ("False", "WaitingForGate")
+    assert "; waiting for Crossplane to fetch Job smoke; " in found.message
+
+
+def test_message_of_the_gate_is_bounded() -> None:
+    control = on_three(ALLOWED, gate=GATE)
+    use_image(control, NEW)
+    put_job(control, {"type": "Complete", "status": "False", "message": "x" * 5000})
+    watch_images(control)
+    assert len(rolled_out(control)[2].encode()) < 600
 
 
 def test_replicas_follow_at_once() -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.placement import Placement, Rollout
-from function.scheduling.turns import assign_turns
+from function.domain.placement import Gate, Placement, Rollout
+from function.scheduling.turns import asks_gate, assign_turns
 from tests.support.builders import placement
 
 
@@ -72,3 +72,67 @@ def test_one_may_change_while_all_others_are_ready(case: Case) -> None:
 
 def test_without_a_rollout_any_digest_is_allowed() -> None:
     assert [p.allowed_digest for p in assign_turns(None, [at("a", "1", "2")])] == [None]
+
+
+GATED = Rollout(gate=Gate(api_version="batch/v1", kind="Job", name="smoke", condition="Complete"))
+
+
+@dataclass(frozen=True)
+class GateCase:
+    id: str
+    reason: str
+    placements: tuple[Placement, ...]
+    asks: bool
+    rollout: Rollout = GATED
+
+
+GATE_CASES = (
+    GateCase(
+        "first", "the test needs one environment with the change", (at("a", "1", "2"), at("b", "1", "2")), asks=False
+    ),
+    GateCase("next", "the first has changed", (at("a", "2", "2", "2"), at("b", "1", "2")), asks=True),
+    GateCase("no-gate", "nothing is named", (at("a", "2", "2", "2"), at("b", "1", "2")), asks=False, rollout=Rollout()),
+    GateCase("done", "nothing is left", (at("a", "2", "2", "2"), at("b", "2", "2", "2")), asks=False),
+    GateCase(
+        "paused",
+        "nothing changes in any case",
+        (at("a", "2", "2", "2"), at("b", "1", "2")),
+        asks=False,
+        rollout=replace(GATED, paused=True),
+    ),
+    GateCase(
+        "not-ready",
+        "a fix is for what does not serve",
+        (at("a", "2", "2", "2"), at("b", "1", "2", ready=False)),
+        asks=False,
+    ),
+    GateCase(
+        "rollback",
+        "what a test refused may go back although the gate is closed",
+        (at("a", "2", "1", "2"), at("b", "1", "1"), at("c", "1", "1")),
+        asks=False,
+    ),
+    GateCase(
+        "order",
+        "the order of the deployment counts, not names",
+        (at("a", "1", "2"), at("b", "2", "2", "2")),
+        asks=True,
+        rollout=replace(GATED, order=("b", "a")),
+    ),
+    GateCase(
+        "newcomer",
+        "a placement that started with the new spec shows nothing about a change",
+        (at("a", "2", "2", "2"), at("b", "1", "2"), at("c", "2", "2", "")),
+        asks=True,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", GATE_CASES, ids=lambda case: case.id)
+def test_gate_is_asked_before_a_change_goes_further(case: GateCase) -> None:
+    assert asks_gate(case.rollout, case.placements) is case.asks, case.reason
+
+
+def test_nothing_changes_while_the_gate_is_closed() -> None:
+    placements = (at("a", "2", "2", "2"), at("b", "1", "2"))
+    assert [p.allowed_digest for p in assign_turns(GATED, placements, gate_is_closed=True)] == ["2", "1"]
