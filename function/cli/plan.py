@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import click
 
+from function.api.problems import validate
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
@@ -20,6 +21,8 @@ from function.kube.manifests import JSON, Manifest, flag, get, list_texts, mappi
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
+from function.scheduling.turns import sort_by_turn, sort_turns
+from function.schemas import PlacementSpec
 
 _COLUMNS = {
     "VERDICT": "verdict", "ENVIRONMENT": "environment", "POOL": "pool", "PROFILE": "profile", "REPLICA": "replica",
@@ -60,9 +63,9 @@ def plan(
         compares_live = sources.live and sources.files
         live = _plan_all(load_inventory(replace(sources, files=()))) if compares_live else []
         for p in plans:
-            restarts = [service for before in live if before.ref == p.ref for service in _list_restarts(before, p)]
-            lines = (f"~ LLMInferenceService {service} restarts: pod template changes" for service in restarts)
-            diffs[p.ref] = [*_list_changes(p), *lines]
+            before = [plan_ for plan_ in live if plan_.ref == p.ref]
+            restarts = _list_restarts(before[0], p) if before else {}
+            diffs[p.ref] = [*_list_changes(p), *_describe_restarts(p, restarts)]
     match form:
         case Form.SVG:
             from function.cli.pictures import draw_world  # noqa: PLC0415  # only where a picture is drawn
@@ -94,11 +97,39 @@ def _list_changes(plan_: Plan) -> Iterator[str]:
         elif key not in after:
             yield f"- {_describe_placement(before[key])}"
         else:
-            old, new = (mapping(m[key], "spec") for m in (before, after))
-            for field in sorted((old.keys() | new.keys()) - {"crossplane"}):
+            old, new = (_complete_spec(m[key]) for m in (before, after))
+            for field in sorted(old.keys() | new.keys()):
                 if old.get(field) != new.get(field):
                     values = (json.dumps(spec[field]) if field in spec else "unset" for spec in (old, new))
                     yield f"~ {_describe_placement(after[key])} spec.{field}: {' -> '.join(values)}"
+
+
+def _complete_spec(placement: Manifest) -> Manifest:
+    """Returns the spec of a placement with the defaults that the API server adds."""
+    spec, _ = validate(PlacementSpec, placement.get("spec"), "spec")
+    return spec.model_dump(by_alias=True, exclude_none=True, warnings=False)
+
+
+def _describe_restarts(plan_: Plan, restarts: Mapping[str, str]) -> Iterator[str]:
+    """Returns a line for each service that restarts, by its environment, and the order if they change one by one."""
+    rollout = plan_.considered.request.deployment.rollout if plan_.considered else None
+    if plan_.considered is None or rollout is None:
+        yield from (f"~ {_format_restart(*restart)}" for restart in sorted(restarts.items()))
+        return
+    request, assignments = plan_.considered.request, plan_.considered.decision.assignments
+    placements = [request.to_placement(assignment) for assignment in assignments]
+    turns = sort_turns(rollout, placements)
+    changing = restarts or {p.environment for p in (*turns.changing, *turns.waiting)}
+    order = [p.environment for p in sort_by_turn(rollout, placements) if p.environment in changing]
+    yield from (f"~ {_format_restart(name, restarts[name])}" for name in order if name in restarts)
+    if order:
+        gate = rollout.gate if len(order) > 1 else None
+        condition = f"; after the first, {gate.kind} {gate.name} must have {gate.condition}=True" if gate else ""
+        yield f"~ one environment after the other: {', '.join(order)}{condition}{'; paused' if rollout.paused else ''}"
+
+
+def _format_restart(environment: str, service: str) -> str:
+    return f"LLMInferenceService {service} on {environment} restarts: pod template changes"
 
 
 def _describe_placement(manifest: Manifest) -> str:
@@ -107,18 +138,18 @@ def _describe_placement(manifest: Manifest) -> str:
     return f"{Ref.of(manifest)} on {environment} (profile {profile}, pool {pool})"
 
 
-def _list_restarts(before: Plan, after: Plan) -> list[str]:
-    """Returns the services that are in both plans and have another spec digest, as `NAME on ENVIRONMENT`."""
+def _list_restarts(before: Plan, after: Plan) -> dict[str, str]:
+    """Returns the services that are in both plans and have another spec digest, by environment."""
 
-    def compute_digests(plan_: Plan) -> Iterator[tuple[str, str]]:
+    def compute_digests(plan_: Plan) -> Iterator[tuple[tuple[str, str], str]]:
         for manifest in plan_.placements:
             call, _ = reconcile(plan_.store, manifest)
             if service := compute_service_identity(call, parse_settings(call.input, call.context).value):
                 name, digest = service
-                yield f"{name} on {text(manifest, 'spec.inferenceEnvironmentRef.name')}", digest
+                yield (text(manifest, "spec.inferenceEnvironmentRef.name"), name), digest
 
     old, new = dict(compute_digests(before)), dict(compute_digests(after))
-    return [service for service, digest in sorted(new.items()) if old.get(service, digest) != digest]
+    return dict(service for service, digest in sorted(new.items()) if old.get(service, digest) != digest)
 
 
 def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Manifest]:
@@ -129,7 +160,7 @@ def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Manife
         change: Manifest = {"namespace": new.ref.namespace, "name": new.ref.name, "rescheduled": was != now}
         for name, p in (("before", old), ("after", new)):
             change[name] = {"reason": str(p.decision.reason), "message": p.decision.message}
-        change["restarts"] = [*_list_restarts(old, new)]
+        change["restarts"] = [f"{name} on {environment}" for environment, name in _list_restarts(old, new).items()]
         if was != now or change["restarts"]:
             changes.append(change)
     return changes

@@ -32,6 +32,15 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement]) -> Turns:
     return Turns(changed, tuple(p for p in taking_part if p not in changed and p not in waiting), waiting)
 
 
+def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
+    """Returns placements in the order in which they change.
+
+    One that is not Ready comes first: it serves nothing that a change could take away, and a fix is for it.
+    """
+    position = _get_position(rollout)
+    return sorted(placements, key=lambda p: (p.ready, position(p)))
+
+
 def asks_gate(rollout: Rollout, placements: Iterable[Placement]) -> bool:
     """Tells whether the next change goes further in the order than every earlier one, for which a gate must be open.
 
@@ -61,13 +70,10 @@ def assign_turns(
 
 
 def _choose_next(rollout: Rollout, turns: Turns) -> Placement | None:
-    """Returns the placement that changes next; None while another one changes, or none may.
-
-    One that is not Ready comes first: it serves nothing that a change could take away, and a fix is for it.
-    """
-    if rollout.paused or turns.changing:
+    """Returns the placement that changes next; None while another one changes, or none may."""
+    if rollout.paused or turns.changing or not turns.waiting:
         return None
-    return min(turns.waiting, key=lambda p: p.ready, default=None)
+    return sort_by_turn(rollout, turns.waiting)[0]
 
 
 def _get_position(rollout: Rollout) -> Callable[[Placement], tuple[int, str]]:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
+from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import KIMI, output_of, run, write
+from tests.support.plane import change, only, plane
 
 
 @pytest.fixture
@@ -140,6 +142,46 @@ def test_diff_is_empty_when_no_pod_template_changes(live: Live, tmp_path: Path) 
             (pool,) = listing(manifest, "spec.nodePools")
             pool["maxNodeCount"] = 9
     assert diff(write(tmp_path, *manifests), live()) == []
+
+
+def test_unchanged_file_shows_no_difference(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:
+    """The API server adds defaults to a placement that the function leaves out."""
+    deployment = copy.deepcopy(find_manifest(kimi, "ModelDeployment"))
+    placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
+    mapping(deployment, "spec")["modelCache"] = {"type": "PVC"}
+    mapping(placement, "spec")["modelCache"] = {"type": "PVC", "retain": False, "preload": True}
+    file = write(tmp_path, {key: deployment[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+    assert diff(file, live(deployment, placement)) == []
+
+
+GATE: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "condition": "Complete"}
+
+
+@pytest.mark.parametrize(
+    ("rollout", "order"),
+    [
+        ({}, "a100-oslo, h100-tokyo"),
+        ({"order": ["h100-tokyo"]}, "h100-tokyo, a100-oslo"),
+        ({"paused": True}, "a100-oslo, h100-tokyo; paused"),
+        ({"gate": GATE}, "a100-oslo, h100-tokyo; after the first, Job smoke must have Complete=True"),
+    ],
+    ids=["by-name", "order", "paused", "gate"],
+)
+def test_diff_shows_the_order_of_a_rollout(rollout: Manifest, order: str, server: ApiServer, tmp_path: Path) -> None:
+    control = plane("two-environments")
+    deployment = only(control, "ModelDeployment")
+    change(control, deployment, "spec.rollout", {"environments": "OneByOne", **rollout})
+    control.settle()
+    server.put(copy.deepcopy(list(control.store.values())))
+    options = ["--kubeconfig", server.kubeconfig(tmp_path, deployment.namespace)]
+    model = copy.deepcopy(find_manifest(example("two-environments"), "ClusterModel"))
+    assert diff(write(tmp_path, model), options) == [], "it is the same"
+
+    for profile in listing(model, "spec.serving"):
+        mapping(profile, "engine")["image"] = "vllm/vllm-openai:v0.15.1"
+    *restarts, last = diff(write(tmp_path, model), options)
+    assert last == f"~ one environment after the other: {order}"
+    assert [line.split(" on ")[1].split()[0] for line in restarts] == order.partition(";")[0].split(", ")
 
 
 def test_set_names_services_that_restart(live: Live) -> None:
