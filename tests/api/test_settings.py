@@ -43,6 +43,7 @@ def test_parses_every_field() -> None:
             "secretNamespace": "vault",
             "kserve": {"namespace": "llm", "configPrefix": "", "gateway": False, "tls": True},
             "objectWatch": True,
+            "gates": [{"apiVersion": "batch/v1", "kind": "Job"}],
             "gateway": {"name": "models", "sectionName": "https", "url": "https://models.example.com", "settle": "8s"},
             "remoteNamespacePrefix": "mp-",
         },
@@ -68,6 +69,7 @@ def test_parses_every_field() -> None:
         ttl_pending=2,
         secret_namespace="vault",
         object_watch=True,
+        gates=frozenset({("batch/v1", "Job")}),
         gateway=PlatformGateway(
             name="models",
             namespace="modelplane-system",
@@ -115,6 +117,13 @@ def test_gateway_is_set_as_a_whole() -> None:
     gateway = parsed.value.gateway
     assert gateway == PlatformGateway(name="b", namespace="c", origin=Origin("http", "b", 8080), settle=5)
     assert parse_settings(weaker, _context({})).value.gateway != gateway
+
+
+def test_list_of_gates_replaces_a_weaker_one() -> None:
+    job, run = ({"apiVersion": version, "kind": kind} for version, kind in (("batch/v1", "Job"), ("a.io/v1", "Run")))
+    context: Manifest = {"apiextensions.crossplane.io/environment": {"modelplane": {"gates": [run]}}}
+    assert parse_settings({"gates": [job]}, {}).value.gates == {("batch/v1", "Job")}
+    assert parse_settings({"gates": [job]}, context).value.gates == {("a.io/v1", "Run")}
 
 
 def test_null_counts_as_absent() -> None:
