@@ -28,6 +28,7 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
         rollout=_parse_rollout(spec.rollout),
+        replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
         service=spec.service is not None,
     )
     if spec.service:

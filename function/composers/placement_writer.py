@@ -53,7 +53,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                 "pool": placement.pool,
                 "topology": _build_topology(shape) if shape else None,
                 "replicas": placement.replicas,
-                "rollout": None if placement.allowed_digest is None else {"digest": placement.allowed_digest},
+                "rollout": _build_rollout(deployment, placement),
                 "modelCache": cache,
             }
         ),
@@ -91,6 +91,11 @@ def lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str,
             spec: Manifest = {**mapping(item.manifest, "spec"), "replicas": replicas}
             lowered[key] = replace(item, manifest={**item.manifest, "spec": spec})
     return lowered
+
+
+def _build_rollout(deployment: Deployment, placement: Placement) -> Manifest | None:
+    when_full = "Replace" if deployment.replaces_when_full else None
+    return prune({"digest": placement.allowed_digest, "whenFull": when_full}) or None
 
 
 def _build_topology(shape: Shape) -> Manifest:

@@ -54,6 +54,7 @@ class Deployment:
     cache: CacheChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
     rollout: Rollout | None = None  # None: all environments change at once
+    replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
     service: bool = False  # it composes a ModelService of its name
 
 
@@ -94,6 +95,7 @@ class Placement:
     acknowledged: bool = True  # its status was written for its present spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
     allowed_digest: str | None = None  # to which its service may change; None: to any
+    replaces_when_full: bool = False  # as of its deployment
     served_digest: str = ""  # of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it

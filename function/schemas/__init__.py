@@ -483,6 +483,7 @@ class Rollout(BaseModel):
     environments: Literal["AllAtOnce", "OneByOne"] = "AllAtOnce"
     order: list[StrictStr] | None = Field(None, max_length=100)
     paused: StrictBool = False
+    when_full: Literal["Wait", "Replace"] = Field("Wait", alias="whenFull")
     gate: Gate | None = None
 
 
@@ -539,6 +540,7 @@ class Topology(BaseModel):
 
 class PlacementRollout(BaseModel):
     digest: StrictStr | None = Field(None, max_length=16)
+    when_full: Literal["Wait", "Replace"] | None = Field(None, alias="whenFull")
 
 
 class PlacementSpec(BaseModel):

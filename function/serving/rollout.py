@@ -19,7 +19,7 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.carry_over import carry_over, reapply_observed, with_resource_version
-from function.remote.health import Level, assess, is_up
+from function.remote.health import Level, assess, is_current, is_up
 from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 from function.scheduling.admission import Admission
@@ -177,6 +177,13 @@ def _compose_requested(
     if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(written if is_unchanged else built, request.replicas)
+    # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
+    has_room_for_two = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
+    needs_same_node = not is_shared(weights.access_mode) and not has_room_for_two
+    has_no_room = needs_same_node or not admission.has_room_for_pod
+    is_blocked = has_no_room and _starts_pods_first(written, service, resolved.shape)
+    if placement.replaces_when_full and (is_blocked or _is_stopping(written, writer.read(key))):
+        service, is_blocked = _scale(service, 0), False
     composed = _compose_object(writer, key, service)
     admitted = min(placement.replicas, admission.replicas)
     if written and not (service == built == written and request.replicas == admitted):
@@ -184,10 +191,6 @@ def _compose_requested(
         composed = with_resource_version(composed, writer.observed[key])
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.pulled_with)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
-    # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
-    has_room_for_two = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
-    needs_same_node = not is_shared(weights.access_mode) and not has_room_for_two
-    has_no_room = needs_same_node or not admission.has_room_for_pod
     return ServiceRollout(
         decision=ServiceDecision.COMPOSE,
         composed={key: composed},
@@ -196,7 +199,7 @@ def _compose_requested(
         },
         missing_pull_secret=next(filter(None, obstacles), None),
         allocated=_allocate(writer, resolved, {key: composed}, key),
-        rollout_blocked=has_no_room and _starts_pods_first(written, service, resolved.shape),
+        rollout_blocked=is_blocked,
         needs_same_node=needs_same_node,
     )
 
@@ -310,6 +313,14 @@ def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bo
     is_replaced = _scale(written, 0).get("spec") != _scale(service, 0).get("spec")
     surges = 0 < _count_replicas(written) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
     return is_replaced and surges and shape.nodes == 1
+
+
+def _is_stopping(written: Manifest, remote: ObservedObject) -> bool:
+    """Tells whether a service was scaled to 0, and KServe does not report yet that its pods have ended."""
+    service = remote.manifest
+    has_stopped = is_current(service) and not _count_replicas(service)
+    is_serving = integer(service, "status.workloads.primary.readyReplicas") > 0
+    return bool(written) and not _count_replicas(written) and not (has_stopped and not is_serving)
 
 
 def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Composed:

@@ -74,7 +74,7 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_s
         cause += _describe_free(admission.free)
     message = (
         f"The edit is applied, and KServe starts a new pod before it stops an old one: {cause}. The old pods keep "
-        "serving until there is room, or until you scale to 0 replicas and back"
+        "serving until there is room. With rollout.whenFull: Replace, they end before the new pods start"
     )
     return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
 

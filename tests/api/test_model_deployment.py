@@ -8,7 +8,7 @@ from function.api.model_deployment import parse_deployment
 from function.api.problems import Parsed
 from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.model import ModelRef, Problem
-from function.domain.placement import Deployment, Rollout
+from function.domain.placement import Deployment, Gate, Rollout
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.kube.taints import Toleration
@@ -23,7 +23,13 @@ def test_parses_every_field() -> None:
         environments=3,
         environmentSelector={"matchLabels": {"tier": "production"}},
         tolerations=[{"key": "team", "value": "a", "effect": "NoSchedule"}, {"operator": "Exists"}],
-        rollout={"environments": "OneByOne", "order": ["b", "a"], "paused": True},
+        rollout={
+            "environments": "OneByOne",
+            "order": ["b", "a"],
+            "paused": True,
+            "whenFull": "Replace",
+            "gate": {"apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "condition": "Complete"},
+        },
         scaling={"signal": "Fixed", "fixed": {"replicas": 0}},
         modelCache={"name": "weights"},
     )
@@ -36,7 +42,12 @@ def test_parses_every_field() -> None:
         selector=Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),)),
         tolerations=(Toleration(key="team", value="a", effect="NoSchedule"), Toleration(any_value=True)),
         cache=ModelCacheChoice(name="weights"),
-        rollout=Rollout(order=("b", "a"), paused=True),
+        rollout=Rollout(
+            order=("b", "a"),
+            paused=True,
+            gate=Gate(api_version="batch/v1", kind="Job", name="smoke", condition="Complete"),
+        ),
+        replaces_when_full=True,
     )
 
 
@@ -44,6 +55,15 @@ def test_all_at_once_is_no_rollout() -> None:
     deployment = parse_deployment(manifests.deployment(rollout={"paused": True})).value
     assert deployment is not None
     assert deployment.rollout is None
+    assert not deployment.replaces_when_full
+
+
+def test_gate_is_ready_by_default() -> None:
+    gate: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "name": "smoke"}
+    deployment = parse_deployment(manifests.deployment(rollout={"environments": "OneByOne", "gate": gate})).value
+    assert deployment is not None
+    assert deployment.rollout is not None
+    assert deployment.rollout.gate == Gate(api_version="batch/v1", kind="Job", name="smoke", condition="Ready")
 
 
 def test_refuses_tolerations_that_kubernetes_refuses() -> None:

@@ -29,7 +29,7 @@ def test_parses_every_field() -> None:
         topology={"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 2, "expert": "enabled"}},
         replicas=3,
         modelCache={"claimName": "mine"},
-        rollout={"digest": "d1"},
+        rollout={"digest": "d1", "whenFull": "Replace"},
     )
     given["metadata"] = {
         "name": "chat-east",
@@ -70,6 +70,7 @@ def test_parses_every_field() -> None:
         planned_uri="pvc://mine/models/0",
         labels=(("modelplane.ai/environment", "east"),),
         allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
+        replaces_when_full=True,
         allowed_digest="d1",
         served_digest="d1",
         requested_digest="d2",

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.manifests import JSON, mapping, text
+from function.kube.manifests import JSON, integer, mapping, text
 from tests.support.remote_scene import (
     ONE_NODE,
     SEVERAL_NODES,
     Edit,
     Scene,
+    composed_service,
     edit_environment,
     edit_model,
     edit_observed,
@@ -97,9 +98,50 @@ def test_blocked_rollout_names_missing_capacity() -> None:
     assert said == (
         "The edit is applied, and KServe starts a new pod before it stops an old one: pool h100 of h100-west has no "
         "room for 1 replica of 1 node x 1 GPU beside the running ones, no GPU is free. The old pods keep serving "
-        "until there is room, or until you scale to 0 replicas and back"
+        "until there is room. With rollout.whenFull: Replace, they end before the new pods start"
     )
 
 
 def test_environment_in_file_blocks_no_rollout() -> None:
     assert _said(load_scene(ONE_NODE).edited(replicas(1), IMAGE)) == []
+
+
+REPLACE = edit_placement("rollout", {"whenFull": "Replace"})
+_MIRROR = "status.atProvider.manifest"
+
+
+def _count(found: Scene) -> int:
+    return integer(composed_service(found), "spec.replicas")
+
+
+def test_stops_all_replicas_before_new_pods_start_where_that_is_requested() -> None:
+    edited = load_scene(ONE_NODE).edited(replicas(2), free(), IMAGE, REPLACE)
+    assert _said(edited) == [], "it does not wait for room"
+    assert _count(edited) == 0
+    assert "vllm/vllm-openai:v9" in str(composed_service(edited))
+
+    written = edited.settled()
+    assert _count(written) == 0, "the cluster still has the earlier service"
+    ready = f"{_MIRROR}.status.workloads.primary.readyReplicas"
+    seen = written.edited(edit_observed("service-", _MIRROR, composed_service(edited)))
+    assert _count(seen.edited(edit_observed("service-", ready, 1))) == 0, "a pod has not ended"
+    outdated = edit_observed("service-", f"{_MIRROR}.metadata.generation", 2)
+    behind = edit_observed("service-", f"{_MIRROR}.status.observedGeneration", 1)
+    assert _count(seen.edited(outdated, behind)) == 0, "KServe has not seen the change"
+    assert seen.condition("ServiceReady").status == "False", "nothing serves, although KServe reports Ready"
+
+    started = seen.edited(edit_observed("service-", ready, 0))
+    assert _count(started) == 2
+    assert _count(started.settled()) == 2, "that was all"
+
+
+@pytest.mark.parametrize("edit", [free((1, 1)), replicas(4)], ids=["room", "four"])
+def test_replaces_one_pod_after_the_other_where_kubernetes_can(edit: Edit) -> None:
+    edited = load_scene(ONE_NODE).edited(replicas(1), free(), edit, IMAGE, REPLACE)
+    assert _count(edited) > 0
+
+
+def test_starts_replicas_after_a_scale_to_zero_at_once() -> None:
+    scaled = load_scene(ONE_NODE).edited(replicas(0), free(), REPLACE).settled()
+    scaled = scaled.edited(edit_observed("service-", _MIRROR, composed_service(scaled)))
+    assert _count(scaled.edited(edit_placement("replicas", 2), free((2, 1)))) == 2
