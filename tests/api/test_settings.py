@@ -120,7 +120,8 @@ def test_gateway_is_set_as_a_whole() -> None:
 
 
 def test_list_of_gates_replaces_a_weaker_one() -> None:
-    job, run = ({"apiVersion": version, "kind": kind} for version, kind in (("batch/v1", "Job"), ("a.io/v1", "Run")))
+    job: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
+    run: Manifest = {"apiVersion": "a.io/v1", "kind": "Run"}
     context: Manifest = {"apiextensions.crossplane.io/environment": {"modelplane": {"gates": [run]}}}
     assert parse_settings({"gates": [job]}, {}).value.gates == {("batch/v1", "Job")}
     assert parse_settings({"gates": [job]}, context).value.gates == {("a.io/v1", "Run")}
