@@ -85,8 +85,8 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     applied = kustomization["resources"]
     assert isinstance(applied, list)
     left = {path.stem for path in (ROOT / "install").glob("*.yaml")} - {str(name)[:-5] for name in applied}
-    optional = {"admission-policy", "author-rbac", "cost-warnings", "crossplane-values", "hub-rbac", "remote-rbac"}
-    assert left == {"kustomization", *optional}
+    optional = {"admission-policy", "author-rbac", "cost-warnings", "crossplane-values", "gate-rbac", "hub-rbac"}
+    assert left == {"kustomization", "remote-rbac", *optional}
 
 
 def test_core_may_apply_what_a_service_composes_with_and_without_the_rbac_manager() -> None:
