@@ -1,8 +1,8 @@
 """The engines whose real parsers `make engines` asks, each version in a folder of its own in the cache.
 
-requirements/engines.txt is the table of versions: to add one, add its line. Of a source distribution only the Python
-package, its metadata and its requirements are kept; nothing is compiled. All versions share one environment with torch
-and what their imports need (requirements/engines-env.txt).
+requirements/engines.txt is the table of versions: to add one, add its line. Of vLLM's source distribution and SGLang's
+wheel only the Python package, its metadata and its requirements are kept; nothing is compiled. All versions share one
+environment with torch and what their imports need (requirements/engines-env.txt).
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ VERSIONS = ROOT / "requirements" / "engines.txt"
 ENVIRONMENT = ROOT / "requirements" / "engines-env.txt"
 HOME = CACHE / "engines"
 NEEDED_GIB = 9
-_LINE = re.compile(r"(?P<package>vllm)==(?P<version>\S+) --hash=sha256:(?P<digest>[0-9a-f]{64})")
+_LINE = re.compile(r"(?P<package>vllm|sglang)==(?P<version>\S+) --hash=sha256:(?P<digest>[0-9a-f]{64})")
 _CUDA = "12.4"
 _SETUP = {
     "torch/__init__.py": f'class version: cuda, hip, xpu = "{_CUDA}", None, None\n__version__ = "2.13.0"\n',
@@ -35,6 +36,9 @@ _SETUP = {
     f'echo "release ${{own:-{_CUDA}}}, V1"\n',
 }
 _KEPT = re.compile(r"[^/]+/(?P<path>(?:vllm|requirements|[a-z]+\.egg-info)/.*)")
+_KEPT_OF_WHEEL = re.compile(r"sglang/.*\.py|sglang-[^/]+/.*")
+# vLLM's wheels are large, as they bring its kernels; SGLang's newer versions have no source distribution.
+_FORMATS = {"vllm": "--no-binary", "sglang": "--only-binary"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def python() -> Path:
                 say(f"engines: installing torch and what engines import into {home}, minutes")
                 shutil.rmtree(home, ignore_errors=True)
                 venv.create(home, with_pip=True)
-                _pip(program, "install", "--no-compile", "--no-deps", "-r", str(ENVIRONMENT))
+                _pip(program, "install", "--no-compile", "--no-deps", "--require-hashes", "-r", str(ENVIRONMENT))
                 done.touch()
     return program
 
@@ -99,13 +103,14 @@ def install(release: Release) -> Path:
 
 
 def _download(interpreter: Path, release: Release) -> Path:
-    """Downloads the source of a version."""
+    """Downloads the file of a version."""
     target = HOME / "downloads"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     wanted = target / "wanted.txt"
     wanted.write_text(f"{release.package}=={release.version} --hash=sha256:{release.digest}\n")
-    options = ("--no-deps", "--no-build-isolation", "--require-hashes", "--no-binary", release.package)
+    format_ = (_FORMATS[release.package], release.package)
+    options = ("--no-deps", "--no-build-isolation", "--require-hashes", *format_)
     _pip(interpreter, "download", *options, "--dest", str(target), "-r", str(wanted))
     (found,) = (path for path in target.iterdir() if path != wanted)
     return found
@@ -125,8 +130,14 @@ def _write_setup_stand_ins() -> Path:
 def _unpack(archive: Path, folder: Path) -> None:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    with tarfile.open(archive) as source:
-        source.extractall(partial, members=_keep(source), filter="data")
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            for name in wheel.namelist():
+                if _KEPT_OF_WHEEL.fullmatch(name):
+                    wheel.extract(name, partial)
+    else:
+        with tarfile.open(archive) as source:
+            source.extractall(partial, members=_keep(source), filter="data")
     archive.unlink()
     partial.rename(folder)
 
@@ -165,8 +176,9 @@ def main() -> int:
     """Install every version."""
     try:
         python()
-        for release in list_releases("vllm"):
-            print(install(release))
+        for package in _FORMATS:
+            for release in list_releases(package):
+                print(install(release))
     except BuildError as error:
         say(str(error))
         return 1

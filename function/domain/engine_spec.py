@@ -145,7 +145,12 @@ _VLLM = EngineSpec(
         "-dpl": DATA_LOCAL,
     },
     # vLLM derives the width of expert parallelism itself.
-    switch_flags={"--enable-expert-parallel": 1, "-ep": 1, "--no-enable-expert-parallel": 0},
+    switch_flags={
+        "--enable-expert-parallel": 1,
+        "-ep": 1,
+        "--no-enable-expert-parallel": 0,
+        "--disable-expert-parallel": 0,
+    },
     expert_flag="--enable-expert-parallel",
     shared_ranks_flag="",
     join_timeout_flag="--distributed-timeout-seconds",

@@ -37,6 +37,7 @@ CASES = [
          {"tensor": 4}),
     Case("vllm-expert", "expert parallelism is a switch", VLLM, ("--enable-expert-parallel",), {"expert": 1}),
     Case("vllm-no-expert", "a switch that is off", VLLM, ("--no-enable-expert-parallel",), {"expert": 0}),
+    Case("vllm-disable-expert", "its name in vLLM 0.33", VLLM, ("--disable-expert-parallel",), {"expert": 0}),
     Case("last-wins", "as in argparse", VLLM, ("-tp=2", "-tp=4"), {"tensor": 4}),
     Case("vllm-knows-no-tp", "SGLang's spellings mean nothing to vLLM", VLLM, ("--tp=4", "--ep-size=8"), {}),
     Case("sglang-short", "short spellings", SGLANG, ("--tp", "8", "--pp", "2", "--dp", "2", "--ep", "8"),

@@ -30,6 +30,7 @@ class Answers:
     """What one version of an engine says."""
 
     options: frozenset[str]  # every flag of its parser
+    choices: Manifest  # the values that a flag may have, where the parser has a list of them
     answers: tuple[Answer, ...]
     failure: str = ""  # how its program ended; empty if it answered
 
@@ -50,6 +51,7 @@ def ask(release: Release, commands: Sequence[Sequence[str]], model: Path, gpus: 
     said = json.loads(done.stdout or "{}")
     return Answers(
         options=frozenset(said.get("options", [])),
+        choices=mapping(said, "choices"),
         answers=tuple(_read(answer) for answer in said.get("answers", [])),
         failure=done.stderr[-4000:] if done.returncode else "",
     )

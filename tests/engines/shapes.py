@@ -8,6 +8,7 @@ from function.serving.digest import ServingRequest
 from function.serving.service import build_service, find_service_problems
 from tests.support.builders import HUB, shape
 from tests.support.serving_requests import KSERVE, request
+from tools.engines import Release
 
 FILE = "Q4/kimi.gguf"
 GGUF = HuggingFaceSource(repo="org/kimi", file=FILE)
@@ -21,7 +22,7 @@ class Case:
 
     id: str
     shape: Shape
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()  # of vLLM, on which alone the case then is asked
     gguf: bool = False
     tls: bool = False
     dense: bool = False  # the model has no experts
@@ -35,8 +36,15 @@ class Case:
 
 def build(case: Case, name: EngineName, version: str) -> Manifest | None:
     """Returns the service of a case; None where this function refuses it."""
+    if case.args and name is not EngineName.VLLM:
+        return None
     asked = case.ask(name, version)
     return None if find_service_problems(asked) else build_service(asked)
+
+
+def name_engine(release: Release) -> EngineName:
+    """Returns the engine of a release."""
+    return next(name for name in EngineName if name.lower() == release.package)
 
 
 def _data(nodes: int, tensor: int, local: int, *, expert: bool = False) -> Shape:
@@ -50,7 +58,8 @@ BY_RAY = ("--distributed-executor-backend=ray",)
 
 CASES = (
     Case(id="one-gpu", shape=shape(1, 1)),
-    Case(id="one-node", shape=shape(1, 8), args=('--override-generation-config={"temperature": 0.6}',)),
+    Case(id="one-node", shape=shape(1, 8)),
+    Case(id="one-node-json", shape=shape(1, 8), args=('--override-generation-config={"temperature": 0.6}',)),
     Case(id="one-node-expert", shape=shape(1, 8, Parallelism(tensor=8, expert=True))),
     Case(id="one-node-data", shape=_data(1, 2, 4)),
     Case(id="one-node-data-expert", shape=_data(1, 1, 8, expert=True)),

@@ -9,8 +9,9 @@ import pytest
 from function.domain.model import EngineName
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from tests.engines.asking import ask
-from tests.engines.checks import Replica, check_replica
+from tests.engines.checks import check_replica
 from tests.engines.pods import Cluster
+from tests.engines.replica import Replica
 from tests.engines.shapes import CASES, NAMES, Case, build
 from tools.engines import list_releases
 
@@ -89,7 +90,7 @@ def test_every_mistake_is_found(cluster: Cluster, model: Path) -> None:
     for mutant, (case, _), group in zip(MUTANTS, mutated, groups, strict=True):
         replica = Replica(shape=case.shape, version=_NEWEST.number, names=NAMES)
         try:
-            check_replica([(pod, next(answers)) for pod in group], replica)
+            check_replica(EngineName.VLLM, [(pod, next(answers)) for pod in group], replica)
         except AssertionError:
             continue
         missed.append(mutant.id)

@@ -167,6 +167,7 @@ def start(serve, args, model):
     def serve_with(name):
         def start_servers(args):
             role.append(name)
+            made["api_servers"] = args.api_server_count if name == "servers" else 1
             arg_utils.AsyncEngineArgs.from_cli_args(args).create_engine_config(usage_context=USAGE)
 
         return start_servers
