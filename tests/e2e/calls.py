@@ -30,3 +30,17 @@ def _sum(series: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{layout.CORE_METRICS}/metrics") as response:
         metrics = response.read().decode()
     return sum(float(number) for number in re.findall(rf"^{series} (\S+)$", metrics, re.MULTILINE))
+
+
+def calls_by_kind() -> dict[str, int]:
+    """Return how many calls of each kind the function has answered so far."""
+    found: dict[str, int] = {}
+    for labels, number in re.findall(r"^modelplane_call_seconds_count\{(.*)\} (\S+)$", _function(), re.MULTILINE):
+        kind = dict(re.findall(r'(\w+)="(\w+)"', labels))["kind"]
+        found[kind] = found.get(kind, 0) + int(float(number))
+    return found
+
+
+def _function() -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{layout.FUNCTION_METRICS}/metrics") as response:
+        return str(response.read().decode())

@@ -9,7 +9,7 @@ from tests.e2e.world import World
 from tools.stack.waiting import until
 
 QUIET_SECONDS = 8
-_HUB = ("ModelDeployment", "ModelPlacement", "InferenceEnvironment", "ClusterModel", "Object", "Event")
+_HUB = ("ModelDeployment", "ModelPlacement", "ModelService", "InferenceEnvironment", "ClusterModel", "Object", "Event")
 _REMOTE = ("LLMInferenceService", "Deployment", "LeaderWorkerSet", "PersistentVolumeClaim", "Job")
 
 

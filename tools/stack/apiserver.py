@@ -1,4 +1,4 @@
-"""etcd and the API servers of both clusters, which share it under a prefix each."""
+"""etcd and the API servers of all clusters, which share it under a prefix each."""
 
 from tools import programs
 from tools.stack import audit, layout
@@ -7,7 +7,9 @@ from tools.stack.processes import Program
 
 _ACCOUNT_ISSUER = "https://kubernetes.default.svc"
 # name: (port, service addresses)
-_SERVERS = {"hub": (layout.HUB, "10.0.0.0/24"), "remote": (layout.REMOTE, "10.1.0.0/24")}
+_SERVERS = {"hub": (layout.HUB, "10.0.0.0/24")} | {
+    each.name: (each.port, each.services) for each in (layout.EAST, layout.WESTERN)
+}
 
 
 def etcd(home: Home) -> Program:
@@ -30,7 +32,7 @@ def etcd(home: Home) -> Program:
 
 
 def apiserver(home: Home, name: str) -> Program:
-    """Return the API server of the hub or of the remote cluster."""
+    """Return the API server of the hub or of a GPU cluster."""
     port, services = _SERVERS[name]
     folder = home.certificates
     return Program(
@@ -75,13 +77,13 @@ def controllers(home: Home, name: str, which: tuple[str, ...], *more: str) -> Pr
     )
 
 
-def scheduler(home: Home) -> Program:
-    """Return the scheduler of the remote cluster."""
+def scheduler(home: Home, name: str) -> Program:
+    """Return the scheduler of a GPU cluster."""
     return Program(
-        name="remote-scheduler",
+        name=f"{name}-scheduler",
         argv=(
             str(programs.path("kube-scheduler")),
-            f"--kubeconfig={home.kubeconfig('remote')}",
+            f"--kubeconfig={home.kubeconfig(name)}",
             "--secure-port=0",
             "--leader-elect=false",
             # It may miss that a claim is bound as it looks at its pod, and would look again in five minutes.

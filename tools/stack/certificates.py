@@ -25,6 +25,8 @@ IDENTITIES = {
     "core": (layout.HUB, _ACCOUNT + "crossplane"),
     "provider": (layout.HUB, _ACCOUNT + "provider-kubernetes"),
     "executor": (layout.REMOTE, "/CN=modelplane"),
+    "west": (layout.WEST, "/O=system:masters/CN=admin"),
+    "west-executor": (layout.WEST, "/CN=modelplane"),
     "reader": (layout.HUB, "/CN=reader"),
     "keeper": (layout.HUB, "/CN=keeper"),
 }

@@ -39,6 +39,8 @@ _CLASSES = {
 }
 # Disks of nodes: those of a pool, and of nodes that no pool has.
 _LOCAL_CLASS, _LOCAL_NODES = "local-nvme", ("h100-2-0", "h100-2-1", "h100-2-2", "cpu-7-0", "cpu-7-1")
+PLAYED, PLAYER = "played", "modelplane.ai/played"  # the GatewayClass of `players`, and its controller
+GATEWAY = "kserve-ingress-gateway"
 
 
 def nodes() -> list[Manifest]:
@@ -63,6 +65,11 @@ def storage() -> list[Manifest]:
 
 def gateway() -> list[Manifest]:
     """Return the Gateway that KServe's routes refer to; nothing implements it but `players`."""
+    return list_gateway_manifests(PLAYED, PLAYER, "kserve", GATEWAY)
+
+
+def list_gateway_manifests(class_name: str, controller: str, namespace: str, name: str) -> list[Manifest]:
+    """Return a GatewayClass and a Gateway of it that takes routes of all namespaces."""
     listener: Manifest = {
         "name": "http",
         "port": 80,
@@ -73,14 +80,14 @@ def gateway() -> list[Manifest]:
         {
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "GatewayClass",
-            "metadata": {"name": "played"},
-            "spec": {"controllerName": "modelplane.ai/played"},
+            "metadata": {"name": class_name},
+            "spec": {"controllerName": controller},
         },
         {
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "Gateway",
-            "metadata": {"name": "kserve-ingress-gateway", "namespace": "kserve"},
-            "spec": {"gatewayClassName": "played", "listeners": [listener]},
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"gatewayClassName": class_name, "listeners": [listener]},
         },
     ]
 

@@ -12,6 +12,7 @@ ETCD = 2379
 ETCD_PEER = 2380
 HUB = 6443
 REMOTE = 6444
+WEST = 6445
 REGISTRY = 5000
 FUNCTION = 9543  # 9443 belongs to provider-kubernetes, which has no option for it
 LWS_WEBHOOK = 9643
@@ -30,6 +31,32 @@ KSERVE_METRICS = 18444
 KWOK = 10247
 GATEWAY = 80
 ENGINE = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A GPU cluster: its API server, the addresses that it gives, and what tells its programs from another's."""
+
+    name: str
+    port: int
+    services: str  # addresses of Services
+    pods: str  # addresses of pods; all of them are local to the stack
+    executor: str  # the identity of provider-kubernetes there
+    prefix: str = ""  # of the names of its programs
+    shift: int = 0  # of their ports
+
+
+EAST = Cluster(name="remote", port=REMOTE, services="10.1.0.0/24", pods="10.0.0.0/24", executor="executor")
+# Only scenarios with two GPU clusters start it.
+WESTERN = Cluster(
+    name="west",
+    port=WEST,
+    services="10.2.0.0/24",
+    pods="10.64.0.0/24",
+    executor="west-executor",
+    prefix="west-",
+    shift=1000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +106,7 @@ class Home:
         return self.root / "package-cache"
 
     def kubeconfig(self, name: str) -> Path:
-        """Return the kubeconfig of an identity: hub, remote, core, provider or executor."""
+        """Return the kubeconfig of an identity, such as hub, remote, core, provider or executor."""
         return self.root / f"{name}.kubeconfig"
 
     def create(self) -> None:

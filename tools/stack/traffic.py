@@ -23,8 +23,7 @@ from tools.stack.api import Api
 from tools.stack.layout import Home
 from tools.stack.processes import Program
 
-# Where kwok takes the addresses of its pods from.
-_PODS = "10.0.0.0/24"
+NAME = "traffic"
 _SECONDS = 300  # a real engine may be long at it
 _LONGEST = 1 << 20
 _SENTENCE = "This is a played engine: it has no GPU and no weights, so it answers everything alike."
@@ -32,7 +31,7 @@ _SENTENCE = "This is a played engine: it has no GPU and no weights, so it answer
 
 def program(home: Home) -> Program:
     """Return the traffic of a stack."""
-    return Program(name="traffic", argv=(sys.executable, "-m", "tools.stack.traffic", str(home.root)))
+    return Program(name=NAME, argv=(sys.executable, "-m", "tools.stack.traffic", str(home.root)))
 
 
 class _Handler(BaseHTTPRequestHandler, ABC):
@@ -153,7 +152,7 @@ def _endpoints(remote: Api, namespace: str, service: str) -> Iterator[str]:
 def main() -> None:
     """Serve until ended. The engines' addresses are those of pods, which are local to the stack's own namespace."""
     home = Home(Path(sys.argv[1]))
-    subprocess.run(("ip", "route", "replace", "local", _PODS, "dev", "lo"), check=True)
+    subprocess.run(("ip", "route", "replace", "local", layout.EAST.pods, "dev", "lo"), check=True)
     gateway = type("G", (Gateway,), {"remote": Api(home, "remote")})
     engine = type("E", (Engine,), {"remote": Api(home, "remote")})
     places = ((("127.0.0.1", layout.GATEWAY), gateway), (("", layout.ENGINE), engine))

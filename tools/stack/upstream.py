@@ -11,7 +11,7 @@ import yaml
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tools import programs
 from tools.documents import LOADER, documents
-from tools.stack import certificates, layout
+from tools.stack import certificates
 from tools.stack.layout import Home
 
 _INFERENCE_CRDS = (
@@ -20,6 +20,15 @@ _INFERENCE_CRDS = (
     "gatewayapi_gateway.yaml",
     "gatewayapi_gatewayclasses.yaml",
     "gatewayapi_httproute.yaml",
+)
+GATEWAY_CRDS = (
+    "backendtlspolicies",
+    "gatewayclasses",
+    "gateways",
+    "grpcroutes",
+    "httproutes",
+    "referencegrants",
+    "tlsroutes",
 )
 
 
@@ -57,7 +66,7 @@ def lws_crds() -> list[Manifest]:
     return read(_lws() / "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml")
 
 
-def lws_webhooks(home: Home) -> list[Manifest]:
+def lws_webhooks(home: Home, port: int) -> list[Manifest]:
     """Return its webhooks; its kustomize patches narrow the second of each to its own pods."""
     folder = _lws() / "config/webhook"
     found = read(folder / "manifests.yaml")
@@ -66,17 +75,14 @@ def lws_webhooks(home: Home) -> list[Manifest]:
         patch = yaml.load((folder / f"{kind}-patch.yaml").read_text(), LOADER)  # noqa: S506  # a safe loader
         hooks["webhooks"] = [listing(hooks, "webhooks")[0], patch[0]["value"]]
         mapping(hooks, "metadata")["name"] = f"lws-{kind}"
-    return [_by_url(hooks, layout.LWS_WEBHOOK, home) for hooks in found]
+    return [_by_url(hooks, port, home) for hooks in found]
 
 
-def kserve_crds(home: Home) -> list[Manifest]:
+def kserve_crds(home: Home, port: int) -> list[Manifest]:
     """Return the CRDs of LLMInferenceService with their conversion webhook, and those of the Gateway API."""
     own = read(*sorted((_kserve() / "config/crd/full/llmisvc").glob("serving*.yaml")))
     for crd in own:
-        client: JSON = {
-            "url": f"https://127.0.0.1:{layout.KSERVE_WEBHOOK}/convert",
-            "caBundle": certificates.authority(home),
-        }
+        client: JSON = {"url": f"https://127.0.0.1:{port}/convert", "caBundle": certificates.authority(home)}
         versions: list[JSON] = ["v1alpha2", "v1alpha1", "v1"]
         webhook: JSON = {"conversionReviewVersions": versions, "clientConfig": client}
         mapping(crd, "spec")["conversion"] = {"strategy": "Webhook", "webhook": webhook}
@@ -85,10 +91,16 @@ def kserve_crds(home: Home) -> list[Manifest]:
     return list({text(crd, "metadata.name"): crd for crd in crds}.values())
 
 
-def kserve_webhooks(home: Home) -> list[Manifest]:
+def gateway_crds() -> list[Manifest]:
+    """Return the CRDs of Gateway API that Traefik waits for."""
+    folder = programs.module_dir("kserve", "sigs.k8s.io/gateway-api") / "config/crd/standard"
+    return read(*(folder / f"gateway.networking.k8s.io_{kind}.yaml" for kind in GATEWAY_CRDS))
+
+
+def kserve_webhooks(home: Home, port: int) -> list[Manifest]:
     """Return the admission webhooks of LLMInferenceService."""
     hooks = read(_kserve() / "config/webhook/llmisvc/manifests.yaml")
-    return [_by_url(hook, layout.KSERVE_WEBHOOK, home) for hook in hooks]
+    return [_by_url(hook, port, home) for hook in hooks]
 
 
 def kserve_config() -> list[Manifest]:

@@ -27,11 +27,11 @@ def until(what: str, probe: Callable[[], Found | None], *, seconds: float = PATI
         time.sleep(every)
 
 
-def listens(port: int) -> bool:
+def listens(port: int, address: str = "127.0.0.1") -> bool:
     """Return whether something accepts connections on the port."""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def steady(what: str, probe: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
