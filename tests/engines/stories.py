@@ -30,6 +30,7 @@ class Served:
     release: Release  # the newest one that is asked and not newer than the engine of the service
     engine: EngineName
     story: str
+    weights: str  # the path that the engine opens: a directory, or one file of the model
 
     @property
     def id(self) -> str:
@@ -64,15 +65,19 @@ def _load(path: Path) -> list[Manifest]:
 
 def _find(story: str) -> Iterator[Served]:
     control = ControlPlane(renderer=Renderer(call), world=World())
-    control.apply(_read(story))
+    manifests = _read(story)
+    files = {text(m, "metadata.name"): text(m, "spec.huggingFace.file") for m in manifests}
+    control.apply(manifests)
     control.settle()
     for ref in control.all("ModelPlacement"):
         for key, manifest in control.rounds[-1].rendered[ref].remote.items():
             if key.startswith("service-"):
-                yield _describe(story, manifest, mapping(control.composites[ref], "spec.topology"))
+                placement = control.composites[ref]
+                weights = f"/mnt/models/{files[text(placement, 'spec.modelRef.name')]}".rstrip("/")
+                yield _describe(story, manifest, mapping(placement, "spec.topology"), weights)
 
 
-def _describe(story: str, service: Manifest, topology: Manifest) -> Served:
+def _describe(story: str, service: Manifest, topology: Manifest, weights: str) -> Served:
     (container,) = (c for c in listing(service, "spec.template.containers") if c["name"] == "main")
     image = text(container, "image")
     name = next(name for name in EngineName if name.lower() in image)
@@ -90,4 +95,4 @@ def _describe(story: str, service: Manifest, topology: Manifest) -> Served:
     shape = Shape(
         nodes=integer(topology, "nodes", 1), gpus_per_node=integer(topology, "gpusPerNode", 1), parallelism=parallelism
     )
-    return Served(story=story, service=service, shape=shape, release=older[-1], engine=name)
+    return Served(story=story, service=service, shape=shape, release=older[-1], engine=name, weights=weights)

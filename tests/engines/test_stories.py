@@ -22,5 +22,7 @@ def test_every_pod_has_its_place(
     for served in services:
         with subtests.test(served.id):
             group = matrix(served.release)[0][served.id]
-            replica = Replica(shape=served.shape, version=served.release.number, names=served.names)
+            replica = Replica(
+                shape=served.shape, version=served.release.number, names=served.names, weights=served.weights
+            )
             check_replica(served.engine, group, replica)

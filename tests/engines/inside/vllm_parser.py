@@ -182,6 +182,8 @@ def start(serve, args, model):
     if hasattr(args, "model_tag"):
         args.model_tag = model
     args.model = model
+    if args.tokenizer:  # of another repository, of which nothing is here
+        args.tokenizer = model
     try:
         serve.cmd(args)
     except ConfiguredError:
