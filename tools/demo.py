@@ -73,7 +73,7 @@ def main(paths: tuple[str, ...], *, full: bool, picture: Path) -> None:
     tell_service(found)
     tell_names(found)
     given = "".join(f" {path}" for path in paths)
-    print(f"\nAll of them, whole: .venv/bin/python -m tools.demo{given} --full")
+    print(f"\nAll objects in full: .venv/bin/python -m tools.demo{given} --full")
 
 
 def elsewhere() -> list[Manifest]:

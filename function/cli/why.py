@@ -76,8 +76,8 @@ def why(
 ) -> Code:
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
-    Without files it shows what the controller reports, and reads only deployments and placements of the namespace. A
-    name that no deployment has may be that of a ModelService: then it says why endpoints get no requests.
+    Without files it shows what the controller reports, and reads only deployments, placements and ModelServices of the
+    namespace. A name that no deployment has may be that of a ModelService: then it says why endpoints get no requests.
     """
 
     def build() -> Report:
@@ -86,7 +86,7 @@ def why(
             if service := find_traffic(sources, inventory, deployment):
                 return _read_traffic(service)
             return _decide_report(inventory, inventory.find_deployment(deployment, selector))
-        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement"), one_namespace=True)
+        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "ModelService"), one_namespace=True)
         if service := find_traffic(sources, inventory, deployment):
             return _read_traffic(service)
         return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
@@ -181,7 +181,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
-    """Returns the placements of a deployment with the conditions that are not True; planned ones have none yet."""
+    """Returns what a deployment composed with the conditions that are not True; planned placements have none yet."""
     for placement in store.owned(ref).values():
         environment, kind = text(placement, "spec.inferenceEnvironmentRef.name"), text(placement, "kind")
         conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED[kind])

@@ -57,6 +57,7 @@ def test_why_reads_only_its_namespace(unpublished: list[Manifest], server: ApiSe
     assert [request for request in server.requests if "/version" not in request] == [
         f"{namespace}/modeldeployments",
         f"{namespace}/modelplacements",
+        f"{namespace}/modelservices",
     ]
 
 

@@ -57,6 +57,25 @@ def test_explains_placements_that_are_not_ready(live: Live, kimi: list[Manifest]
     assert "StorageReady is False: the token was refused" in shown
 
 
+def test_explains_the_service_of_a_deployment(live: Live, kimi: list[Manifest]) -> None:
+    placement = find_manifest(kimi, "ModelPlacement")
+    message = "No Gateway is configured"
+    service: Manifest = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelService",
+        "metadata": {**mapping(placement, "metadata"), "name": "kimi-k2", "uid": "service"},
+        "spec": {"backends": [{"deployment": "kimi-k2"}]},
+        "status": {
+            "conditions": [
+                {"type": "RouteReady", "status": "False", "reason": "GatewayNotConfigured", "message": message}
+            ]
+        },
+    }
+    shown = output_of("why", "kimi-k2", *live(placement, service))
+    assert "1. ModelService assistants/kimi-k2: GatewayNotConfigured" in shown
+    assert f"RouteReady is False: {message}" in shown
+
+
 def test_names_a_missing_model() -> None:
     done = run("why", "kimi-k2", "-f", "examples/kimi-k2-two-nodes/deployment.yaml")
     assert (done.returncode, error_lines(done)) == (1, [])

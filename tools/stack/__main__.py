@@ -48,11 +48,10 @@ def up() -> None:
     shutil.rmtree(home.root, ignore_errors=True)
     stack.prepare()
     prefix = _bring_up(home)
-    for who in ("hub", "remote"):
-        print(f"{who + ':':8}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
-    print(f"\nkubeconfigs: {home.kubeconfig('hub')}\n             {home.kubeconfig('remote')}")
-    print("They work inside the stack's network namespace, which these commands enter, and make e2e-shell.")
-    print("End: make e2e-down")
+    print("Next: make e2e-shell. End: make e2e-down")
+    print("The kubeconfigs work inside the stack's network namespace, which make e2e-shell and these commands enter:")
+    for who, what in (("hub", "control plane"), ("remote", "GPU cluster")):
+        print(f"{what + ':':15}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
 
 
 @cli.command()

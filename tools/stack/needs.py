@@ -41,7 +41,11 @@ def missing() -> str:
 def kept() -> str:
     """Return a sentence where a stack is kept, or nothing."""
     home = Home(KEPT)
-    return f"{home.root} is in use: make e2e-down" if home.records.exists() and Processes(home).records() else ""
+    return (
+        f"a stack already runs in {home.root}: make e2e-shell uses it, make e2e-down ends it"
+        if home.records.exists() and Processes(home).records()
+        else ""
+    )
 
 
 if __name__ == "__main__":
