@@ -48,7 +48,8 @@ CASES = (
         id="kept",
         reason="its folder is another stack's until that is ended",
         kept=True,
-        says="a stack already runs in {folder}/function-modelplane-stack: make e2e-shell uses it, make e2e-down ends it\n",
+        says="a stack already runs in {folder}/function-modelplane-stack: make e2e-shell uses it,"
+        " make e2e-down ends it\n",
     ),
     Case(
         id="kept-beside",
