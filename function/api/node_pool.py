@@ -14,7 +14,7 @@ from function.api.values import (
     check_alternatives,
     dump,
     dump_all,
-    parse_gpu_memory,
+    parse_amount,
     parse_word,
     refuse_templates,
     sort_entries,
@@ -34,7 +34,7 @@ def parse_requires(block: schemas.Requires | None, path: str, problems: Problems
         return Requires()
     rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
     return Requires(
-        memory_per_gpu=parse_gpu_memory(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
+        memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
         interconnect=parse_word(block.interconnect, INTERCONNECTS, f"{path}.interconnect", problems),
         bandwidth=_build_bandwidth(block, rung) if rung else None,
         precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
@@ -70,7 +70,7 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         gpu_resource=block.gpu_resource,
         labels=sort_entries(block.labels),
         taints=dump_all(block.taints),
-        memory_per_gpu=parse_gpu_memory(capabilities.memory_per_gpu, f"{at}.memoryPerGpu", problems),
+        memory_per_gpu=parse_amount(capabilities.memory_per_gpu, f"{at}.memoryPerGpu", problems),
         interconnect=parse_word(capabilities.interconnect, INTERCONNECTS, f"{at}.interconnect", problems),
         precision=None if declared_precisions is None else precisions,
         multi_node=capabilities.multi_node_capable,

@@ -21,7 +21,6 @@ from function.schemas import Env
 B = TypeVar("B", bound=BaseModel | None)
 
 _MAX_QUANTITY_LENGTH = 32  # characters, as in the XRDs
-_MIN_GPU_MEMORY = 2**30  # bytes
 _TEMPLATE, _EXPANSION = "{{", "$("
 
 
@@ -29,15 +28,6 @@ def parse_amount(value: int | str | None, path: str, problems: Problems) -> int 
     """Returns a quantity greater than 0, rounded up to whole base units; None if it is absent or invalid."""
     parsed = _parse_quantity(value, path, problems, is_zero_allowed=False)
     return None if parsed is None else quantity.round_up(str(value))
-
-
-def parse_gpu_memory(value: int | str | None, path: str, problems: Problems) -> int | None:
-    """Returns the memory of a GPU in bytes; None if it is absent or invalid. A number without a unit is in bytes."""
-    amount = parse_amount(value, path, problems)
-    if amount is not None and amount < _MIN_GPU_MEMORY:
-        problems.add_invalid(path, value, f"at least 1Gi{f' (did you mean {amount}Gi?)' if amount < 1024 else ''}")
-        return None
-    return amount
 
 
 def parse_quantity(value: int | str | None, path: str, problems: Problems, default: str = "") -> str:

@@ -216,10 +216,6 @@ FAULTS = [
             f'"fp9" is not known; must be one of {PRECISIONS} (did you mean fp8?)'),)),
     Fault("memory", "no memory is no requirement", _requires(memoryPerGpu=0),
           ((f"{REQUIRES}.memoryPerGpu", "0 is not allowed; must be more than 0"),)),
-    Fault("memory-without-unit", "a number is in bytes, as in Kubernetes", _requires(memoryPerGpu=80),
-          ((f"{REQUIRES}.memoryPerGpu", "80 is not allowed; must be at least 1Gi (did you mean 80Gi?)"),)),
-    Fault("memory-of-no-gpu", "what is far from a size of GPUs has no hint", _requires(memoryPerGpu="80M"),
-          ((f"{REQUIRES}.memoryPerGpu", '"80M" is not allowed; must be at least 1Gi'),)),
 ]  # fmt: skip
 
 
