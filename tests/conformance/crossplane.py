@@ -142,6 +142,11 @@ def extensions(folder: Path) -> Path:
                 "serving.kserve.io_llminferenceserviceconfigs.yaml",
             )
         ),
+        *(
+            programs.module_dir("kserve", "sigs.k8s.io/gateway-api")
+            / f"config/crd/standard/gateway.networking.k8s.io_{kind}.yaml"
+            for kind in ("httproutes", "backendtlspolicies")
+        ),
         programs.ROOT / "package/input/defaults.yaml",
         *sorted(APIS.glob("*/definition.yaml")),
     ]

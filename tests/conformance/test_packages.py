@@ -31,5 +31,5 @@ def test_the_function_package_is_its_meta_and_its_input(tmp_path: Path) -> None:
 
 def test_the_configuration_package_is_one_definition_and_one_composition_for_each_kind(tmp_path: Path) -> None:
     package = crossplane.build(programs.ROOT / "apis", tmp_path / "configuration.xpkg")
-    expected = ["CompositeResourceDefinition"] * 6 + ["Composition"] * 6 + ["Configuration"]
+    expected = ["CompositeResourceDefinition"] * 7 + ["Composition"] * 7 + ["Configuration"]
     assert _kinds(package) == expected
