@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 
 import click
@@ -39,18 +40,21 @@ def _give_way() -> None:
 @click.option("--first", default=0, show_default=True, help="The first seed: where an earlier run was stopped.")
 @click.option("--seeds", default=10_000, show_default=True, help="How many.")
 @click.option("--processes", default=2, show_default=True, help="How many at once.")
-def run(first: int, seeds: int, processes: int) -> None:
+@click.option("--routed", is_flag=True, help="All of them with ModelServices and gateways.")
+def run(first: int, seeds: int, processes: int, *, routed: bool) -> None:
     """Histories one after the other; fails where anything was wrong and says how to see it again."""
     begun, wrong, calls, reconciles, faults = time.monotonic(), 0, 0, 0, Counter[str]()
     hostile = 0
     with ProcessPoolExecutor(processes, initializer=_give_way) as pool:
         for begin in range(first, first + seeds, PIECE):
-            for found in pool.map(play, range(begin, min(begin + PIECE, first + seeds)), chunksize=4):
+            chosen = range(begin, min(begin + PIECE, first + seeds))
+            for found in pool.map(_play_routed if routed else play, chosen, chunksize=4):
                 calls, reconciles, hostile = calls + found.calls, reconciles + found.reconciles, hostile + found.hostile
                 faults.update(found.faults)
                 if found.violations:
                     wrong += 1
-                    click.echo(f"python -m bench.histories play {found.seed}   # {found.violations[0]}")
+                    options = " --routed" if routed else ""
+                    click.echo(f"python -m bench.histories play {found.seed}{options}   # {found.violations[0]}")
             if seeds > PIECE:
                 click.echo(f"go on with --first {begin + PIECE}", err=True)
     minutes = (time.monotonic() - begun) / 60
@@ -63,9 +67,11 @@ def run(first: int, seeds: int, processes: int) -> None:
 @cli.command(name="play")
 @click.argument("seed", type=int)
 @click.option("--smaller", is_flag=True, help="Leave out what is not needed for it to fail.")
-def one(seed: int, *, smaller: bool) -> None:
+@click.option("--routed", is_flag=True, help="With ModelServices and gateways.")
+def one(seed: int, *, smaller: bool, routed: bool) -> None:
     """One history: what was done, and what was wrong."""
-    without, found = shrink(seed) if smaller else (set[int](), play(seed))
+    player = _play_routed if routed else play
+    without, found = shrink(seed, player) if smaller else (set[int](), player(seed))
     show(found)
     if without:
         click.echo(f"without steps {sorted(without)}")
@@ -87,13 +93,18 @@ def mutants(names: tuple[str, ...], histories: int, processes: int) -> None:
     sys.exit(bool(missed))
 
 
+def _play_routed(seed: int, without: Collection[int] = ()) -> History:
+    """Return a history with ModelServices and gateways; no tight world has them."""
+    return play(seed, without, tight=False, routed=True)
+
+
 def _found(name: str, histories: int) -> History | None:
     """Return the first history in which a defect shows and which is clean without it."""
     mutant = named(name)
     for seed in range(histories):
         with planted(mutant):
-            found = play(seed, aim=mutant.aim, tight=mutant.tight)
-        if found.violations and not play(seed, aim=mutant.aim, tight=mutant.tight).violations:
+            found = play(seed, aim=mutant.aim, tight=mutant.tight, routed=mutant.routed)
+        if found.violations and not play(seed, aim=mutant.aim, tight=mutant.tight, routed=mutant.routed).violations:
             return found
     return None
 

@@ -16,6 +16,7 @@ from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
 from bench.histories.room import Holding, room_beside, take_all
 from bench.histories.taints import TaintAuditor, is_tainted
+from bench.histories.traffic import TrafficAuditor
 from bench.histories.words import Words
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
@@ -81,6 +82,7 @@ class Auditor(invariants.Auditor):
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         self._taints = TaintAuditor(self, words, self.say)
+        self._traffic = TrafficAuditor(plane, words, self.say)
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -105,6 +107,7 @@ class Auditor(invariants.Auditor):
     def _watch(self, event: Event) -> None:
         super()._watch(event)
         self._taints.watch(event)
+        self._traffic.watch(event)
         if event.ref.kind == "Object":
             self._look_at_running(event)
             self._look_at_object(event)
@@ -280,10 +283,7 @@ class Auditor(invariants.Auditor):
         return reshaped or (nodes[0] != nodes[-1] and self._moved_by_word(owner))
 
     def _gets_requested_shape(self, owner: Version, event: Event) -> bool:
-        """Tells whether a service gets the shape that its deployment requests and that had no room until now.
-
-        Fewer replicas make that room as well.
-        """
+        """Tells whether a service gets the requested shape, for which fewer replicas may have made room, too."""
         deployment = Ref("ModelDeployment", owner.ref.namespace, text(owner.controller, "name"))
         requesting = self.plane.server.latest.get(deployment)
         model = Ref("ClusterModel", "", text(owner.manifest, "spec.modelRef.name"))
@@ -420,6 +420,7 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
+        self._traffic.at_rest()
         owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
         for uid, version in owners:
             if sum(other == uid for other, _ in owners) > 1 and self._owner(version) and self._serves(version):

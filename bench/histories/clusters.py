@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TypeAlias
 
+from bench.histories.gateways import Gateways
 from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version
 from bench.simulator.provider import Provider
@@ -40,6 +41,9 @@ class Clusters(Provider):
 
     def __init__(self, kernel: Kernel, settings: Settings, random: Random, server: ApiServer) -> None:
         super().__init__(kernel, settings, random, server)
+        own = Random(f"{settings.seed} gateways")  # noqa: S311  # the same history for the same seed
+        self.gateways = Gateways(kernel, own, server)
+        self.gateways.look = lambda version: self._look(version, self._steps.get(version.uid, 1))
         self.out: set[str] = set()
         self.faults: Counter[str] = Counter()
         self.slow_downloads = False
@@ -181,6 +185,8 @@ class Clusters(Provider):
             observed = {**observed, "status": _failed(mapping(observed, "status"))}
         if get(observed, _COMPLETED):
             observed = self._in_its_time(now, observed)
+        if config(now) not in self.out:
+            observed = self.gateways.observe(now, observed)
         if life := self._lives[place_of(now)]:
             observed = self._of_another_life(now, observed, life)
         if config(now) in self.out:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bench.histories.maintenance import Maintenance
+from bench.histories.routing import Routing
 from bench.histories.users import NAMESPACES
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
@@ -14,12 +14,13 @@ from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
 _MODEL = "spec.modelRef.name"
 
 
-class Everybody(Maintenance):
-    """All users. Some of them mean harm where `hostile`, and some maintain environments where `maintained`; all do what
-    `aim` names, again and again in its order, if it names anything (`a+b`: at the same moment).
+class Everybody(Routing):
+    """All users. Some of them mean harm where `hostile`, some maintain environments where `maintained`, and some write
+    ModelServices where `routed`; all do what `aim` names, again and again in its order, if it names anything (`a+b`: at
+    the same moment).
     """
 
-    hostile, maintained = False, False
+    hostile, maintained, routed = False, False, False
     aim: Sequence[str] = ()
 
     def act(self, step: int) -> None:
@@ -29,6 +30,8 @@ class Everybody(Maintenance):
         if self.aim:
             for name in self.aim[step % len(self.aim)].split("+"):
                 getattr(self, name)()
+        elif self.routed and self.random.random() < ROUTING:
+            self.random.choice(ROUTE)(self)
         elif self.maintained and self.random.random() < MAINTENANCE:
             self.random.choice(MAINTAIN)(self)
         else:
@@ -161,6 +164,27 @@ ACTIONS: tuple[Callable[[Everybody], None], ...] = (
     Everybody.remove_a_node,
     Everybody.end_a_namespace,
     Everybody.restart,
+)
+# How many steps of a history with ModelServices.
+ROUTING = 0.6
+ROUTE: tuple[Callable[[Everybody], None], ...] = (
+    Everybody.create_service,
+    Everybody.create_service,
+    Everybody.edit_service,
+    Everybody.edit_service,
+    Everybody.serve_deployment,
+    Everybody.delete_service,
+    Everybody.lose_a_slice,
+    Everybody.shrink_deployment,
+    Everybody.grow_deployment,
+    Everybody.lose_all_clusters,
+    Everybody.lose_all_pods,
+    Everybody.create_deployment,
+    Everybody.edit_deployment,
+    Everybody.edit_deployment,
+    Everybody.drain,
+    Everybody.lose_or_find_cluster,
+    Everybody.lose_a_node,
 )
 # How many steps of a history with maintenance.
 MAINTENANCE = 0.5

@@ -3,11 +3,12 @@
 import gc
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from bench.histories.auditor import Auditor, FoundError
+from bench.histories.gateways import SETTINGS as GATEWAY
 from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
 from bench.histories.tight import TightWorld
@@ -16,10 +17,12 @@ from bench.simulator.plane import UnsettledError
 from bench.simulator.rounds import LISTS_CHANGED
 from bench.simulator.settings import Settings
 from function.domain.allocation import Limits
+from function.kube.manifests import Manifest
 
 STEPS, TIGHT_STEPS = 10, 8  # more happens in each step in a tight world
 # Longer than any TTL: a controller that missed an event has reconciled by then.
 LOOKS_AGAIN_SECONDS = 700.0
+BEGAN = 1_767_225_600  # in seconds since 1970: when histories begin
 LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
@@ -57,10 +60,17 @@ def is_maintained(seed: int) -> bool:
     return Random(f"{seed} maintained").random() < MAINTAINED  # noqa: S311  # the same for the same seed
 
 
-def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, tight: bool | None = None) -> History:
+def play(
+    seed: int,
+    without: Collection[int] = (),
+    aim: Sequence[str] = (),
+    *,
+    tight: bool | None = None,
+    routed: bool = False,
+) -> History:
     """Return what happens, `without` some of the steps; `aim` names what users do, in this order.
 
-    The seed decides whether the world is tight, unless `tight` does.
+    The seed decides whether the world is tight, unless `tight` does; `routed`: with ModelServices and gateways.
     """
     gc.collect()
     forget()
@@ -74,14 +84,15 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     if drawn.random() < LIMITED:
         auditor.limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40)))
-        plane.core.function.limit(auditor.limits)
     tight = is_tight(seed) if tight is None else tight
+    plane.provider.gateways.playing = routed
+    _configure(plane, auditor.limits)
     plane.provider.slow_downloads = tight
     if drawn.random() < OBSERVED and not tight:
         plane.nodes.show()
     users = (TightWorld if tight else Everybody)(plane, auditor, words, seed)
     users.hostile, users.aim = hostile and not aim, tuple(aim)
-    users.maintained = is_maintained(seed)
+    users.maintained, users.routed = is_maintained(seed), plane.provider.gateways.playing
     history = History(seed, hostile=hostile, tight=tight, done=users.done)
     try:
         _play(plane, users, auditor, drawn, without)
@@ -99,6 +110,14 @@ def play(seed: int, without: Collection[int] = (), aim: Sequence[str] = (), *, t
     if most > MOST_ROUNDS:
         history.violations.append(f"a reconcile of {most} rounds, under which nothing changed")
     return history
+
+
+def _configure(plane: Plane, limits: Limits) -> None:
+    """Set what the input of the pipeline step has."""
+    said: Manifest = {"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}}
+    routed = plane.provider.gateways.playing
+    if limits != Limits() or routed:
+        plane.core.function.configure({**said, **(GATEWAY if routed else {})}, lambda: BEGAN + plane.kernel.now)
 
 
 def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
@@ -122,11 +141,11 @@ def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, witho
     auditor.at_rest()
 
 
-def shrink(seed: int) -> tuple[set[int], History]:
+def shrink(seed: int, player: Callable[..., History] = play) -> tuple[set[int], History]:
     """Return the steps without which a failing history still fails, one after the other left out, and that history."""
-    without, found = set[int](), play(seed)
+    without, found = set[int](), player(seed)
     for step in reversed(range(STEPS)):
-        tried = play(seed, without | {step})
+        tried = player(seed, without | {step})
         if tried.violations:
             without, found = without | {step}, tried
     return without, found

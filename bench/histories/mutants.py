@@ -32,6 +32,7 @@ class Mutant:
     aim: tuple[str, ...]
     changes: tuple[Change, ...]
     tight: bool = False  # whether the histories that look for it play in a tight world
+    routed: bool = False  # whether there are ModelServices and gateways in them
 
 
 _SERVE = ("create_deployment", "create_deployment")
@@ -288,6 +289,55 @@ MUTANTS = (
             ),
         ),
         tight=True,
+    ),
+    Mutant(
+        "named-before-it-is-there",
+        "29: a route names an endpoint before its Service and EndpointSlice are observed",
+        ("create_service", "edit_service"),
+        (
+            Change(
+                "function.traffic.endpoints",
+                "_Scene.may_name",
+                "return site.in_place and (site.named or self.has_settled(self.entered[site.key]))",
+                "return True",
+            ),
+        ),
+        routed=True,
+    ),
+    Mutant(
+        "deleted-while-listed",
+        "29: a deployment deletes a placement that a ModelService lists",
+        ("shrink_deployment", "grow_deployment"),
+        (
+            Change(
+                "function.scheduling.draining",
+                "hold_draining",
+                "placement.name in s.placements or not placement.draining",
+                "not placement.draining",
+            ),
+        ),
+        routed=True,
+    ),
+    Mutant(
+        "last-one-withdrawn",
+        "29: an unreachable cluster is withdrawn although no other endpoint can serve",
+        ("lose_all_clusters",),
+        (
+            Change(
+                "function.traffic.selection",
+                "choose",
+                "if reachable and service.on_unreachable is OnUnreachable.WITHDRAW:",
+                "if service.on_unreachable is OnUnreachable.WITHDRAW:",
+            ),
+        ),
+        routed=True,
+    ),
+    Mutant(
+        "dropped-before-it-is-forgotten",
+        "29: what leads to an endpoint is deleted before the gateways have applied a route without it",
+        ("lose_all_pods",),
+        (Change("function.traffic.endpoints", "_leave", "scene.has_settled(since)", "site.unnamed"),),
+        routed=True,
     ),
 )
 

@@ -3,11 +3,11 @@
 from bench.histories.clusters import config, place_of, remote
 from bench.histories.models import models
 from bench.histories.plane import forget
-from bench.histories.users import Users
+from bench.histories.users import NAMESPACES, Users
 from bench.simulator import fleet
 from function.api.inference_environment import name_provider_config
 from function.composers import COMPOSERS
-from function.kube.manifests import mapping, text
+from function.kube.manifests import JSON, Manifest, mapping, text
 
 ENVIRONMENTS = 3
 
@@ -21,6 +21,23 @@ class Platform(Users):
             self.plane.create(made)
         for number in range(ENVIRONMENTS - 1):
             self._add_environment(number)
+        if self.plane.provider.gateways.playing:
+            self._begin_routed()
+
+    def _begin_routed(self) -> None:
+        """Make two deployments of a namespace and a ModelService over both."""
+        for number in range(2):
+            made = fleet.deployment(number, modelRef={"name": "one-node"}, environments=2)
+            made["metadata"] = {"name": f"b-{number}", "namespace": NAMESPACES[0]}
+            self.tell(f"create {self.plane.create(made)}")
+        backends: list[JSON] = [{"deployment": f"b-{number}", "weight": 1 + 8 * number} for number in range(2)]
+        service: Manifest = {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "ModelService",
+            "metadata": {"name": "s", "namespace": NAMESPACES[0]},
+            "spec": {"backends": backends},
+        }
+        self.tell(f"create {self.plane.create(service)}")
 
     # -- environments
     def create_environment(self) -> None:

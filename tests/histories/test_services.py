@@ -1,0 +1,35 @@
+"""Histories with ModelServices and gateways are clean, and find defects that are brought back."""
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from bench.histories.history import play
+from bench.histories.mutants import MUTANTS, Mutant, planted
+
+pytestmark = pytest.mark.simulation
+ROUTED = [mutant for mutant in MUTANTS if mutant.routed]
+SEEDS = 3
+
+
+@pytest.fixture(autouse=True)
+def _no_logs() -> Iterator[None]:
+    with structlog.testing.capture_logs():
+        yield
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_history_with_services_is_clean(seed: int) -> None:
+    assert play(seed, tight=False, routed=True).violations == []
+
+
+@pytest.mark.parametrize("mutant", ROUTED, ids=lambda m: m.name)
+def test_defect_in_the_order_of_routes_is_found(mutant: Mutant) -> None:
+    for seed in range(SEEDS):
+        with planted(mutant):
+            found = play(seed, aim=mutant.aim, tight=False, routed=True)
+        if found.violations:
+            assert play(seed, aim=mutant.aim, tight=False, routed=True).violations == []
+            return
+    raise AssertionError("not found")
