@@ -1,8 +1,8 @@
 """Parses InferenceEnvironments: access to the cluster, its pools, its storage, and what was observed of it.
 
-A pool with problems is left out and named, the other pools still count. A problem anywhere else makes the environment
-broken: nothing new is decided there and workloads keep running, because a storage class that cannot be read is not
-an absent one. A pool without GPUs is left out silently.
+A pool with problems is left out and named, the other pools still count; a price with problems counts as none. A problem
+anywhere else makes the environment broken: nothing new is decided there and workloads keep running, because a storage
+class that cannot be read is not an absent one. A pool without GPUs is left out silently.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -76,11 +76,12 @@ class ParsedEnvironment(Parsed[Environment]):
 
     access: ClusterAccess | None
     invalid_pools: tuple[BrokenEntry, ...]
+    price_problems: tuple[Problem, ...] = ()  # of pools that count nevertheless
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
         """The problems of all pools."""
-        return tuple(problem for pool in self.invalid_pools for problem in pool.problems)
+        return (*(problem for pool in self.invalid_pools for problem in pool.problems), *self.price_problems)
 
     @property
     def other_problems(self) -> tuple[Problem, ...]:
@@ -98,7 +99,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems)
-    pools, invalid_pools = _parse_pools(spec, problems)
+    pools, invalid_pools, price_problems = _parse_pools(spec, problems)
     broken_pools = tuple(pool.name for pool in invalid_pools)
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     moved = _find_moved_pools(published, pools, broken_pools)
@@ -129,7 +130,13 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    parsed = ParsedEnvironment(environment, problems.find_within("spec"), access=access, invalid_pools=invalid_pools)
+    parsed = ParsedEnvironment(
+        environment,
+        problems.find_within("spec"),
+        access=access,
+        invalid_pools=invalid_pools,
+        price_problems=price_problems,
+    )
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
@@ -170,8 +177,10 @@ def _parse_pull_secret(
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
-    """Returns the valid pools, and the others with their problems."""
+def _parse_pools(
+    spec: schemas.EnvironmentSpec, problems: Problems
+) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...], tuple[Problem, ...]]:
+    """Returns the valid pools, the others with their problems, and the problems of the prices of valid pools."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = [
         ("spec.nodePools", spec.node_pools),
@@ -183,6 +192,7 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
     invalid: list[BrokenEntry] = []
+    price_problems: list[Problem] = []
     entries = [(f"{path}[{index}]", block) for path, blocks in declared for index, block in enumerate(blocks)]
     check_unique_names(((path, block.name) for path, block in entries), problems)
     for path, block in entries:
@@ -191,12 +201,15 @@ def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tup
         twin = next(twins, None)
         if twin:
             problems.add(f"{path}.labels", f"pool {twin.name} has the same; its nodes would be counted twice")
+        problems_of_price = problems.find_within(f"{path}.price")
         problems_of_pool = problems.find_within(path)
-        if problems_of_pool:
+        if len(problems_of_pool) > len(problems_of_price):
             invalid.append(BrokenEntry(name=pool.name or path, problems=problems_of_pool))
-        elif pool.gpus_per_node > 0:
+            continue
+        price_problems += problems_of_price
+        if pool.gpus_per_node > 0:
             pools.append(pool)
-    return tuple(pools), tuple(invalid)
+    return tuple(pools), tuple(invalid), tuple(price_problems)
 
 
 def _parse_storage(

@@ -7,6 +7,8 @@ The block `interNode` says how pods of one replica reach each other over several
 provider, with the names that were chosen on the cluster in `with`. The pool's own settings take precedence over it.
 """
 
+from decimal import Decimal
+
 from function import schemas
 from function.api.pod_additions import Preset, check_mounts, get_preset, parse_additions
 from function.api.problems import Problems, unknown_value
@@ -23,6 +25,7 @@ from function.domain.environment import Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
+from function.domain.price import Price, PriceClass
 from function.kube.manifests import text
 
 _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
@@ -81,7 +84,16 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         autoscaled=max_nodes > block.node_count if block.autoscaled is None else block.autoscaled,
         unschedulable=block.unschedulable,
         unschedulable_reason=block.unschedulable_reason or "",
+        price=_parse_price(block.price, f"{path}.price", problems),
     )
+
+
+def _parse_price(block: schemas.Price | None, path: str, problems: Problems) -> Price | None:
+    """Returns the price of a pool; one with problems is none."""
+    if block is None or problems.find_within(path):
+        return None
+    amount, price_class = Decimal(block.per_gpu_hour), PriceClass(block.class_)
+    return Price(per_gpu_hour=amount, currency=block.currency, price_class=price_class)
 
 
 def _parse_precisions(words: list[str] | None, path: str, problems: Problems) -> tuple[str, ...]:

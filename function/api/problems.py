@@ -68,6 +68,8 @@ _FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name",
     r"^[^\s:/]+(:[^\s/]+)?(/[^\s/]+)*$": IMAGE_FORM,
     r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$": DURATION_FORM,
+    r"^[0-9]+(\.[0-9]+)?$": 'a decimal number such as "2.50"',
+    "^[A-Z]{3}$": "three letters of ISO 4217, such as USD",
     r"^[a-z][a-z0-9+.-]*://\S+$": ADDRESS_FORM,
     r"^https?://[^/\s?#@]+$": URL_FORM,
 }

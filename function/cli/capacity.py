@@ -13,10 +13,22 @@ from function.cli import gpus
 from function.cli.inputs import load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, WATCH, CliError, Code, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_world
-from function.cli.planning import plan_deployments
+from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref, read_environments
-from function.cli.tables import BAD, GOOD, format_columns, format_data, format_table, paint, print_watched
+from function.cli.tables import (
+    BAD,
+    GOOD,
+    build_costs,
+    format_columns,
+    format_costs,
+    format_data,
+    format_table,
+    paint,
+    parse_cost,
+    print_watched,
+)
 from function.domain.environment import format_unusable
+from function.domain.price import add_up
 from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, text
 from function.kube.quantity import gib
 from function.kube.selectors import Selector
@@ -25,7 +37,7 @@ from function.status.inference_environment import build_node_facts
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
     "ENVIRONMENT", "POOL", "READY", "FREE", "LARGEST", "GPUS", "NODES", "USABLE", "ACCELERATOR", "MEMORY", "NETWORK",
-    "MULTINODE", "USED BY",
+    "MULTINODE", "PRICE", "USED BY",
 )  # fmt: skip
 _USERS_SHOWN = 2
 
@@ -66,7 +78,7 @@ def capacity(
         names = {environment.name for environment in environments}
         usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in names]
         if by:
-            return _format_sums(by, _add_up_users(by, usages), form)
+            return _format_sums(by, _add_savings(sources, by, usages, plans), form)
         match form:
             case Form.TABLE | Form.WIDE:
                 return _format_table(usages, wide=form is Form.WIDE)
@@ -103,10 +115,27 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[Manifest]:
             "environments": [*sorted({usage.environment.name for usage, _ in group})],
             "usedBy": [{"deployment": user, "gpus": gpus} for user, gpus in users.most_common()],
         }
+        if costs := add_up(holding.cost for _, holding in group if holding.cost):
+            row["costs"] = build_costs(costs)
         if by == "accelerator":
             row["free"] = sum(usage.free for usage in usages if usage.pool and usage.pool.accelerator_type == key)
         rows.append(row)
     return sorted(rows, key=lambda row: (-integer(row, "gpus"), text(row, by)))
+
+
+def _add_savings(sources: Sources, by: str, usages: Sequence[gpus.Usage], plans: Sequence[Plan]) -> list[Manifest]:
+    """Returns what is used, for namespaces with what moving their placements to cheaper pools would save."""
+    rows = _add_up_users(by, usages)
+    if by != "namespace" or not any(usage.pool and usage.pool.price for usage in usages):
+        return rows
+    if not sources.files:
+        inventory = load_inventory(sources)
+        plans = plan_deployments(inventory, inventory.store.refs("ModelDeployment"))
+    for row in rows:
+        savings = (saving for plan in plans if plan.ref.namespace == row[by] for saving in plan.savings)
+        if costs := add_up(saving.cost for saving in savings):
+            row["savings"] = build_costs(costs)
+    return rows
 
 
 def _format_sums(by: str, rows: Sequence[Manifest], form: Form) -> str:
@@ -114,19 +143,28 @@ def _format_sums(by: str, rows: Sequence[Manifest], form: Form) -> str:
         return format_data(form, [*rows])
     if not rows:
         return "no GPU is in use"
-    columns = (by, "gpus", "free", "replicas", "environments", "usedBy")
-    headers = {"USED BY" if column == "usedBy" else column.upper(): column for column in columns if column in rows[0]}
+    columns = (by, "gpus", "free", "replicas", "environments", "costs", "savings", "usedBy")
+    titles = {"usedBy": "USED BY", "costs": "COST", "savings": "MOVING SAVES"}
+    shown_columns = [column for column in columns if any(column in row for row in rows)]
+    headers = {titles.get(column, column.upper()): column for column in shown_columns}
     shown = []
     for row in rows:
         users = {text(user, "deployment"): integer(user, "gpus") for user in listing(row, "usedBy")}
         used_by = gpus.format_users(users, None if form is Form.WIDE else _USERS_SHOWN)
-        shown.append({**row, "environments": len(list_texts(row, "environments")), "usedBy": used_by})
-    return format_columns(headers, shown)
+        costs: Manifest = {
+            field: ", ".join(str(parse_cost(cost)) for cost in listing(row, field)) for field in ("costs", "savings")
+        }
+        shown.append({**row, **costs, "environments": len(list_texts(row, "environments")), "usedBy": used_by})
+    table = format_columns(headers, shown)
+    total = add_up(parse_cost(cost) for row in rows for cost in listing(row, "costs"))
+    return f"{table}\n\nall of it {format_costs(total)}" if len(rows) > 1 and total else table
 
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
     is_observed = any(usage.pool and usage.pool.facts for usage in usages)
+    is_priced = any(usage.pool and usage.pool.price for usage in usages)
     hidden = {*(() if wide else ("MEMORY", "NETWORK", "MULTINODE")), *(() if is_observed else ("USABLE",))}
+    hidden |= set() if is_priced else {"PRICE"}
     headers = [header for header in _HEADERS if header not in hidden]
     rows = (_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages)
     return format_table(headers, ([row.get(header) for header in headers] for row in rows))
@@ -151,6 +189,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "USABLE": f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else "",
         "GPUS": f"{usage.used}/{usage.gpus}",
         "FREE": usage.free,
+        "PRICE": pool.price or "",
         "LARGEST": gpus.format_largest(usage),
         "USED BY": gpus.format_users(gpus.add_up_users(usage.holdings), users_shown),
     }
@@ -168,7 +207,7 @@ def _build_data(usage: gpus.Usage) -> Manifest:
             "placement": placement.name,
             "gpus": share.gpus,
         }
-        for placement, share in usage.holdings
+        for placement, share, _ in usage.holdings
     ]
     return {
         "environment": environment.name,
@@ -176,6 +215,7 @@ def _build_data(usage: gpus.Usage) -> Manifest:
         "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
         "faults": [str(fault) for fault in usage.invalid.problems] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
+        "pricePerGpuHour": build_costs([pool.price.cost(1)])[0] if pool and pool.price else None,
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
         "largestReplica": gpus.format_largest(usage),

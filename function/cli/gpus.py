@@ -13,6 +13,7 @@ from function.domain.allocation import Share, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
+from function.domain.price import Cost
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
@@ -29,6 +30,7 @@ class Holding(NamedTuple):
 
     placement: Placement
     share: Share
+    cost: Cost | None  # None: the pool has no price
 
     @property
     def user(self) -> str:
@@ -83,7 +85,10 @@ def list_usages(store: Store) -> list[Usage]:
         for pool in environment.pools:
             held = ledger.pools[pool.name]
             grants = [grant for grant in held.grants if grant.share.replicas]
-            holdings = tuple(Holding(placements[grant.namespace, grant.name], grant.share) for grant in grants)
+            holdings = tuple(
+                Holding(placements[g.namespace, g.name], g.share, pool.price.cost(g.share.gpus) if pool.price else None)
+                for g in grants
+            )
             usages.append(Usage(environment=environment, pool=pool, room=held.room, holdings=holdings))
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]

@@ -15,8 +15,9 @@ from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Name, Sources, examples, form, is_quiet, sources
 from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
-from function.cli.tables import BAD, GOOD, WAIT, format_data, format_table, paint, wrap_lines
+from function.cli.tables import BAD, GOOD, WAIT, build_costs, format_costs, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
+from function.domain.price import add_up
 from function.kube.manifests import JSON, Manifest, flag, get, list_texts, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
@@ -188,7 +189,8 @@ def _format_changes(changes: Sequence[Manifest]) -> str:
 
 
 def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: bool) -> None:
-    columns = _COLUMNS | ({"WHY": "message"} if wide else {})
+    is_priced = any(row.cost for plan_ in plans for row in plan_.rows)
+    columns = _COLUMNS | ({"COST": "cost"} if is_priced else {}) | ({"WHY": "message"} if wide else {})
     by_reason = defaultdict[tuple[bool, str], list[str]](list)
     for number, plan_ in enumerate(plans):
         decision, colour = plan_.decision, GOOD if plan_.is_placed else _choose_colour(plan_.decision.reason)
@@ -196,6 +198,8 @@ def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: boo
         if plan_.rows:
             table = format_table([*columns], (_format_cells(row, columns) for row in plan_.rows))
             parts.insert(0, table)
+        if plan_.costs:
+            parts[-1] += f"\n{format_costs(plan_.costs)}"
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks if not is_quiet()]
         if plan_.ref in diffs:
             lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
@@ -207,6 +211,8 @@ def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: boo
         for (refused, reason), names in sorted(by_reason.items(), key=lambda item: (item[0][0], -len(item[1]))):
             which = f": {join_with_more(names)}" if refused else ""
             click.echo(f"  {len(names)} {paint(reason, BAD if refused else GOOD)}{which}")
+        if costs := add_up(cost for plan_ in plans for cost in plan_.costs):
+            click.echo(f"  {format_costs(costs)}")
 
 
 def _choose_colour(reason: str) -> str:
@@ -217,7 +223,7 @@ def _choose_colour(reason: str) -> str:
 def _format_cells(row: Row, columns: Mapping[str, str]) -> Iterator[str]:
     colour = GOOD if row.serves else _choose_colour(row.verdict)
     yield row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, colour)
-    yield from (getattr(row, attribute) for header, attribute in columns.items() if header != "VERDICT")
+    yield from (getattr(row, attribute) or "" for header, attribute in columns.items() if header != "VERDICT")
 
 
 def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
@@ -238,7 +244,12 @@ def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
             }
             for manifest in plan_.placements
         ],
-        "candidates": [{name: getattr(row, attribute) for name, attribute in _DATA.items()} for row in plan_.rows],
+        "costs": build_costs(plan_.costs),
+        "candidates": [
+            {name: getattr(row, attribute) for name, attribute in _DATA.items()}
+            | {"cost": build_costs([row.cost])[0] if row.cost else None}
+            for row in plan_.rows
+        ],
         "remarks": [*plan_.remarks],
     }
     return data if diff is None else {**data, "changes": [*diff]}

@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gpus import format_users
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Sources
-from function.cli.store import Ref, Store, find_invalid_pools, read_placements
+from function.cli.savings import Saving, find_savings
+from function.cli.store import Ref, Store, find_invalid_pools, read_environments, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment
 from function.domain.model import Problem, Shape
 from function.domain.placement import Preference
+from function.domain.price import Cost, Price, add_up
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
@@ -59,7 +62,9 @@ class Row:
     available: str = ""
     refusals: tuple[Refusal, ...] = ()
     faults: tuple[Problem, ...] = ()  # of an invalid pool
-    rank: Rank | None = None  # of a candidate that fits, where the smallest pool is preferred
+    rank: Rank | None = None  # of a candidate that fits, where the cheapest or the smallest pool is preferred
+    price: Price | None = None  # of the pool
+    cost: Cost | None = None  # of all replicas; None: the pool has no price, or no replica has a shape
 
     @property
     def serves(self) -> bool:
@@ -72,9 +77,9 @@ class Row:
         return join_messages([*(refusal.message for refusal in self.refusals), *map(str, self.faults)])
 
     @property
-    def sort_key(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[Any, ...]:
         """Sorts the nearest to the front; what fits by the order of choice, where that is not as declared."""
-        preferred = (*self.rank.size, self.rank.left) if self.rank else ()
+        preferred = (*self.rank.sort_key, self.rank.left) if self.rank else ()
         if self.serves:
             return -2, *preferred
         if self.faults:
@@ -109,7 +114,21 @@ class Plan:
         """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
         if self.considered is None:
             return []
-        return [*_list_remarks(self.considered), *explain_preference(self.rows), *_explain_order(self), *self.holders]
+        chosen = (*explain_preference(self.rows), *_explain_order(self))
+        return [*_list_remarks(self.considered), *chosen, *map(str, self.savings), *self.holders]
+
+    @property
+    def savings(self) -> list[Saving]:
+        """What moving its placements to cheaper pools would save."""
+        if self.considered is None:
+            return []
+        return [*find_savings(self.considered, read_environments(self.store), read_placements(self.store))]
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """What its placements would cost, by currency, as far as their pools have prices."""
+        assignments = self.considered.decision.assignments if self.considered else ()
+        return add_up(assignment.cost for assignment in assignments if assignment.cost)
 
     @property
     def placements(self) -> list[Manifest]:
@@ -208,6 +227,7 @@ def _list_candidates(
     place, rows = (assigned.profile, assigned.pool) if assigned else None, dict[tuple[str, str], Row]()
     for candidate, refusals in filter_candidates(considered.request, environment, ledger):
         replica = _format_replica(candidate.shape if candidate else None)
+        price = candidate.pool.price if candidate else None
         if refusals:
             first = refusals[0]
             required, available = first.columns
@@ -230,6 +250,8 @@ def _list_candidates(
             available=available,
             refusals=refusals,
             rank=rank,
+            price=price,
+            cost=price.cost(candidate.requested.gpus) if price and candidate and candidate.shape else None,
         )
     if assigned and place:
         is_kept = assigned.placement is not None and assigned.placement.name in existing
@@ -240,6 +262,7 @@ def _list_candidates(
             pool=place[1],
             verdict="",
             replica=_format_replica(assigned.shape),
+            cost=assigned.cost,
         )
         rows[place] = replace(rows.get(place, kept), verdict=Verdict.STAYS if is_kept else Verdict.PLACED)
     return [*rows.values()]
@@ -291,14 +314,17 @@ def _explain_order(plan: Plan) -> Iterator[str]:
     is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
     if len(fitting) == len(placed) or is_spread:
         return
-    smallest, scope = replace(considered.request.deployment, prefer=Preference.SMALLEST_SUFFICIENT), considered.scope
-    request = replace(considered.request, deployment=smallest)
-    other = schedule(request, scope.environments, [*scope.others, *scope.own])
-    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
-    differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
-    alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
+    scope, chosen = considered.scope, [(a.environment, a.pool) for a in considered.decision.assignments]
+    alternatives = []
+    is_priced = any(row.price for row in plan.rows)
+    for prefer in (Preference.SMALLEST_SUFFICIENT, *((Preference.CHEAPEST,) if is_priced else ())):
+        request = replace(considered.request, deployment=replace(considered.request.deployment, prefer=prefer))
+        other = schedule(request, scope.environments, [*scope.others, *scope.own])
+        differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
+        alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
+        alternatives.append(f"placement.prefer: {prefer} {alternative}")
     rule = f"first by name of {len(fitting)} environments that fit"
-    yield f"{', '.join(placed)}: {rule}; placement.prefer: SmallestSufficient {alternative}"
+    yield "; ".join((f"{', '.join(placed)}: {rule}", *alternatives))
 
 
 def _name_holders(store: Store, ref: Ref, rows: Iterable[Row]) -> Iterator[str]:
@@ -314,12 +340,23 @@ def _name_holders(store: Store, ref: Ref, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
-    """Explains for each new placement why the smallest pool that suffices was chosen."""
+    """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
     ranked = [(row, row.rank) for row in rows if row.rank]
     for row, best in ranked:
         if row.verdict != Verdict.PLACED:
             continue
-        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is the smallest"
-        others = ((o, other) for o, other in ranked if o.verdict == Verdict.FITS and o.profile == row.profile)
-        following = [f"next {o.environment}/{o.pool} ({_format_spare(other)})" for o, other in others]
-        yield ", ".join([f"{reason} ({_format_spare(best)})", *following[:1]])
+        which = "the cheapest" if best.cost else "the smallest"
+        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is {which}"
+        others = [(o, other) for o, other in ranked if o.verdict == Verdict.FITS and o.profile == row.profile]
+        following = [f"next {o.environment}/{o.pool} ({_format_rank(other)})" for o, other in others]
+        parts = [f"{reason} ({_format_rank(best)})", *following[:1]]
+        currencies = sorted({rank.cost.currency for _, rank in ((row, best), *others) if rank.cost})
+        if len(currencies) > 1:
+            parts.append(
+                f"and costs in {' and '.join(currencies)} are not compared: those in {currencies[0]} come first"
+            )
+        yield ", ".join(parts)
+
+
+def _format_rank(rank: Rank) -> str:
+    return str(rank.cost or _format_spare(rank))

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import accumulate
 from textwrap import TextWrapper
 
@@ -13,7 +14,8 @@ import click
 import yaml
 
 from function.cli.options import Form, is_quiet
-from function.kube.manifests import JSON
+from function.domain.price import Cost
+from function.kube.manifests import JSON, text
 from function.reasons import Status
 
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
@@ -59,6 +61,21 @@ def format_data(form: Form, value: JSON) -> str:
     if form is Form.JSON:
         return content
     return yaml.dump(json.loads(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110).rstrip()
+
+
+def format_costs(costs: Iterable[Cost]) -> str:
+    """Returns what something costs, by currency."""
+    return f"costs {' and '.join(map(str, costs))}"
+
+
+def build_costs(costs: Iterable[Cost]) -> list[JSON]:
+    """Returns costs per hour as data."""
+    return [{"amountPerHour": str(cost.amount), "currency": cost.currency} for cost in costs]
+
+
+def parse_cost(data: JSON) -> Cost:
+    """Returns a cost from its data."""
+    return Cost(text(data, "currency"), Decimal(text(data, "amountPerHour")))
 
 
 def paint(text: str, colour: str) -> str:

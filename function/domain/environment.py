@@ -8,6 +8,7 @@ from function.domain.allocation import Free, Grant, Share
 from function.domain.hardware import RDMA_PREFIXES
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import InterNode, PodAdditions, PullSecret
+from function.domain.price import Price
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more
@@ -99,6 +100,7 @@ class Pool:
     autoscaled: bool = False  # an autoscaler adds nodes up to `max_nodes`
     unschedulable: bool = False  # nothing new is placed, and nothing grows
     unschedulable_reason: str = ""
+    price: Price | None = None  # of one GPU
     facts: PoolFacts | None = None  # None: nodes are not observed and count as declared
 
     @property

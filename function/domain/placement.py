@@ -15,10 +15,11 @@ from function.reasons import Phase
 
 
 class Preference(StrEnum):
-    """Which of several feasible pools a deployment takes: the first declared, or the smallest."""
+    """Which of several feasible pools a deployment takes: the first declared, the smallest, or the cheapest."""
 
     DECLARED = "Declared"
     SMALLEST_SUFFICIENT = "SmallestSufficient"
+    CHEAPEST = "Cheapest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

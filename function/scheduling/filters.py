@@ -329,6 +329,7 @@ def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
         replicas=candidate.request.deployment.replicas,
         vram=model.vram if candidate.profile.shape is None else None,
         rank=rank_candidate(candidate, ledger),
+        price=candidate.pool.price,
     )
 
 
@@ -402,8 +403,8 @@ def _check_quota(candidate: Candidate) -> Refusal | None:
 
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
-    """Returns how a feasible candidate compares with others; None unless the smallest pool is preferred."""
-    request, shape = candidate.request, candidate.shape
+    """Returns how a feasible candidate compares with others; None where the first declared is preferred."""
+    request, shape, price = candidate.request, candidate.shape, candidate.pool.price
     if request.deployment.prefer is Preference.DECLARED or shape is None:
         return None
     profile, memory_per_gpu = candidate.profile, candidate.pool.memory_per_gpu
@@ -412,6 +413,9 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
         left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
+        cost=price.cost(candidate.requested.gpus)
+        if price and request.deployment.prefer is Preference.CHEAPEST
+        else None,
     )
 
 

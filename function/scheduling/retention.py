@@ -146,7 +146,7 @@ def scale_existing(
     """
     desired, current = request.deployment.replicas, _count_current_replicas(environment, placement)
     infeasible = _why_not_scaled(request, environment, placement, shape, ledger) if desired > current else None
-    profile = request.find_profile(placement.profile)
+    profile, pool = request.find_profile(placement.profile), environment.pool(placement.pool)
     assignment = Assignment(
         environment=placement.environment,
         profile=placement.profile,
@@ -155,6 +155,7 @@ def scale_existing(
         replicas=desired if infeasible is None else current,
         vram=request.model.vram if profile and profile.shape is None else placement.vram,
         placement=placement,
+        price=pool.price if pool else None,
     )
     return assignment, replace(infeasible, current_replicas=current) if infeasible else None
 

@@ -166,7 +166,7 @@ def _choose_environments(
 def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
     """Returns verdicts in the order in which environments are chosen, by name.
 
-    Where the smallest is preferred, the refusals come first, then the feasible environments by size.
+    Where the cheapest or the smallest is preferred, the refusals come first, then the feasible environments by rank.
     """
     deployment, names = snapshot.request.deployment, [name for name in snapshot.environments if name not in used]
     if after_eviction:
@@ -183,7 +183,7 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
             yield verdict
         else:
             feasible.append(verdict)
-    yield from sorted(feasible, key=lambda a: a.preference[:3] if after_eviction else a.preference)
+    yield from sorted(feasible, key=lambda a: a.preference[:5] if after_eviction else a.preference)
 
 
 def _split_carried_and_dropped(

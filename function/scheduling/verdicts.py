@@ -9,6 +9,7 @@ from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
+from function.domain.price import NO_COST, Cost, Price
 from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
@@ -72,19 +73,21 @@ class SchedulingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """How a feasible pool compares with others where the smallest is preferred: less is better, field by field."""
+    """How a feasible pool compares with others where the cheapest or the smallest is preferred: less is better."""
 
     profile: int  # position among those declared
     # Bytes of GPU memory of one replica beyond what is required, negative where it is less; None: not declared.
     spare: int | None
     left: int  # free GPUs on the fullest node that would be used
+    cost: Cost | None = None  # of all replicas, where the cheapest is preferred; None: the pool has no price
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """Sorts by profile, then by spare memory: sufficient, then insufficient, then not declared."""
+    def sort_key(self) -> tuple[int, bool, Cost, int, int]:
+        """Sorts by profile and cost, then by spare memory: sufficient, then insufficient, then not declared."""
+        cost = self.cost is None, self.cost or NO_COST
         if self.spare is None:
-            return self.profile, 2, 0
-        return self.profile, int(self.spare < 0), abs(self.spare)
+            return self.profile, *cost, 2, 0
+        return self.profile, *cost, int(self.spare < 0), abs(self.spare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +101,24 @@ class Assignment:
     replicas: int
     vram: int | None = None  # bytes, where the shape was computed from it
     placement: Placement | None = None  # the existing one, kept or updated in place
-    rank: Rank | None = None  # where the smallest pool is preferred
+    rank: Rank | None = None  # where the cheapest or the smallest pool is preferred
+    price: Price | None = None  # of the pool
 
     @property
-    def preference(self) -> tuple[int, int, int, int, str, str]:
-        """Sorts by size where the smallest pool is preferred, then by the GPUs left on a node, then by name."""
+    def preference(self) -> tuple[int, bool, Cost, int, int, int, str, str]:
+        """Sorts by rank where a pool is preferred, then by the GPUs left on a node, then by name."""
         assert self.rank is not None
-        return *self.rank.size, self.rank.left, self.environment, self.pool
+        return *self.rank.sort_key, self.rank.left, self.environment, self.pool
 
     @property
     def gpus(self) -> int:
         """GPUs of all replicas."""
         return self.shape.gpus * self.replicas
+
+    @property
+    def cost(self) -> Cost | None:
+        """What all replicas cost; None where the pool has no price."""
+        return self.price.cost(self.gpus) if self.price else None
 
     @property
     def is_rescheduled(self) -> bool:

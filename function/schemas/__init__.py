@@ -169,6 +169,12 @@ class IdentitySecretRef(BaseModel):
     )
 
 
+class Price(BaseModel):
+    per_gpu_hour: StrictStr = Field(..., alias="perGpuHour", max_length=16, pattern="^[0-9]+(\\.[0-9]+)?$")
+    currency: StrictStr = Field(..., pattern="^[A-Z]{3}$")
+    class_: Literal["Reserved", "OnDemand", "Spot"] = Field("OnDemand", alias="class")
+
+
 class Taint(BaseModel):
     key: StrictStr = Field(..., max_length=317, min_length=1)
     value: StrictStr | None = Field(None, max_length=63)
@@ -293,6 +299,7 @@ class NodePool(BaseModel):
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     unschedulable: StrictBool = False
     unschedulable_reason: StrictStr | None = Field(None, alias="unschedulableReason", max_length=256)
+    price: Price | None = None
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None
     pod: Pod | None = None
@@ -469,7 +476,7 @@ class Service(BaseModel):
 
 
 class DeploymentPlacement(BaseModel):
-    prefer: Literal["Declared", "SmallestSufficient"] = "Declared"
+    prefer: Literal["Declared", "SmallestSufficient", "Cheapest"] = "Declared"
 
 
 class Gate(BaseModel):

@@ -67,7 +67,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     Pool: frozenset(
         {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}
         | {"interconnect", "precision", "multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
-        | {"unschedulable", "unschedulable_reason"}
+        | {"unschedulable", "unschedulable_reason", "price"}
     ),
     # What a preset makes of the inputs, which a release may correct without a restart.
     InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
+from function.domain.price import Price
 from function.scheduling.capacity import PoolCapacity
 from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
 from function.scheduling.ledger import Ledger
@@ -105,6 +107,45 @@ CASES = (
 def test_chooses_the_smallest_sufficient_pool(case: Case) -> None:
     decision = schedule(asked(case.model, case.wanted, case.replicas), case.environments, case.others)
     assert " ".join(placed(decision)) == case.chosen, case.reason
+
+
+def priced(name: str, per_gpu: str, currency: str = "USD", *, memory: str = "80Gi", gpus: int = 8) -> Pool:
+    price = Price(per_gpu_hour=Decimal(per_gpu), currency=currency)
+    return replace(pool(name, memory=memory, gpus=gpus), price=price)
+
+
+CHEAP = (
+    Case("price", "two dollars before three", GEMMA, [environment("a", priced("dear", "3"), priced("cheap", "2"))],
+         "a/cheap"),
+    Case("across", "over all environments", GEMMA,
+         [environment("a", priced("dear", "3")), environment("b", priced("cheap", "2"))], "b/cheap"),
+    Case("replica", "100Gi are two of 80 for 2.20 each or one of 141 for 4", COMPUTED,
+         [environment("a", priced("small", "2.20"), priced("large", "4", memory="141Gi"))], "a/large"),
+    Case("no-price", "last, however small", GEMMA, [environment("a", A100, priced("dear", "9", memory="141Gi"))],
+         "a/dear"),
+    Case("free", "costs nothing, which is a price", GEMMA, [environment("a", priced("x", "1"), priced("y", "0"))],
+         "a/y"),
+    Case("no-prices", "the smallest", GEMMA, [environment("a", H200, A100)], "a/a100"),
+    Case("equal", "the smallest of equal cost", GEMMA,
+         [environment("a", priced("h200", "2", memory="141Gi"), priced("a100", "2"))], "a/a100"),
+    Case("currency", "by the name of the currency, since amounts do not compare", GEMMA,
+         [environment("a", priced("x", "1", "USD"), priced("y", "9", "EUR"))], "a/y"),
+    Case("profile", "the first profile that anything satisfies, whatever a later one would cost",
+         model(profile("eight", shape(1, 8)), profile("one", shape(1, 1)), vram="60Gi"),
+         [environment("a", priced("x", "3")), environment("b", priced("y", "1", gpus=1))], "a/x"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHEAP, ids=lambda c: c.id)
+def test_chooses_the_cheapest_pool(case: Case) -> None:
+    request = asked(case.model, case.wanted, case.replicas)
+    request = replace(request, deployment=replace(request.deployment, prefer=Preference.CHEAPEST))
+    assert " ".join(placed(schedule(request, case.environments, []))) == case.chosen, case.reason
+    there = placement("z", "dear", profile=case.model.profiles[0].name, shape=shape(1, 1), ready=True)
+    environments = [*case.environments, environment("z", priced("dear", "99"))]
+    if case.model is not COMPUTED:
+        decision = schedule(request, environments, [there])
+        assert (placed(decision), decision.dropped) == (["z/dear"], ()), "what runs does not move for money"
 
 
 def test_declared_order_ignores_spare_capacity() -> None:

@@ -1,0 +1,56 @@
+"""What moving placements that run to cheaper pools would save: nothing moves for money by itself."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from function.composers.model_deployment import Considered
+from function.domain.environment import Environment
+from function.domain.placement import Placement, Preference
+from function.domain.price import NO_COST, Cost
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A placement that runs, and where it would cost less."""
+
+    current: Assignment
+    cheapest: Assignment
+
+    @property
+    def cost(self) -> Cost:
+        """What the move would save."""
+        assert self.current.cost is not None
+        assert self.cheapest.cost is not None
+        return Cost(self.current.cost.currency, self.current.cost.amount - self.cheapest.cost.amount)
+
+    def __str__(self) -> str:
+        to = f"{self.cheapest.environment}/{self.cheapest.pool}"
+        where = f"{self.current.environment}: costs {self.current.cost}, on {to} {self.cheapest.cost}"
+        return f"{where}: moving it would save {self.cost}; what runs does not move for money"
+
+
+def find_savings(
+    considered: Considered, environments: Iterable[Environment], placements: Iterable[Placement]
+) -> Iterator[Saving]:
+    """Finds for each kept placement of a deployment a cheaper pool of an environment that it does not use yet."""
+    request, decision = considered.request, considered.decision
+    kept = [a for a in decision.assignments if a.placement and a.cost and not a.is_rescheduled]
+    if not kept:
+        return
+    own = (request.deployment.namespace, request.deployment.name)
+    used = {a.environment for a in decision.assignments} | {p.environment for p in considered.scope.own}
+    others = [p for p in placements if (p.namespace, p.deployment) != own]
+    cheapest = replace(request, deployment=replace(request.deployment, environments=1, prefer=Preference.CHEAPEST))
+    all_environments = tuple(environments)
+    for assignment in sorted(kept, key=lambda a: (a.cost or NO_COST, a.environment), reverse=True):
+        comparable = [
+            replace(e, pools=tuple(p for p in e.pools if p.price and p.price.currency == assignment.price.currency))
+            for e in all_environments
+            if e.name not in used and assignment.price
+        ]
+        for alternative in schedule(cheapest, comparable, others).assignments:
+            if alternative.cost and assignment.cost and alternative.cost < assignment.cost:
+                used.add(alternative.environment)
+                yield Saving(assignment, alternative)
