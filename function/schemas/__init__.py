@@ -171,7 +171,7 @@ class IdentitySecretRef(BaseModel):
 
 class Price(BaseModel):
     per_gpu_hour: StrictStr = Field(..., alias="perGpuHour", max_length=16, pattern="^[0-9]+(\\.[0-9]+)?$")
-    currency: StrictStr = Field(..., pattern="^[A-Z]{3}$")
+    currency: StrictStr = Field(..., max_length=3, pattern="^[A-Z]{3}$")
     class_: Literal["Reserved", "OnDemand", "Spot"] = Field("OnDemand", alias="class")
 
 
