@@ -58,8 +58,7 @@ class Outlook(Enum):
 class Refused(StrEnum):
     """Why a deployment is not placed, from furthest to nearest: the reason, its short text, and what to do.
 
-    A remedy may name the `{pool}`, the `{environment}`, and the `{field}` and `{number}` of the pool's nodes; it is
-    empty where there are several.
+    What to do about the others depends on the world (scheduling/ways_out.py).
     """
 
     phrase: str
@@ -81,36 +80,11 @@ class Refused(StrEnum):
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"
     STORAGE_TOO_SMALL = "StorageTooSmall", "storage too small"
     CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "cache not on environment", Outlook.NOT_NOW
-    POOL_TOO_SMALL = (
-        "PoolTooSmall",
-        "pool too small",
-        Outlook.NEVER,
-        "Raise {field} of pool {pool} of InferenceEnvironment {environment}{number}",
-    )
-    ENVIRONMENT_TAINTED = (
-        "EnvironmentTainted",
-        "environment tainted",
-        Outlook.NEVER,
-        "Tolerate the taint in spec.tolerations, or wait until it is removed from InferenceEnvironment {environment}",
-    )
-    POOL_UNSCHEDULABLE = (
-        "PoolUnschedulable",
-        "pool unschedulable",
-        Outlook.NEVER,
-        "Wait until unschedulable is removed from pool {pool} of InferenceEnvironment {environment}",
-    )
-    INSUFFICIENT_CAPACITY = (
-        "InsufficientCapacity",
-        "insufficient capacity",
-        Outlook.NOT_NOW,
-        "Wait until placements leave pool {pool} of InferenceEnvironment {environment}, or raise its {field}",
-    )
-    ENVIRONMENT_NOT_READY = (
-        "EnvironmentNotReady",
-        "environment not ready",
-        Outlook.NOT_NOW,
-        "It is placed as soon as {environment} is Ready",
-    )
+    POOL_TOO_SMALL = "PoolTooSmall", "pool too small"
+    ENVIRONMENT_TAINTED = "EnvironmentTainted", "environment tainted"
+    POOL_UNSCHEDULABLE = "PoolUnschedulable", "pool unschedulable"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.NOT_NOW
+    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "environment not ready", Outlook.NOT_NOW
     QUOTA_EXCEEDED = (
         "QuotaExceeded",
         "namespace quota exceeded",

@@ -23,6 +23,7 @@ from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
 from function.scheduling.turns import sort_by_turn, sort_turns
+from function.scheduling.ways_out import WayOut
 from function.schemas import PlacementSpec
 
 _COLUMNS = {
@@ -45,10 +46,11 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
     help="Another value, such as us-east/h100.nodeCount=8.",
 )
 @click.option("--diff", is_flag=True, help="Show what would change against the placements that exist.")
+@click.option("--ways-out", is_flag=True, help="List every change after which a refused deployment would fit.")
 @form(*EVERY_FORM, Form.SVG)
-def plan(
+def plan(  # noqa: PLR0913  # one for each option
     deployments: tuple[str, ...], *, sources: Sources, selector: Selector | None, sets: tuple[str, ...], diff: bool,
-    form: Form,
+    ways_out: bool, form: Form,
 ) -> Code:  # fmt: skip
     """Show where deployments would go, and why not elsewhere.
 
@@ -67,19 +69,20 @@ def plan(
             before = [plan_ for plan_ in live if plan_.ref == p.ref]
             restarts = _list_restarts(before[0], p) if before else {}
             diffs[p.ref] = [*_list_changes(p), *_describe_restarts(p, restarts)]
+    ways = {p.ref: p.ways_out for p in plans if ways_out and not p.is_placed}
     match form:
         case Form.SVG:
             from function.cli.pictures import draw_world  # noqa: PLC0415  # only where a picture is drawn
 
             click.echo(draw_world(list_usages(inventory.store), plans))
         case Form.JSON | Form.YAML:
-            data: list[JSON] = [_build_data(p, diffs.get(p.ref)) for p in plans]
+            data: list[JSON] = [_build_data(p, diffs.get(p.ref), ways.get(p.ref)) for p in plans]
             click.echo(format_data(form, data if compared is None else {"plans": data, "changes": [*compared]}))
         case Form.NAME:
             for manifest in (manifest for p in plans for manifest in p.placements):
                 click.echo(f"modelplacement.modelplane.ai/{text(manifest, 'metadata.name')}")
         case _:
-            _print_plans(plans, diffs, wide=form is Form.WIDE)
+            _print_plans(plans, diffs, ways, wide=form is Form.WIDE)
             if compared is not None:
                 click.echo(f"\n{_format_changes(compared)}")
     return Code.OK if all(p.is_placed for p in plans) else Code.REFUSED
@@ -188,7 +191,9 @@ def _format_changes(changes: Sequence[Manifest]) -> str:
     return "\n".join((*lines, "", ", ".join(sums)))
 
 
-def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: bool) -> None:
+def _print_plans(
+    plans: list[Plan], diffs: Mapping[Ref, list[str]], ways: Mapping[Ref, Sequence[WayOut]], *, wide: bool
+) -> None:
     is_priced = any(row.cost for plan_ in plans for row in plan_.rows)
     columns = _COLUMNS | ({"COST": "cost"} if is_priced else {}) | ({"WHY": "message"} if wide else {})
     by_reason = defaultdict[tuple[bool, str], list[str]](list)
@@ -201,6 +206,11 @@ def _print_plans(plans: list[Plan], diffs: Mapping[Ref, list[str]], *, wide: boo
         if plan_.costs:
             parts[-1] += f"\n{format_costs(plan_.costs)}"
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks if not is_quiet()]
+        if plan_.ref in ways:
+            numbered = [wrap_lines(f"{n}. {way.message}", 3) for n, way in enumerate(ways[plan_.ref], 1)]
+            parts.append(
+                "\n".join(["ways out, cheapest first:", *numbered] if numbered else ["no single change helps"])
+            )
         if plan_.ref in diffs:
             lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
             parts.append("\n".join(lines) or "nothing changes")
@@ -226,7 +236,7 @@ def _format_cells(row: Row, columns: Mapping[str, str]) -> Iterator[str]:
     yield from (getattr(row, attribute) or "" for header, attribute in columns.items() if header != "VERDICT")
 
 
-def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
+def _build_data(plan_: Plan, diff: list[str] | None, ways: Sequence[WayOut] | None) -> JSON:
     data: Manifest = {
         "namespace": plan_.ref.namespace,
         "name": plan_.ref.name,
@@ -252,4 +262,8 @@ def _build_data(plan_: Plan, diff: list[str] | None) -> JSON:
         ],
         "remarks": [*plan_.remarks],
     }
+    if ways is not None:
+        data["waysOut"] = [
+            {"way": str(way.way), "environment": way.refusal.environment, "message": way.message} for way in ways
+        ]
     return data if diff is None else {**data, "changes": [*diff]}

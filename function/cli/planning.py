@@ -10,11 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from function.api.settings import parse_settings
+from function.cli.advice import Saving, find_savings, find_ways_out
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gpus import format_users
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Sources
-from function.cli.savings import Saving, find_savings
 from function.cli.store import Ref, Store, find_invalid_pools, read_environments, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
@@ -32,6 +32,7 @@ from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import DropCause, Rank
+from function.scheduling.ways_out import WayOut
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load, note_costs
@@ -123,6 +124,11 @@ class Plan:
         if self.considered is None:
             return []
         return [*find_savings(self.considered, read_environments(self.store), read_placements(self.store))]
+
+    @property
+    def ways_out(self) -> tuple[WayOut, ...]:
+        """The ways out of its refusals, once all deployments are planned."""
+        return find_ways_out(self.store, self.ref)
 
     @property
     def costs(self) -> tuple[Cost, ...]:

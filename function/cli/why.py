@@ -20,9 +20,9 @@ from function.kube.manifests import JSON, Manifest, condition, get, listing, tex
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Status
-from function.scheduling.verdicts import Decision
+from function.scheduling.verdicts import Decision, Infeasible
+from function.scheduling.ways_out import WayOut
 from function.status.conditions import OWNED
-from function.status.model_deployment import find_unresolved
 
 _NAMES = 4  # environments that a group names
 _RANKS = {str(reason): reason.rank for reason in Refused}  # nearest last; a later release may have other reasons
@@ -37,7 +37,7 @@ class Reason:
     reason: str  # a reason of the API
     outlook: str = ""  # whether waiting can help; of a placement its phase
     faults: tuple[str, ...]
-    remedy: str = ""  # the one change that clears it
+    remedies: tuple[str, ...] = ()  # the changes of which each clears it, cheapest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,17 +157,16 @@ def _read_report(store: Store, ref: Ref) -> Report:
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
     (plan,) = plan_deployments(inventory, [ref])
-    decision = plan.considered.decision if plan.considered else Decision()
+    decision, ways = plan.considered.decision if plan.considered else Decision(), plan.ways_out
     refusals = (
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
-            # Where there are several refusals, one change does not suffice.
-            remedy=infeasible.refusals[0].remedy if len(infeasible.refusals) == 1 else "",
+            remedies=tuple(_list_remedies(infeasible, ways)),
             outlook=_OUTLOOKS[infeasible.outlook],
         )
-        for infeasible in find_unresolved(decision)
+        for infeasible in decision.unresolved
     )
     fault = decision.fault
     faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
@@ -178,6 +177,15 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
         others=(*faults, *_find_unready(inventory.store, ref)),
         notes=() if is_quiet() else tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
+
+
+def _list_remedies(infeasible: Infeasible, ways: Iterable[WayOut]) -> Iterator[str]:
+    """Returns the ways out of an environment's refusal, else what to do about it."""
+    messages = [way.message for way in ways if way.refusal.environment == infeasible.environment]
+    yield from messages
+    # Where there are several refusals, one change does not suffice.
+    if not messages and len(infeasible.refusals) == 1 and infeasible.refusals[0].remedy:
+        yield infeasible.refusals[0].remedy
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
@@ -209,8 +217,9 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     for number, reason in enumerate(reasons, 1):
         outlook = f" {tables.paint(f'({reason.outlook})', tables.DIM)}" if reason.outlook else ""
         title = f"{reason.subject}: {tables.paint(reason.reason, tables.BAD)}{outlook}"
-        remedy = [f"{tables.paint('do', tables.GOOD)}: {reason.remedy}"] if reason.remedy else []
-        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedy])
+        words = ("do", *["or"] * len(reason.remedies))
+        remedies = (f"{tables.paint(word, tables.GOOD)}: {r}" for word, r in zip(words, reason.remedies, strict=False))
+        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
     for note in report.notes:
         yield tables.wrap_lines(f"  {note}", 4)
     if is_grouped:

@@ -4,7 +4,8 @@ While an input is unanswered, missing or invalid, every placement is carried ove
 deployment requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,7 @@ from function.composers.placement_writer import build_placement, build_service, 
 from function.composers.resolve import UnresolvedError, resolve_model
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Outcome, Requirement
+from function.domain.allocation import QuotaUsage
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -34,6 +36,7 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.turns import assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
+from function.scheduling.ways_out import FindRequest, WayOut, World, find_ways_out
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
@@ -51,6 +54,25 @@ class Considered:
     weights: DeploymentWeights
     scope: Scope
     decision: Decision
+    usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
+
+    def find_ways_out(
+        self, placements: Iterable[Placement] = (), find_request: FindRequest = lambda _: None
+    ) -> tuple[WayOut, ...]:
+        """Returns the ways out of the refusals, from the placements of others and their requests as far as known."""
+        if not self.decision.refusals:
+            return ()
+        others = defaultdict[str, list[Placement]](list)
+        for placement in placements or self.scope.others:
+            others[placement.environment].append(placement)
+        world = World(
+            request=replace(self.request, quota_usage=self.usage),
+            environments={environment.name: environment for environment in self.scope.environments},
+            own=self.scope.own,
+            others=others,
+            find_request=find_request,
+        )
+        return find_ways_out(world, self.decision)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -115,7 +137,8 @@ def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Consi
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     decision = limit_decision(considered.decision, request.to_placement, namespace_placements, limits)
-    return replace(considered, request=replace(request, quota_usage=find_quota_refusal(decision)), decision=decision)
+    request = replace(request, quota_usage=find_quota_refusal(decision))
+    return replace(considered, request=request, decision=decision, usage=usage)
 
 
 def _hold_placements(
@@ -180,7 +203,7 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     composed |= _compose_service(call, request.deployment)
     conditions = [
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision),
+        report.build_scheduled(request, decision, considered.find_ways_out()),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
         *report.build_rolled_out(call.xr, rollout, placed, gate_obstacle),
     ]

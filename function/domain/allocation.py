@@ -100,6 +100,10 @@ class QuotaUsage:
             return None
         return replace(self, requested=gpus)
 
+    def allows_more(self, gpus: int) -> bool:
+        """Tells whether a placement of the namespace may have more GPUs."""
+        return self.limits.allow(self.placements, self.gpus, is_new=False, more_gpus=max(0, gpus))
+
     def with_placement(self, name: str, gpus: int) -> "QuotaUsage":
         """Returns the usage with one more placement."""
         holders = sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0]))

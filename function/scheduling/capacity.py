@@ -7,7 +7,6 @@ fit), which leaves whole nodes for those that need them.
 """
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -116,14 +115,6 @@ class PoolCapacity:
 def count_in_empty_pool(pool: Pool, share: Share) -> int:
     """Returns how many replicas of a share would fit an empty pool of which every node is usable."""
     return empty_pool(pool, pool.max_nodes).count_fitting(share)
-
-
-def count_required_nodes(pool: Pool, share: Share) -> int:
-    """Returns how many nodes an empty pool needs for all replicas of a share, whose pods each fit one."""
-    most = share.nodes * share.replicas
-    return bisect_left(
-        range(most), share.replicas, key=lambda nodes: count_in_empty_pool(replace(pool, max_nodes=nodes), share)
-    )
 
 
 def empty_pool(pool: Pool, usable_nodes: int | None = None) -> PoolCapacity:

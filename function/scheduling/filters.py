@@ -22,7 +22,7 @@ from function.domain.placement import Preference
 from function.kube.selectors import Selector
 from function.kube.taints import find_untolerated
 from function.reasons import Refused
-from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool, count_required_nodes
+from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
 from function.scheduling.ledger import Ledger, measure_use
 from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
@@ -383,13 +383,12 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
     fitting = room.count_fitting(share)
     if fitting >= share.replicas:
         return None
-    reason, required_nodes = Refused.INSUFFICIENT_CAPACITY, 0
-    at_most = count_in_empty_pool(pool, share)
+    reason, at_most = Refused.INSUFFICIENT_CAPACITY, count_in_empty_pool(pool, share)
     if at_most < share.replicas:
-        reason, fitting, required_nodes = Refused.POOL_TOO_SMALL, at_most, count_required_nodes(pool, share)
+        reason, fitting = Refused.POOL_TOO_SMALL, at_most
     return replace(
         candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason),
-        use=replace(measure_use(room, pool), required_nodes=required_nodes),
+        use=measure_use(room, pool),
         exclusive_node=pool.needs_exclusive_node(share.nodes, share.gpus_per_node),
     )
 

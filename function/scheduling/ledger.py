@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from function.domain.allocation import Grant, Share
+from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT, label_value
@@ -289,10 +289,24 @@ def _published_capacity(environment: Environment, pool: Pool) -> PoolCapacity:
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     if room.unusable_nodes:
-        holdings = Holdings(pool)
-        holdings.replace(environment.name, [grant for grant in environment.admitted if _is_grant_of(grant, pool)])
-        room.overcommitted_nodes = holdings.room().overcommitted_nodes
+        room.overcommitted_nodes = _room_beside_grants(environment, pool).overcommitted_nodes
     return room
+
+
+def _room_beside_grants(environment: Environment, pool: Pool) -> PoolCapacity:
+    holdings = Holdings(pool)
+    holdings.replace(environment.name, [grant for grant in environment.admitted if _is_grant_of(grant, pool)])
+    return holdings.room()
+
+
+def publish_free(environment: Environment) -> dict[str, Free]:
+    """Returns what an environment would publish as free with its pools and grants, where it has published that."""
+    rooms = {pool.name: _room_beside_grants(environment, pool) for pool in environment.pools}
+    return {
+        name: Free(placements=room.placements, nodes=tuple(sorted(room.free.items())))
+        for name, room in rooms.items()
+        if name in environment.free
+    }
 
 
 def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
@@ -303,5 +317,4 @@ def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
         placements=room.placements,
         unusable_nodes=room.unusable_nodes,
         unusable=pool.facts.unusable if pool.facts else (),
-        count_field=pool.count_field,
     )

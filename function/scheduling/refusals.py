@@ -31,8 +31,6 @@ class PoolUse:
     placements: int
     unusable_nodes: int = 0  # of those declared
     unusable: tuple[Unusable, ...] = ()  # why, where that is known
-    count_field: str = "maxNodeCount"  # that declares the nodes
-    required_nodes: int = 0  # of an empty pool, for all replicas; 0: those that are declared suffice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +74,7 @@ class Refusal:
             return f"If its nodes have it, declare {_name_field(self)} on {where}"
         if self.quota_usage is not None and self.quota_usage.exceeds_limit:
             return "Request less, or ask the platform team to raise the limits"
-        if self.reason is Refused.INSUFFICIENT_CAPACITY and self.use and self.use.unusable_nodes:
-            return f"See HardwareAsDeclared of InferenceEnvironment {self.environment}"
-        field = self.use.count_field if self.use else "maxNodeCount"
-        number = f" to {self.use.required_nodes}" if self.use and self.use.required_nodes else ""
-        return self.reason.remedy.format(pool=self.pool, environment=self.environment, field=field, number=number)
+        return self.reason.remedy
 
     @property
     def replicas(self) -> str:

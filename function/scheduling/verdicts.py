@@ -202,3 +202,10 @@ class Decision:
     def placed(self) -> int:
         """Environments that count as placed."""
         return len(self.assignments) + len(self.unreadable)
+
+    @property
+    def unresolved(self) -> list[Infeasible]:
+        """The refusals that matter, nearest first: once enough is placed, only what cannot be scaled up."""
+        needs_more = self.placed < self.desired
+        unresolved = (each for each in self.refusals if needs_more or each.current_replicas is not None)
+        return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_at, infeasible.environment))

@@ -26,15 +26,16 @@ from function.reasons import (
 )
 from function.scheduling.turns import sort_turns
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
+from function.scheduling.ways_out import WayOut
 
 _MAX_UNPLACED = 32
 _rolled_out = partial(Condition, ConditionType.ROLLED_OUT)
 _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 
 
-def build_scheduled(request: SchedulingRequest, decision: Decision) -> Condition:
-    """Returns Scheduled: where the deployment is placed, or why not."""
-    unresolved = find_unresolved(decision)
+def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut] = ()) -> Condition:
+    """Returns Scheduled: where the deployment is placed, or why not and the cheapest way out."""
+    unresolved = decision.unresolved
     reason: Scheduled | Refused
     if decision.fault is not None:
         reason = decision.fault.reason
@@ -44,24 +45,17 @@ def build_scheduled(request: SchedulingRequest, decision: Decision) -> Condition
         reason = unresolved[0].reason
     else:
         return Condition(ConditionType.SCHEDULED, Status.TRUE, Scheduled.PLACED, _describe_placed(decision))
-    message = _describe_refused(request, decision, unresolved)
+    message = _describe_refused(request, decision, unresolved, ways)
     return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message)
 
 
 def list_unplaced(decision: Decision) -> list[JSON]:
     """Returns `status.unplaced`: the nearest environments that were refused, by name."""
-    nearest = sorted(find_unresolved(decision)[:_MAX_UNPLACED], key=lambda infeasible: infeasible.environment)
+    nearest = sorted(decision.unresolved[:_MAX_UNPLACED], key=lambda infeasible: infeasible.environment)
     return [
         {"environment": each.environment, "reason": each.reason, "message": truncate_middle(_describe(each))}
         for each in nearest
     ]
-
-
-def find_unresolved(decision: Decision) -> list[Infeasible]:
-    """Returns the refusals that matter, nearest first: once enough is placed, only what cannot be scaled up."""
-    needs_more = decision.placed < decision.desired
-    unresolved = [each for each in decision.refusals if needs_more or each.current_replicas is not None]
-    return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_at, infeasible.environment))
 
 
 def _describe(infeasible: Infeasible) -> str:
@@ -80,7 +74,9 @@ def _describe_placed(decision: Decision) -> str:
     return truncate_middle(f"Placed on {join_with_more(places)}{also}")
 
 
-def _describe_refused(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:
+def _describe_refused(
+    request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible], ways: Sequence[WayOut]
+) -> str:
     carried = _describe_carried(decision)
     if decision.fault is not None:
         return _join_parts(decision.fault.message, (), [carried, decision.fault.remedy])
@@ -88,11 +84,11 @@ def _describe_refused(request: SchedulingRequest, decision: Decision, unresolved
     more = f"and {len(unresolved) - MAX_ITEMS} more" if len(unresolved) > MAX_ITEMS else ""
     if not unresolved:
         more = "No further environments exist: create an InferenceEnvironment, or lower spec.environments"
-    # What to do is said where one environment is nearest and has one refusal.
+    # Without a way out, what to do is said where one environment is nearest and has one refusal.
     nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
     refusals = nearest[0].refusals if len(nearest) == 1 else ()
-    remedy = refusals[0].remedy if len(refusals) == 1 else ""
-    return _join_parts(_describe_counts(request, decision, unresolved), lines, [more, carried, remedy])
+    advice = ways[0].message if ways else refusals[0].remedy if len(refusals) == 1 else ""
+    return _join_parts(_describe_counts(request, decision, unresolved), lines, [more, carried, advice])
 
 
 def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:

@@ -83,8 +83,8 @@ FULL = room(
     Refused.INSUFFICIENT_CAPACITY, 2, PoolUse(nodes=4, nodes_in_use=2, placements=1, unusable_nodes=0, unusable=())
 )
 # Three replicas of one node each need three nodes.
-SMALL = room(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0, placements=0, required_nodes=3))
-TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1, required_nodes=3))
+SMALL = room(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0, placements=0))
+TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
 DONE = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")

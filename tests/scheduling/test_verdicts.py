@@ -102,7 +102,7 @@ FULL = Refusal(
     required=5,
     actual=4,
     shape=shape(),
-    use=PoolUse(nodes=4, nodes_in_use=0, placements=0, required_nodes=5),
+    use=PoolUse(nodes=4, nodes_in_use=0, placements=0),
 )
 TAKES = QuotaUsage(
     namespace="team", limits=Limits(gpus=12), placements=1, gpus=4, requested=16, holders=(("other", 4),)

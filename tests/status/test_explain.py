@@ -38,7 +38,7 @@ def test_header_counts_reasons_and_lines_name_environments() -> None:
         ),
         "bare: profile multinode: multi-node model requires shared storage on the inference environment.",
         "dev: the model's environmentSelector requires tier=production (found dev)",
-        "Wait until placements leave pool frontier of InferenceEnvironment full, or raise its maxNodeCount",
+        "Add 3 nodes to pool frontier of InferenceEnvironment full (maxNodeCount 7)",
     ]
     assert [(u.environment, u.reason) for u in found.unplaced] == [
         ("bare", Refused.SHARED_STORAGE_MISSING),
@@ -61,7 +61,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
             "(ports of the node's network, or its devices), required, the whole pool (2 nodes) holds 2"
         ),
-        "Raise maxNodeCount of pool x of InferenceEnvironment a to 3",
+        "Add 1 node to pool x of InferenceEnvironment a (maxNodeCount 3)",
     ]
 
 

@@ -125,6 +125,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 selector does not match.",
             "a: the model's environmentSelector requires tier=production (found no such label)",
+            "Let the model's environmentSelector admit InferenceEnvironment a, which has no label tier",
         ),
     ),
     Case(
@@ -136,6 +137,7 @@ CASES = (
         says=(
             "0/1 environments can run m: 1 selector does not match.",
             "a: profile eu: the profile's environmentSelector requires region=eu (found no such label)",
+            "Let the profile's environmentSelector admit InferenceEnvironment a, which has no label region",
         ),
     ),
     Case(
@@ -212,6 +214,7 @@ CASES = (
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
             # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 53.2 x 2^30, rounded up
             "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54Gi missing)",
+            "Set memoryPerGpu of profile p to 80000Mi, which pool x of InferenceEnvironment a has",
         ),
     ),
     Case(
@@ -351,7 +354,7 @@ CASES = (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
             ),
-            "Raise maxNodeCount of pool tiny of InferenceEnvironment a to 2",
+            "Add 1 node to pool tiny of InferenceEnvironment a (maxNodeCount 2)",
         ),
     ),
     Case(
@@ -365,7 +368,7 @@ CASES = (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
             ),
-            "Raise nodeCount of pool tiny of InferenceEnvironment a to 2",
+            "Add 1 node to pool tiny of InferenceEnvironment a (nodeCount 2)",
         ),
     ),
     Case(
@@ -376,7 +379,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 environment not ready.",
             "a: the environment is not Ready: KubeconfigMissing",
-            "It is placed as soon as a is Ready",
+            "Wait until InferenceEnvironment a is Ready",
         ),
     ),
     Case(
@@ -393,7 +396,7 @@ CASES = (
                 "2 replicas of 2 nodes x 8 GPUs required, "
                 "1 fit: 1 of 4 nodes in use by 1 other placement"
             ),
-            "Wait until placements leave pool frontier of InferenceEnvironment a, or raise its maxNodeCount",
+            "Add 1 node to pool frontier of InferenceEnvironment a (maxNodeCount 5)",
         ),
     ),
 )

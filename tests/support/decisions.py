@@ -9,6 +9,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused, Status
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
+from function.scheduling.ways_out import World, find_ways_out
 from function.status.model_deployment import build_scheduled, list_unplaced
 from tests.support.builders import (
     NO_CACHE,
@@ -80,6 +81,13 @@ def explained(
 ) -> Explained:
     """Return the decision in words."""
     decision = schedule(wanted, environments, placements)
-    scheduled = build_scheduled(wanted, decision)
+    own = [p for p in placements if p.deployment == wanted.deployment.name]
+    world = World(
+        request=wanted,
+        environments={e.name: e for e in environments},
+        own=own,
+        others={e.name: [p for p in placements if p.environment == e.name and p not in own] for e in environments},
+    )
+    scheduled = build_scheduled(wanted, decision, find_ways_out(world, decision))
     rows = tuple(Unplaced(**row) for row in list_unplaced(decision))  # type: ignore[arg-type]  # its fields
     return Explained(scheduled.status, scheduled.reason, scheduled.message, rows)

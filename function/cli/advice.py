@@ -1,14 +1,23 @@
-"""What moving placements that run to cheaper pools would save: nothing moves for money by itself."""
+"""Advice on deployments: ways out of a refusal, and what moving placements to cheaper pools would save.
+
+Both are decided from all that is known, which the controller does not read for one deployment. Nothing is carried out.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from function.composers.model_deployment import Considered
+from function.api.settings import parse_settings
+from function.cli.composing import reconcile
+from function.cli.store import Ref, Store, read_placements
+from function.composers.model_deployment import Considered, decide
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.price import NO_COST, Cost
+from function.domain.settings import Settings
+from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment
+from function.scheduling.verdicts import Assignment, SchedulingRequest
+from function.scheduling.ways_out import WayOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +63,32 @@ def find_savings(
             if alternative.cost and assignment.cost and alternative.cost < assignment.cost:
                 used.add(alternative.environment)
                 yield Saving(assignment, alternative)
+
+
+def find_ways_out(store: Store, ref: Ref) -> tuple[WayOut, ...]:
+    """Finds the ways out of the refusals of a deployment, given the placements of all others."""
+    found = _decide(store, ref)
+    if found is None:
+        return ()
+    considered, settings = found
+    placements, requests = read_placements(store), dict[Ref, SchedulingRequest | None]()
+
+    def find_request(placement: Placement) -> SchedulingRequest | None:
+        owner = Ref("ModelDeployment", placement.namespace, placement.deployment)
+        if owner not in requests:
+            usage = namespace_usage(owner.namespace, placements, settings.limits_of(owner.namespace))
+            other = _decide(store, owner) if owner in store else None
+            requests[owner] = replace(other[0].request, quota_usage=usage) if other else None
+        return requests[owner]
+
+    own = {(placement.namespace, placement.name) for placement in considered.scope.own}
+    others = [placement for placement in placements if (placement.namespace, placement.name) not in own]
+    return considered.find_ways_out(others, find_request)
+
+
+def _decide(store: Store, ref: Ref) -> tuple[Considered, Settings] | None:
+    """Decides a deployment; None where something that it needs is missing or invalid."""
+    call, _ = reconcile(store, store[ref])
+    settings = parse_settings(call.input, call.context).value
+    considered = decide(call, settings)
+    return (considered, settings) if isinstance(considered, Considered) else None
