@@ -256,7 +256,7 @@ def add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refus
     if nodes > most or not fits(nodes):
         return
     cost = pool.price.cost(nodes * pool.gpus_per_node) if pool.price else None
-    details = "; ".join(filter(None, (f"{pool.count_field} {pool.max_nodes + nodes}", cost and str(cost))))
+    details = f"{pool.count_field} {pool.max_nodes + nodes}{f'; {cost}' if cost else ''}"
     message = f"Add {format_count(nodes, 'node')} to pool {pool.name} of {_describe(environment)} ({details})"
     yield WayOut(way=Way.ADD_NODES, message=message, refusal=refusal, nodes=nodes, cost=cost)
 

@@ -28,7 +28,7 @@ from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
 from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
 from tests.support.builders import deployment, environment, model, planner, pool, profile, requires, selector, shape
 
-WORLDS = 300
+WORLDS = 60
 FIELDS = {
     Field.MEMORY_PER_GPU: "memory_per_gpu",
     Field.NVLINK_DOMAIN: "nvlink_domain",
