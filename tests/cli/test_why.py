@@ -95,7 +95,7 @@ def test_explains_a_placement_that_cannot_grow(live: Live, kimi: list[Manifest])
     assert "Scheduled False InsufficientCapacity" in shown
     assert "1. h200-east, profile h200-two-nodes: InsufficientCapacity (waiting)" in shown
     assert "pool h200 has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit" in shown
-    assert "do: Wait until placements leave pool h200" in shown
+    assert "do: Add 2 nodes to pool h200 of InferenceEnvironment h200-east (maxNodeCount 6)" in shown
 
 
 LABELLED = 20
