@@ -5,6 +5,7 @@ anywhere else makes the environment broken: nothing new is decided there and wor
 class that cannot be read is not an absent one. A pool without GPUs is left out silently.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -59,6 +60,7 @@ from function.kube.taints import Taint
 from function.kube.urls import is_hostname
 
 _PAUSED = "crossplane.io/paused"
+_PRICE = re.compile(r"nodePools\[\d+\]\.price\b")  # the path of a price, and of its fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,12 @@ class ParsedEnvironment(Parsed[Environment]):
 
     access: ClusterAccess | None
     invalid_pools: tuple[BrokenEntry, ...]
-    price_problems: tuple[Problem, ...] = ()  # of pools that count nevertheless
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
-        """The problems of all pools."""
-        return (*(problem for pool in self.invalid_pools for problem in pool.problems), *self.price_problems)
+        """The problems of all pools, and of the prices of pools that count nevertheless."""
+        invalid = {problem for pool in self.invalid_pools for problem in pool.problems}
+        return tuple(problem for problem in self.problems if problem in invalid or _PRICE.search(problem.path))
 
     @property
     def other_problems(self) -> tuple[Problem, ...]:
@@ -99,7 +101,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems)
-    pools, invalid_pools, price_problems = _parse_pools(spec, problems)
+    pools, invalid_pools = _parse_pools(spec, problems)
     broken_pools = tuple(pool.name for pool in invalid_pools)
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
     moved = _find_moved_pools(published, pools, broken_pools)
@@ -130,13 +132,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    parsed = ParsedEnvironment(
-        environment,
-        problems.find_within("spec"),
-        access=access,
-        invalid_pools=invalid_pools,
-        price_problems=price_problems,
-    )
+    parsed = ParsedEnvironment(environment, problems.find_within("spec"), access=access, invalid_pools=invalid_pools)
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
@@ -177,10 +173,8 @@ def _parse_pull_secret(
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(
-    spec: schemas.EnvironmentSpec, problems: Problems
-) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...], tuple[Problem, ...]]:
-    """Returns the valid pools, the others with their problems, and the problems of the prices of valid pools."""
+def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
+    """Returns the valid pools, and the others with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = [
         ("spec.nodePools", spec.node_pools),
@@ -192,7 +186,6 @@ def _parse_pools(
         problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
     pools: list[Pool] = []
     invalid: list[BrokenEntry] = []
-    price_problems: list[Problem] = []
     entries = [(f"{path}[{index}]", block) for path, blocks in declared for index, block in enumerate(blocks)]
     check_unique_names(((path, block.name) for path, block in entries), problems)
     for path, block in entries:
@@ -201,15 +194,12 @@ def _parse_pools(
         twin = next(twins, None)
         if twin:
             problems.add(f"{path}.labels", f"pool {twin.name} has the same; its nodes would be counted twice")
-        problems_of_price = problems.find_within(f"{path}.price")
         problems_of_pool = problems.find_within(path)
-        if len(problems_of_pool) > len(problems_of_price):
+        if not all(_PRICE.search(problem.path) for problem in problems_of_pool):
             invalid.append(BrokenEntry(name=pool.name or path, problems=problems_of_pool))
-            continue
-        price_problems += problems_of_price
-        if pool.gpus_per_node > 0:
+        elif pool.gpus_per_node > 0:
             pools.append(pool)
-    return tuple(pools), tuple(invalid), tuple(price_problems)
+    return tuple(pools), tuple(invalid)
 
 
 def _parse_storage(

@@ -25,7 +25,7 @@ from function.domain.environment import Pool
 from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
 from function.domain.model import Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
-from function.domain.price import Price, PriceClass
+from function.domain.price import Price
 from function.kube.manifests import text
 
 _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
@@ -92,8 +92,7 @@ def _parse_price(block: schemas.Price | None, path: str, problems: Problems) -> 
     """Returns the price of a pool; one with problems is none."""
     if block is None or problems.find_within(path):
         return None
-    amount, price_class = Decimal(block.per_gpu_hour), PriceClass(block.class_)
-    return Price(per_gpu_hour=amount, currency=block.currency, price_class=price_class)
+    return Price(per_gpu_hour=Decimal(block.per_gpu_hour), currency=block.currency, price_class=block.class_)
 
 
 def _parse_precisions(words: list[str] | None, path: str, problems: Problems) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.turns import assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
-from function.scheduling.ways_out import FindRequest, WayOut, World, find_ways_out
+from function.scheduling.ways_out import WayOut, find_ways_out
+from function.scheduling.what_if import FindRequest, World
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references

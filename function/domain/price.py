@@ -3,15 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
-
-
-class PriceClass(StrEnum):
-    """How GPUs are paid for."""
-
-    RESERVED = "Reserved"
-    ON_DEMAND = "OnDemand"
-    SPOT = "Spot"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,7 +33,7 @@ class Price:
 
     per_gpu_hour: Decimal
     currency: str
-    price_class: PriceClass = PriceClass.ON_DEMAND
+    price_class: str = "OnDemand"  # or Reserved or Spot
 
     def __str__(self) -> str:
         return f"{self.per_gpu_hour:.2f} {self.currency} {self.price_class}"

@@ -1,0 +1,82 @@
+"""What a decision is made from, as a world that can be changed to find out what would happen."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from function.domain.environment import Environment, Pool
+from function.domain.placement import Placement
+from function.scheduling.filters import filter_candidates, filter_environment
+from function.scheduling.ledger import Ledger, publish_free
+from function.scheduling.refusals import Refusal
+from function.scheduling.retention import retention_order, scale_existing
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
+
+FindRequest: TypeAlias = Callable[[Placement], SchedulingRequest | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A deployment, the environments, and the placements on them."""
+
+    request: SchedulingRequest  # with what the namespace has of its quota, if it has one
+    environments: Mapping[str, Environment]
+    own: Sequence[Placement] = ()
+    others: Mapping[str, Sequence[Placement]] = field(default_factory=dict)  # as far as known, by environment
+    # Returns the request of the deployment of a placement; None: it is not known, and the placement cannot be moved.
+    find_request: FindRequest = lambda _: None
+    growing: frozenset[str] = frozenset()  # environments on which an own placement needs more replicas
+
+    def others_on(self, environment: str, pool: str = "") -> list[Placement]:
+        """Returns the known placements of other deployments on an environment, or on one of its pools."""
+        return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
+
+    def with_environment(self, environment: Environment) -> "World":
+        """Returns the world with another state of an environment, whose ledger follows from its grants."""
+        published = replace(environment, free=publish_free(environment)) if environment.uid else environment
+        return replace(self, environments={**self.environments, environment.name: published})
+
+    def without(self, environment: Environment, placements: Iterable[Placement]) -> "World":
+        """Returns the world without placements of others on an environment."""
+        keys = {(p.namespace, p.name) for p in placements}
+        remaining = [p for p in self.others_on(environment.name) if (p.namespace, p.name) not in keys]
+        admitted = tuple(g for g in environment.admitted if (g.namespace, g.name) not in keys)
+        changed = replace(self, others={**self.others, environment.name: remaining})
+        return changed.with_environment(replace(environment, admitted=admitted))
+
+    def fits(self, environment: str) -> bool:
+        """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
+        request, where = self.request, self.environments[environment]
+        ledger = Ledger(self.others_on(environment), self.own)
+        if environment not in self.growing:
+            return isinstance(filter_environment(request, where, ledger), Assignment)
+        existing = min((p for p in self.own if p.environment == environment), key=retention_order)
+        assert existing.shape is not None  # what cannot be read does not grow
+        assignment, infeasible = scale_existing(request, where, existing, existing.shape, ledger)
+        usage, has = request.quota_usage, existing.allocated.gpus if existing.allocated else 0
+        return infeasible is None and (usage is None or usage.allows_more(assignment.gpus - has))
+
+    def find_single_refusals(self, infeasible: Infeasible) -> list[Refusal]:
+        """Returns what alone refuses a profile and a pool of an environment."""
+        candidates, name = [infeasible.refusals], infeasible.environment
+        if name not in self.growing:
+            ledger = Ledger(self.others_on(name), self.own)
+            candidates = [r for _, r in filter_candidates(self.request, self.environments[name], ledger)]
+        return [refusals[0] for refusals in candidates if len(refusals) == 1]
+
+    def has_queue(self, environment: Environment, pool: str) -> bool:
+        """Tells whether others wait for room in a pool: what becomes free is theirs first."""
+        if not environment.uid:
+            return False  # the ledger is computed from all placements
+        own = {placement.uid for placement in self.own}
+        requests = ((p.uid, p.effective_request) for p in self.others_on(environment.name))
+        return any(name == pool and uid not in own for uid, name in environment.rejected) or any(
+            request.pool == pool and (environment.count_admitted(uid, request) or 0) < request.replicas
+            for uid, request in requests
+            if request
+        )
+
+
+def replace_pool(environment: Environment, pool: Pool) -> Environment:
+    """Returns an environment with another state of a pool."""
+    return replace(environment, pools=tuple(pool if p.name == pool.name else p for p in environment.pools))
