@@ -21,12 +21,13 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
+from function.cli.candidates import Row
 from function.cli.checks import Item
 from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
 from function.cli.pictures import draw_world
-from function.cli.planning import Plan, Row, plan_deployments
+from function.cli.planning import Plan, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespace
 from function.cli.tables import format_data

@@ -5,7 +5,8 @@ they would be declared as.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -15,21 +16,10 @@ from function.cli.options import EVERY_FORM, SELECTOR, WATCH, CliError, Code, Fo
 from function.cli.pictures import draw_world
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref, read_environments
-from function.cli.tables import (
-    BAD,
-    GOOD,
-    build_costs,
-    format_columns,
-    format_costs,
-    format_data,
-    format_table,
-    paint,
-    parse_cost,
-    print_watched,
-)
+from function.cli.tables import BAD, GOOD, format_columns, format_costs, format_data, format_table, paint, print_watched
 from function.domain.environment import format_unusable
 from function.domain.price import add_up
-from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, text
+from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.kube.selectors import Selector
 from function.status.inference_environment import build_node_facts
@@ -74,11 +64,14 @@ def capacity(
             raise CliError(f"there is no InferenceEnvironment{which}. Give one with -f", Code.NOT_FOUND)
         if suggesting:
             return gpus.format_suggestions(store, environments).rstrip("\n")
-        plans = plan_deployments(inventory, store.refs("ModelDeployment")) if sources.files else []
+        plans = plan_deployments(inventory) if sources.files else []
         names = {environment.name for environment in environments}
         usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in names]
         if by:
-            return _format_sums(by, _add_savings(sources, by, usages, plans), form)
+            rows = _add_up_users(by, usages)
+            if by == "namespace" and any(row["costs"] for row in rows):
+                _add_up_savings(rows, plans if sources.files else plan_deployments(load_inventory(sources)))
+            return _format_sums(by, rows, form)
         match form:
             case Form.TABLE | Form.WIDE:
                 return _format_table(usages, wide=form is Form.WIDE)
@@ -92,7 +85,7 @@ def capacity(
     print_watched(render, watch=watch)
 
 
-def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[Manifest]:
+def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]:
     """Returns what is used by each namespace, model or accelerator, most first, and by which deployments."""
     groups = defaultdict[str, list[tuple[gpus.Usage, gpus.Holding]]](list)
     for usage in usages:
@@ -105,58 +98,46 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[Manifest]:
             model_name = model.name if model.kind == "ClusterModel" else f"{namespace}/{model.name}"
             keys = {"namespace": namespace, "model": model_name, "accelerator": accelerator}
             groups[keys[by]].append((usage, holding))
-    rows: list[Manifest] = []
+    rows: list[dict[str, Any]] = []
     for key, group in groups.items():
         users = gpus.add_up_users(holding for _, holding in group)
-        row: Manifest = {
+        row: dict[str, Any] = {
             by: key,
             "gpus": users.total(),
             "replicas": sum(holding.share.replicas for _, holding in group),
             "environments": [*sorted({usage.environment.name for usage, _ in group})],
+            "costs": add_up(holding.cost for _, holding in group if holding.cost),
             "usedBy": [{"deployment": user, "gpus": gpus} for user, gpus in users.most_common()],
         }
-        if costs := add_up(holding.cost for _, holding in group if holding.cost):
-            row["costs"] = build_costs(costs)
         if by == "accelerator":
             row["free"] = sum(usage.free for usage in usages if usage.pool and usage.pool.accelerator_type == key)
         rows.append(row)
-    return sorted(rows, key=lambda row: (-integer(row, "gpus"), text(row, by)))
+    return sorted(rows, key=lambda row: (-row["gpus"], row[by]))
 
 
-def _add_savings(sources: Sources, by: str, usages: Sequence[gpus.Usage], plans: Sequence[Plan]) -> list[Manifest]:
-    """Returns what is used, for namespaces with what moving their placements to cheaper pools would save."""
-    rows = _add_up_users(by, usages)
-    if by != "namespace" or not any(usage.pool and usage.pool.price for usage in usages):
-        return rows
-    if not sources.files:
-        inventory = load_inventory(sources)
-        plans = plan_deployments(inventory, inventory.store.refs("ModelDeployment"))
+def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Sequence[Plan]) -> None:
+    """Adds to the row of each namespace what moving its placements to cheaper pools would save."""
     for row in rows:
-        savings = (saving for plan in plans if plan.ref.namespace == row[by] for saving in plan.savings)
-        if costs := add_up(saving.cost for saving in savings):
-            row["savings"] = build_costs(costs)
-    return rows
+        savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in plan.savings)
+        row["savings"] = add_up(saving.cost for saving in savings)
 
 
-def _format_sums(by: str, rows: Sequence[Manifest], form: Form) -> str:
+def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
     if not form.for_people:
-        return format_data(form, [*rows])
+        return format_data(form, rows)
     if not rows:
         return "no GPU is in use"
     columns = (by, "gpus", "free", "replicas", "environments", "costs", "savings", "usedBy")
     titles = {"usedBy": "USED BY", "costs": "COST", "savings": "MOVING SAVES"}
-    shown_columns = [column for column in columns if any(column in row for row in rows)]
+    shown_columns = [column for column in columns if any(row.get(column) not in (None, ()) for row in rows)]
     headers = {titles.get(column, column.upper()): column for column in shown_columns}
     shown = []
     for row in rows:
-        users = {text(user, "deployment"): integer(user, "gpus") for user in listing(row, "usedBy")}
+        users = {user["deployment"]: user["gpus"] for user in row["usedBy"]}
         used_by = gpus.format_users(users, None if form is Form.WIDE else _USERS_SHOWN)
-        costs: Manifest = {
-            field: ", ".join(str(parse_cost(cost)) for cost in listing(row, field)) for field in ("costs", "savings")
-        }
-        shown.append({**row, **costs, "environments": len(list_texts(row, "environments")), "usedBy": used_by})
-    table = format_columns(headers, shown)
-    total = add_up(parse_cost(cost) for row in rows for cost in listing(row, "costs"))
+        costs = {field: ", ".join(map(str, row.get(field, ()))) for field in ("costs", "savings")}
+        shown.append({**row, **costs, "environments": len(row["environments"]), "usedBy": used_by})
+    table, total = format_columns(headers, shown), add_up(cost for row in rows for cost in row["costs"])
     return f"{table}\n\nall of it {format_costs(total)}" if len(rows) > 1 and total else table
 
 
@@ -195,7 +176,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
     }
 
 
-def _build_data(usage: gpus.Usage) -> Manifest:
+def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
     environment, pool, room = usage.environment, usage.pool, usage.room
     nodes: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use} if room else {}
     if pool and pool.facts:
@@ -215,7 +196,7 @@ def _build_data(usage: gpus.Usage) -> Manifest:
         "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
         "faults": [str(fault) for fault in usage.invalid.problems] if usage.invalid else [],
         "acceleratorType": pool.accelerator_type if pool else None,
-        "pricePerGpuHour": build_costs([pool.price.cost(1)])[0] if pool and pool.price else None,
+        "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
         "largestReplica": gpus.format_largest(usage),

@@ -1,91 +1,23 @@
-"""Decides deployments with the composer that the controller runs, and lists all candidates (docs/cli.md, Conventions).
+"""Decides deployments with the composer that the controller runs, and lists their candidates."""
 
-A candidate is an environment with a profile and a pool, judged by the rules that decide.
-"""
-
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
 
 from function.api.settings import parse_settings
 from function.cli.advice import Saving, find_savings, find_ways_out
+from function.cli.candidates import Row, count_more, explain_preference, list_candidates
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.gpus import format_users
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import Sources
+from function.cli.remarks import explain_order, list_remarks, name_holders
 from function.cli.store import Ref, Store, find_invalid_pools, read_environments, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
-from function.domain.allocation import format_replica
-from function.domain.environment import Environment
-from function.domain.model import Problem, Shape
-from function.domain.placement import Preference
-from function.domain.price import Cost, Price, add_up
+from function.domain.price import Cost, add_up
 from function.kube.manifests import Manifest, text
-from function.kube.messages import format_count
-from function.kube.quantity import gib
-from function.reasons import ConditionType, Refused, Status
-from function.scheduling.filters import filter_candidates, rank_candidate
+from function.reasons import ConditionType, Status
 from function.scheduling.ledger import Ledger
-from function.scheduling.refusals import Refusal, join_messages
-from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause, Rank
 from function.scheduling.ways_out import WayOut
-from function.status.cluster_model import note_insufficient_memory
-from function.status.inference_environment import note_tcp_fallback
-from function.status.weights import describe_load, note_costs
-from function.weights.claim import estimate_load
-from function.weights.planner import plan_weights
-
-_HOLDERS_NAMED = 3
-
-
-class Verdict(StrEnum):
-    """The verdict on a candidate that is not refused; a refused one has the reason."""
-
-    PLACED = "placed"
-    STAYS = "stays"
-    FITS = "fits"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One candidate in words."""
-
-    environment: str
-    profile: str = ""
-    pool: str = ""
-    replica: str = ""
-    verdict: str
-    required: str = ""
-    available: str = ""
-    refusals: tuple[Refusal, ...] = ()
-    faults: tuple[Problem, ...] = ()  # of an invalid pool
-    rank: Rank | None = None  # of a candidate that fits, where the cheapest or the smallest pool is preferred
-    price: Price | None = None  # of the pool
-    cost: Cost | None = None  # of all replicas; None: the pool has no price, or no replica has a shape
-
-    @property
-    def serves(self) -> bool:
-        """Tells whether the deployment runs there."""
-        return self.verdict in (Verdict.PLACED, Verdict.STAYS)
-
-    @property
-    def message(self) -> str:
-        """Everything that refuses it."""
-        return join_messages([*(refusal.message for refusal in self.refusals), *map(str, self.faults)])
-
-    @property
-    def sort_key(self) -> tuple[Any, ...]:
-        """Sorts the nearest to the front; what fits by the order of choice, where that is not as declared."""
-        preferred = (*self.rank.sort_key, self.rank.left) if self.rank else ()
-        if self.serves:
-            return -2, *preferred
-        if self.faults:
-            return (len(Refused) + 1,)
-        return (len(Refused) - self.refusals[0].reason.rank,) if self.refusals else (-1, *preferred)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +47,8 @@ class Plan:
         """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
         if self.considered is None:
             return []
-        chosen = (*explain_preference(self.rows), *_explain_order(self))
-        return [*_list_remarks(self.considered), *chosen, *map(str, self.savings), *self.holders]
+        chosen = (*explain_preference(self.rows), *explain_order(self.considered, self.rows))
+        return [*list_remarks(self.considered), *chosen, *map(str, self.savings), *self.holders]
 
     @property
     def savings(self) -> list[Saving]:
@@ -149,8 +81,8 @@ def find_decision(outcome: Outcome) -> Condition:
     return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
 
 
-def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
-    """Decides all deployments and returns the plans of some; the store then holds the placements of all.
+def plan_deployments(inventory: Inventory, refs: Iterable[Ref] | None = None) -> list[Plan]:
+    """Decides all deployments and returns the plans of some, or of all; the store then holds the placements of all.
 
     A ModelCache from a file that has no status counts as it would report once its downloads are complete.
     """
@@ -160,7 +92,7 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref]) -> list[Plan]:
     for ref in store.refs("ModelCache"):
         if ref in inventory.from_files and not store[ref].get("status"):
             compose_up(store, ref)
-    shown = list(refs)
+    shown = store.refs("ModelDeployment") if refs is None else list(refs)
     for ref in store.by_creation("ModelDeployment"):
         call, outcome = reconcile(store, store[ref])
         if ref in shown:
@@ -182,13 +114,13 @@ def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:
         if environment.deleting:
             rows.append(Row(environment=environment.name, verdict="deleted", available="being deleted"))
             continue
-        rows += _list_candidates(considered, environment, ledger, existing)
+        rows += list_candidates(considered, environment, ledger, existing)
         for pool in find_invalid_pools(store, environment):
             row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
-            available = pool.problems[0].message + _count_more(len(pool.problems) - 1)
+            available = pool.problems[0].message + count_more(len(pool.problems) - 1)
             rows.append(replace(row, required=pool.problems[0].path, available=available))
     rows.sort(key=lambda row: row.sort_key)
-    return replace(plan, rows=tuple(rows), holders=tuple(_name_holders(store, ref, rows)), considered=considered)
+    return replace(plan, rows=tuple(rows), holders=tuple(name_holders(store, ref, rows)), considered=considered)
 
 
 def find_traffic(sources: Sources, inventory: Inventory, name: str | None) -> Manifest | None:
@@ -223,146 +155,3 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
     # Placements before the ModelService, which sends requests to them.
     outcomes = {owned: compose_up(store, owned) for owned in sorted(map(Ref.of, store.owned(ref).values()))}
     return outcomes | {ref: reconcile(store, store[ref])[1]}
-
-
-def _list_candidates(
-    considered: Considered, environment: Environment, ledger: Ledger, existing: Collection[str]
-) -> list[Row]:
-    """Returns all candidates on an environment; `existing` names the placements from before the decision."""
-    assigned = next((a for a in considered.decision.assignments if a.environment == environment.name), None)
-    place, rows = (assigned.profile, assigned.pool) if assigned else None, dict[tuple[str, str], Row]()
-    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
-        replica = _format_replica(candidate.shape if candidate else None)
-        price = candidate.pool.price if candidate else None
-        if refusals:
-            first = refusals[0]
-            required, available = first.columns
-            available += _count_more(len(refusals) - 1)
-            key, verdict, rank = (first.profile, first.pool), str(first.reason), None
-        else:
-            assert candidate is not None  # only a pool can be without a refusal
-            key, verdict = (candidate.profile.name, candidate.pool.name), str(Verdict.FITS)
-            rank, room = rank_candidate(candidate, ledger), ledger.room(environment, candidate.pool)
-            fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
-            required = format_count(considered.request.deployment.replicas, "replica")
-            available = f"room for {fitting}" + (f", {_format_spare(rank)}" if rank else "")
-        rows[key] = Row(
-            environment=environment.name,
-            profile=key[0],
-            pool=key[1],
-            replica=replica,
-            verdict=verdict,
-            required=required,
-            available=available,
-            refusals=refusals,
-            rank=rank,
-            price=price,
-            cost=price.cost(candidate.requested.gpus) if price and candidate and candidate.shape else None,
-        )
-    if assigned and place:
-        is_kept = assigned.placement is not None and assigned.placement.name in existing
-        # One may be kept although its pool or profile cannot be read, or its labels are not admitted any more.
-        kept = Row(
-            environment=environment.name,
-            profile=place[0],
-            pool=place[1],
-            verdict="",
-            replica=_format_replica(assigned.shape),
-            cost=assigned.cost,
-        )
-        rows[place] = replace(rows.get(place, kept), verdict=Verdict.STAYS if is_kept else Verdict.PLACED)
-    return [*rows.values()]
-
-
-def _count_more(number: int) -> str:
-    return f" (+{number} more)" if number else ""
-
-
-def _format_replica(shape: Shape | None) -> str:
-    return format_replica(shape.nodes, shape.gpus_per_node) if shape else ""
-
-
-def _format_spare(rank: Rank) -> str:
-    """Returns how much GPU memory a replica would not need."""
-    if rank.spare is None:
-        return "memoryPerGpu not declared"
-    return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
-
-
-def _list_remarks(considered: Considered) -> Iterator[str]:
-    """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
-    environments, model = {e.name: e for e in considered.scope.environments}, considered.request.model
-    for assignment in considered.decision.assignments:
-        environment = environments.get(assignment.environment)
-        pool = environment.pool(assignment.pool) if environment else None
-        if environment is None or pool is None:
-            continue
-        remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
-        remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
-        storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
-        plan = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
-        profile = considered.request.find_profile(assignment.profile)
-        if plan and profile:
-            remarks += map(str, (*(remark.problem for remark in plan.remarks), *note_costs(storage)))
-            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
-            remarks += [describe_load(load_time)] if load_time else []
-        yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
-
-
-def _explain_order(plan: Plan) -> Iterator[str]:
-    """Explains which rule chose the environments of new placements where others fit as well."""
-    placed = sorted(row.environment for row in plan.rows if row.verdict == Verdict.PLACED)
-    fitting = {row.environment for row in plan.rows if row.verdict in (Verdict.PLACED, Verdict.FITS)}
-    considered = plan.considered
-    if considered is None or considered.request.deployment.prefer is not Preference.DECLARED or not placed:
-        return
-    # After a rejection the order of environments is another one for each deployment.
-    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
-    if len(fitting) == len(placed) or is_spread:
-        return
-    scope, chosen = considered.scope, [(a.environment, a.pool) for a in considered.decision.assignments]
-    alternatives = []
-    is_priced = any(row.price for row in plan.rows)
-    for prefer in (Preference.SMALLEST_SUFFICIENT, *((Preference.CHEAPEST,) if is_priced else ())):
-        request = replace(considered.request, deployment=replace(considered.request.deployment, prefer=prefer))
-        other = schedule(request, scope.environments, [*scope.others, *scope.own])
-        differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
-        alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
-        alternatives.append(f"placement.prefer: {prefer} {alternative}")
-    rule = f"first by name of {len(fitting)} environments that fit"
-    yield "; ".join((f"{', '.join(placed)}: {rule}", *alternatives))
-
-
-def _name_holders(store: Store, ref: Ref, rows: Iterable[Row]) -> Iterator[str]:
-    """Names the other deployments that hold the GPUs of pools without room."""
-    for environment, pool in sorted({(row.environment, row.pool) for row in rows for r in row.refusals if r.use}):
-        users = Counter[str]()
-        for p in read_placements(store):
-            is_other = (p.namespace, p.deployment) != (ref.namespace, ref.name)
-            if is_other and p.shape and (p.environment, p.pool) == (environment, pool):
-                users[f"{p.namespace}/{p.deployment or p.name}"] += p.shape.gpus * p.replicas
-        if users:
-            yield f"{environment}: GPUs of pool {pool} are held by {format_users(users, _HOLDERS_NAMED)}"
-
-
-def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
-    """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
-    ranked = [(row, row.rank) for row in rows if row.rank]
-    for row, best in ranked:
-        if row.verdict != Verdict.PLACED:
-            continue
-        which = "the cheapest" if best.cost else "the smallest"
-        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is {which}"
-        others = [(o, other) for o, other in ranked if o.verdict == Verdict.FITS and o.profile == row.profile]
-        following = [f"next {o.environment}/{o.pool} ({_format_rank(other)})" for o, other in others]
-        parts = [f"{reason} ({_format_rank(best)})", *following[:1]]
-        currencies = sorted({rank.cost.currency for _, rank in ((row, best), *others) if rank.cost})
-        if len(currencies) > 1:
-            parts.append(
-                f"and costs in {' and '.join(currencies)} are not compared: those in {currencies[0]} come first"
-            )
-        yield ", ".join(parts)
-
-
-def _format_rank(rank: Rank) -> str:
-    return str(rank.cost or _format_spare(rank))

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from itertools import accumulate
 from textwrap import TextWrapper
 
@@ -15,7 +14,7 @@ import yaml
 
 from function.cli.options import Form, is_quiet
 from function.domain.price import Cost
-from function.kube.manifests import JSON, text
+from function.kube.manifests import JSON
 from function.reasons import Status
 
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
@@ -54,28 +53,22 @@ def format_columns(columns: Mapping[str, str], rows: Iterable[Mapping[str, objec
     return format_table([*columns], ([row[key] for key in columns.values()] for row in rows))
 
 
-def format_data(form: Form, value: JSON) -> str:
-    """Returns a value as JSON or YAML."""
+def format_data(form: Form, value: object) -> str:
+    """Returns a value as JSON or YAML; of values that are no JSON it may have costs."""
     # YAML is written through JSON, which turns our enumerations into text.
-    content = json.dumps(value, indent=2, ensure_ascii=False)
+    content = json.dumps(value, indent=2, ensure_ascii=False, default=_build_cost)
     if form is Form.JSON:
         return content
     return yaml.dump(json.loads(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110).rstrip()
 
 
+def _build_cost(cost: Cost) -> JSON:
+    return {"amountPerHour": str(cost.amount), "currency": cost.currency}
+
+
 def format_costs(costs: Iterable[Cost]) -> str:
     """Returns what something costs, by currency."""
     return f"costs {' and '.join(map(str, costs))}"
-
-
-def build_costs(costs: Iterable[Cost]) -> list[JSON]:
-    """Returns costs per hour as data."""
-    return [{"amountPerHour": str(cost.amount), "currency": cost.currency} for cost in costs]
-
-
-def parse_cost(data: JSON) -> Cost:
-    """Returns a cost from its data."""
-    return Cost(text(data, "currency"), Decimal(text(data, "amountPerHour")))
 
 
 def paint(text: str, colour: str) -> str:

@@ -11,10 +11,11 @@ from itertools import groupby
 import click
 
 from function.cli import tables
+from function.cli.candidates import explain_preference
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, is_quiet, sources
-from function.cli.planning import explain_preference, find_traffic, plan_deployments
+from function.cli.planning import find_traffic, plan_deployments
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more

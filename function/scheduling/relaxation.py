@@ -26,7 +26,7 @@ _REQUIREMENTS = {
 
 
 def relax(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
-    """Returns the request without what a refusal requires beyond what there is, and the advice; None where nothing can."""
+    """Returns the request without what a refusal requires beyond what there is, and the advice."""
     if refusal.unmet:
         return _relax_selector(request, refusal)
     if refusal.reason is Refused.ENVIRONMENT_TAINTED:
