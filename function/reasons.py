@@ -56,24 +56,20 @@ class Outlook(Enum):
 
 
 class Refused(StrEnum):
-    """Why a deployment is not placed, from furthest to nearest: the reason, its short text, and what to do.
-
-    What to do about the others depends on the world (scheduling/ways_out.py).
-    """
+    """Why a deployment is not placed, from furthest to nearest: the reason, and its short text."""
 
     phrase: str
     outlook: Outlook
-    remedy: str
 
-    def __new__(cls, value: str, phrase: str = "", outlook: Outlook = Outlook.NEVER, remedy: str = "") -> Self:
+    def __new__(cls, value: str, phrase: str = "", outlook: Outlook = Outlook.NEVER) -> Self:
         """Makes the member that is equal to its reason."""
         member = str.__new__(cls, value)
         member._value_ = value
-        member.phrase, member.outlook, member.remedy = phrase, outlook, remedy
+        member.phrase, member.outlook = phrase, outlook
         return member
 
     INVALID_DEPLOYMENT = "InvalidDeployment", "deployment invalid"
-    NO_ENVIRONMENTS = "NoEnvironments", "no environment", Outlook.NEVER, "Create an InferenceEnvironment"
+    NO_ENVIRONMENTS = "NoEnvironments", "no environment"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "selector does not match"
     INVALID_PROFILE = "InvalidProfile", "profile invalid"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
@@ -85,12 +81,8 @@ class Refused(StrEnum):
     POOL_UNSCHEDULABLE = "PoolUnschedulable", "pool unschedulable"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.NOT_NOW
     ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "environment not ready", Outlook.NOT_NOW
-    QUOTA_EXCEEDED = (
-        "QuotaExceeded",
-        "namespace quota exceeded",
-        Outlook.NOT_NOW,
-        "Delete a placement of the namespace, or ask the platform team to raise the limits",
-    )
+    BUDGET_EXCEEDED = "BudgetExceeded", "namespace budget exceeded", Outlook.NOT_NOW
+    QUOTA_EXCEEDED = "QuotaExceeded", "namespace quota exceeded", Outlook.NOT_NOW
 
     @property
     def rank(self) -> int:

@@ -114,6 +114,7 @@ def forget() -> None:
     ENVIRONMENTS.__init__(ENVIRONMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
     PLACEMENTS.__init__(PLACEMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
     model_deployment.VERDICT_CACHE.__init__()  # type: ignore[misc]  # as it was made
+    model_deployment.WAYS_OUT.__init__()  # type: ignore[misc]  # as it was made
 
 
 class DyingCore(Core):

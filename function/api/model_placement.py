@@ -5,6 +5,9 @@ with problems leaves `shape` None, and any other field with problems counts as a
 executed.
 """
 
+import re
+from decimal import Decimal
+
 from function import schemas
 from function.api.common import is_current, is_ready, parse_shape, parse_share
 from function.api.model_cache import parse_cache_choice, parse_hydration
@@ -13,6 +16,7 @@ from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
+from function.domain.price import Price
 from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,
@@ -34,6 +38,7 @@ _BEFORE_SERVING = (
     ConditionType.STORAGE_READY,
     ConditionType.SERVICE_ACCEPTED,
 )
+_PRICE = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,16})?) ([A-Z]{3})", re.ASCII)
 _UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
@@ -48,6 +53,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     annotations = strings(manifest, "metadata.annotations")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
+    price = _PRICE.fullmatch(annotations.get(names.ANNOTATION_PRICE, ""))
     service, phase = mapping(manifest, "status.service"), text(manifest, "status.phase")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
     is_service_ready = service_ready.get("status") == Status.TRUE and is_current(manifest, ConditionType.SERVICE_READY)
@@ -70,6 +76,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         created=text(manifest, "metadata.creationTimestamp"),
         vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
         exclusive_replica_nodes=is_exclusive,
+        price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,
         allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
         was_ready=flag(manifest, "status.served"),
         ready=is_serving,

@@ -15,6 +15,7 @@ from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
 from function.api.values import check_env, dump, parse_image, parse_quantity, parse_url, refuse_templates
 from function.domain.allocation import Limits
+from function.domain.price import Cost
 from function.domain.settings import (
     BACKOFF_LIMIT,
     BUILT_IN,
@@ -112,10 +113,15 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         limits=Limits(
             placements=choose(limits.placements_per_namespace, weaker.limits.placements),
             gpus=choose(limits.gpus_per_namespace, weaker.limits.gpus),
+            cost=choose(_parse_cost(limits.cost_per_hour, f"{path}.limits.costPerHour", problems), weaker.limits.cost),
         ),
         namespace_limits=weaker.namespace_limits
         | {
-            name: Limits(placements=own.placements or 0, gpus=own.gpus or 0)
+            name: Limits(
+                placements=own.placements or 0,
+                gpus=own.gpus or 0,
+                cost=_parse_cost(own.cost_per_hour, f"{path}.limits.namespaces.{name}.costPerHour", problems),
+            )
             for name, own in (limits.namespaces or {}).items()
         },
         object_watch=choose(spec.object_watch, weaker.object_watch),
@@ -124,6 +130,13 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     )
     unknown = find_unknown_fields(schemas.Defaults, fields, path)
     return Parsed(settings, tuple(sorted({*problems.find_within(path), *unknown})))
+
+
+def _parse_cost(block: schemas.CostPerHour | None, path: str, problems: Problems) -> Cost | None:
+    """Returns a limit of costs; None where it has problems or is 0."""
+    if block is None or problems.find_within(path) or not Decimal(block.amount):
+        return None
+    return Cost(block.currency, Decimal(block.amount))
 
 
 def _parse_gateway(

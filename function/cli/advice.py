@@ -14,6 +14,7 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.price import NO_COST, Cost
 from function.domain.settings import Settings
+from function.scheduling import ways_out
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, SchedulingRequest
@@ -83,7 +84,7 @@ def find_ways_out(store: Store, ref: Ref) -> tuple[WayOut, ...]:
 
     own = {(placement.namespace, placement.name) for placement in considered.scope.own}
     others = [placement for placement in placements if (placement.namespace, placement.name) not in own]
-    return considered.find_ways_out(others, find_request)
+    return ways_out.find_ways_out(considered.build_world(others, find_request), considered.decision)
 
 
 def _decide(store: Store, ref: Ref) -> tuple[Considered, Settings] | None:

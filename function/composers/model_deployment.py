@@ -36,7 +36,7 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.turns import assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
-from function.scheduling.ways_out import WayOut, find_ways_out
+from function.scheduling.ways_out import WayOutCache
 from function.scheduling.what_if import FindRequest, World
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
@@ -44,7 +44,7 @@ from function.status import references
 from function.status.conditions import faulty
 from function.weights.planner import DeploymentWeights
 
-VERDICT_CACHE = VerdictCache()
+VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +57,18 @@ class Considered:
     decision: Decision
     usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
 
-    def find_ways_out(
-        self, placements: Iterable[Placement] = (), find_request: FindRequest = lambda _: None
-    ) -> tuple[WayOut, ...]:
-        """Returns the ways out of the refusals, from the placements of others and their requests as far as known."""
-        if not self.decision.refusals:
-            return ()
+    def build_world(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> World:
+        """Returns what it was decided from, with the placements of others and their requests as far as known."""
         others = defaultdict[str, list[Placement]](list)
-        for placement in placements or self.scope.others:
+        for placement in placements:
             others[placement.environment].append(placement)
-        world = World(
+        return World(
             request=replace(self.request, quota_usage=self.usage),
             environments={environment.name: environment for environment in self.scope.environments},
             own=self.scope.own,
             others=others,
             find_request=find_request,
         )
-        return find_ways_out(world, self.decision)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -202,9 +197,10 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     placed = assign_turns(rollout, placements, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
+    world = considered.build_world(considered.scope.others) if decision.refusals else None
     conditions = [
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision, considered.find_ways_out()),
+        report.build_scheduled(request, decision, WAYS_OUT.find(world, decision) if world else ()),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
         *report.build_rolled_out(call.xr, rollout, placed, gate_obstacle),
     ]

@@ -9,6 +9,7 @@ from function.domain.placement import Deployment, Placement
 from function.kube.manifests import JSON, Manifest, integer, mapping, prune, text
 from function.kube.names import (
     ANNOTATION_EXCLUSIVE_NODES,
+    ANNOTATION_PRICE,
     ANNOTATION_VRAM,
     LABEL_DEPLOYMENT,
     MANAGED_BY,
@@ -22,10 +23,11 @@ KIND = "ModelPlacement"
 
 def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
     """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
-    shape = placement.shape
+    shape, price = placement.shape, placement.price
     annotations = prune(
         {
             ANNOTATION_VRAM: None if placement.vram is None else str(placement.vram),
+            ANNOTATION_PRICE: f"{price.per_gpu_hour} {price.currency}" if price else None,
             ANNOTATION_EXCLUSIVE_NODES: "true" if placement.exclusive_replica_nodes else None,
         }
     )

@@ -1,7 +1,9 @@
 """What an environment allocates of its pools, what is left, and how much of it one namespace may have."""
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
+from function.domain.price import Cost, Price
 from function.kube.messages import format_count, join_with_more
 
 
@@ -52,11 +54,21 @@ class Limits:
 
     placements: int = 0
     gpus: int = 0
+    cost: Cost | None = None
 
     @property
     def any(self) -> bool:
         """Tells whether anything is limited."""
-        return bool(self.placements or self.gpus)
+        return bool(self.placements or self.gpus or self.cost)
+
+    def charge(self, price: Price | None, gpus: int) -> Decimal:
+        """Returns what GPUs take of the limit of costs: nothing without a price in its currency."""
+        is_charged = self.cost and price and price.currency == self.cost.currency
+        return price.per_gpu_hour * gpus if is_charged and price else Decimal(0)
+
+    def allow_cost(self, spent: Decimal, more: Decimal) -> bool:
+        """Tells whether a namespace that spends this much may spend more."""
+        return self.cost is None or not more or spent + more <= self.cost.amount
 
     def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
         """Tells whether a namespace that has this much may have more GPUs, for a new placement or its own."""
@@ -75,17 +87,32 @@ class QuotaUsage:
     gpus: int
     requested: int  # GPUs, beyond those that the placement has
     holders: tuple[tuple[str, int], ...]  # (placement, GPUs), most first
+    spent: Decimal = Decimal(0)  # per hour, in the currency of the limit
+    requested_cost: Decimal = Decimal(0)  # likewise, of the requested GPUs
 
     @property
     def exceeds_limit(self) -> bool:
         """Tells whether more is requested than the namespace may ever have."""
-        return bool(self.limits.gpus and self.requested > self.limits.gpus)
+        exceeds_gpus = self.limits.gpus and self.requested > self.limits.gpus
+        return bool(exceeds_gpus) or not self.limits.allow_cost(Decimal(0), self.requested_cost)
+
+    @property
+    def exceeds_budget(self) -> bool:
+        """Tells whether the request costs more than the namespace may still spend."""
+        return not self.limits.allow_cost(self.spent, self.requested_cost)
 
     @property
     def numbers(self) -> str:
         """What is in use of each limit: `3 of 4 placements and 20 of 24 GPUs`."""
-        allowed = ((self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs"))
-        return " and ".join(f"{used} of {limit} {what}" for used, limit, what in allowed if limit)
+        allowed = [(self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs")]
+        parts = [f"{used} of {limit} {what}" for used, limit, what in allowed if limit]
+        return " and ".join([*parts, f"{self.spent:.2f} of {self.limits.cost}"] if self.limits.cost else parts)
+
+    @property
+    def request(self) -> str:
+        """What is requested: `8 GPUs for 20.00 USD per hour`."""
+        cost = Cost(self.limits.cost.currency, self.requested_cost) if self.limits.cost else None
+        return f"{format_count(self.requested, 'GPU')}{f' for {cost}' if self.requested_cost else ''}"
 
     @property
     def message(self) -> str:
@@ -94,20 +121,17 @@ class QuotaUsage:
         held_by = f", held by {holders}" if holders else ""
         return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"
 
-    def find_excess(self, gpus: int) -> "QuotaUsage | None":
-        """Returns why the namespace may not have one more placement of so many GPUs; None where it may."""
-        if self.limits.allow(self.placements, self.gpus, is_new=True, more_gpus=gpus):
-            return None
-        return replace(self, requested=gpus)
+    def find_excess(self, gpus: int, price: Price | None = None, *, is_new: bool = True) -> "QuotaUsage | None":
+        """Returns why the namespace may not have so many more GPUs, for a new placement or its own; None: it may."""
+        requesting = replace(self, requested=gpus, requested_cost=self.limits.charge(price, gpus))
+        is_allowed = self.limits.allow(self.placements, self.gpus, is_new=is_new, more_gpus=gpus)
+        return None if is_allowed and not requesting.exceeds_budget else requesting
 
-    def allows_more(self, gpus: int) -> bool:
-        """Tells whether a placement of the namespace may have more GPUs."""
-        return self.limits.allow(self.placements, self.gpus, is_new=False, more_gpus=max(0, gpus))
-
-    def with_placement(self, name: str, gpus: int) -> "QuotaUsage":
+    def with_placement(self, name: str, gpus: int, price: Price | None = None) -> "QuotaUsage":
         """Returns the usage with one more placement."""
-        holders = sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0]))
-        return replace(self, placements=self.placements + 1, gpus=self.gpus + gpus, holders=tuple(holders))
+        holders = tuple(sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0])))
+        spent = self.spent + self.limits.charge(price, gpus)
+        return replace(self, placements=self.placements + 1, gpus=self.gpus + gpus, spent=spent, holders=holders)
 
 
 def format_replica(nodes: int, gpus: int) -> str:

@@ -8,6 +8,7 @@ from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelC
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.model_service import Gateway
+from function.domain.price import Price
 from function.domain.settings import Settings
 from function.kube.selectors import Selector
 from function.kube.taints import Toleration
@@ -76,6 +77,7 @@ class Placement:
     uid: str = ""
     created: str = ""  # RFC 3339
     vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
+    price: Price | None = None  # of its pool, when it was last decided
     was_ready: bool = False  # its status records that it was Ready once
     ready: bool = False  # it serves
     unreachable: bool = False

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
-from function.domain.allocation import Share
+from function.domain.allocation import QuotaUsage, Share
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.hardware import COVERED_INTERCONNECTS
@@ -200,6 +200,7 @@ _STEPS = {
     Refused.POOL_UNSCHEDULABLE: UNSCHEDULABLE,
     Refused.INSUFFICIENT_CAPACITY: NOT_NOW,
     Refused.ENVIRONMENT_NOT_READY: READINESS,
+    Refused.BUDGET_EXCEEDED: QUOTA,
     Refused.QUOTA_EXCEEDED: QUOTA,
 }
 REQUIREMENT_REASONS = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
@@ -394,11 +395,17 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
 
 
 def _check_quota(candidate: Candidate) -> Refusal | None:
-    usage, shape = candidate.request.quota_usage, candidate.shape
-    excess = usage.find_excess(shape.gpus * candidate.request.deployment.replicas) if usage and shape else None
+    usage = candidate.request.quota_usage if candidate.shape else None
+    excess = usage.find_excess(candidate.requested.gpus, candidate.pool.price) if usage else None
     if excess is None:
         return None
-    return replace(candidate.refuse(Field.QUOTA, excess.requested, None, Refused.QUOTA_EXCEEDED), quota_usage=excess)
+    refusal = candidate.refuse(Field.QUOTA, excess.requested, None, choose_quota_reason(excess))
+    return replace(refusal, quota_usage=excess)
+
+
+def choose_quota_reason(excess: QuotaUsage) -> Refused:
+    """Returns the reason of a refusal by the limits of a namespace."""
+    return Refused.BUDGET_EXCEEDED if excess.exceeds_budget else Refused.QUOTA_EXCEEDED
 
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:

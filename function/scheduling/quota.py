@@ -7,11 +7,11 @@ namespace counts, on every environment, whether a deployment composed it or a us
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
-from function.reasons import Refused
-from function.scheduling.filters import find_step
+from function.scheduling.filters import choose_quota_reason, find_step
 from function.scheduling.ledger import charge_order
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
@@ -26,6 +26,8 @@ class _QuotaBook:
         # While there is no service yet it may still request any number.
         self.charged = {_key(p): p.allocated.gpus if p.allocated else 0 for p in self.placements if p.has_resources}
         self.gpus = sum(self.charged.values())
+        costs = (limits.charge(p.price, self.charged.get(_key(p), 0)) for p in self.placements)
+        self.spent = sum(costs, Decimal(0))
 
     def count_more(self, placement: Placement) -> int:
         """Returns the GPUs that a placement requests beyond what it is charged."""
@@ -35,15 +37,19 @@ class _QuotaBook:
         """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
         key, more = _key(placement), self.count_more(placement)
         is_new = key not in self.charged
-        if not self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more):
+        cost = self.limits.charge(placement.price, more)
+        is_allowed = self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more)
+        if not (is_allowed and self.limits.allow_cost(self.spent, cost)):
             return False
         if placement.has_resources or not placement.deleting:
             self.charged[key] = self.charged.get(key, 0) + more
             self.gpus += more
+            self.spent += cost
         return True
 
-    def summarize(self, namespace: str, requested: int) -> QuotaUsage:
-        """Returns what the namespace has, with the GPUs that are requested beyond it."""
+    def summarize(self, namespace: str, placement: Placement | None = None) -> QuotaUsage:
+        """Returns what the namespace has, with what a placement requests beyond it."""
+        requested = self.count_more(placement) if placement else 0
         holders = sorted(((name, gpus) for (name, _), gpus in self.charged.items()), key=lambda h: (-h[1], h[0]))
         return QuotaUsage(
             namespace=namespace,
@@ -52,6 +58,8 @@ class _QuotaBook:
             gpus=self.gpus,
             requested=requested,
             holders=tuple(holders),
+            spent=self.spent,
+            requested_cost=self.limits.charge(placement.price, requested) if placement else Decimal(0),
         )
 
 
@@ -62,7 +70,7 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
     have, so they need not be known.
     """
     more = _QuotaBook([placement], limits).count_more(placement)
-    return bool((limits.placements and not placement.has_resources) or (limits.gpus and more))
+    return bool((limits.placements and not placement.has_resources) or ((limits.gpus or limits.cost) and more))
 
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
@@ -71,7 +79,7 @@ def find_excess(placement: Placement, others: Iterable[Placement], limits: Limit
     book = _QuotaBook(in_namespace.values(), limits)
     for each in book.placements:
         if not book.charge(each) and each is placement:
-            return book.summarize(placement.namespace, book.count_more(each))
+            return book.summarize(placement.namespace, each)
     return None
 
 
@@ -83,7 +91,7 @@ def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Lim
     book = _QuotaBook(in_namespace.values(), limits)
     for placement in book.placements:
         book.charge(placement)
-    return book.summarize(namespace, 0)
+    return book.summarize(namespace)
 
 
 def limit_decision(
@@ -116,7 +124,7 @@ def limit_decision(
             continue
         current = _current_replicas(existing, planned) if existing else None
         refusal = Refusal(
-            reason=Refused.QUOTA_EXCEEDED,
+            reason=choose_quota_reason(excess),
             field=Field.QUOTA,
             environment=assignment.environment,
             profile=assignment.profile,
@@ -148,7 +156,7 @@ def limit_decision(
 def find_quota_refusal(decision: Decision) -> QuotaUsage | None:
     """Returns what the namespace has, where the quota refuses something new that was decided."""
     refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
-    return next((refusal.quota_usage for refusal in refusals if refusal.reason is Refused.QUOTA_EXCEEDED), None)
+    return next((refusal.quota_usage for refusal in refusals if refusal.quota_usage), None)
 
 
 def requests_more(existing: Placement, planned: Placement) -> bool:

@@ -64,17 +64,16 @@ class Refusal:
 
     @property
     def remedy(self) -> str:
-        """The one change that clears it; empty where there are several."""
+        """The change that clears it, as far as that does not depend on the world (ways_out.py); empty elsewhere."""
         if self.storage is not None:
             return self.storage.remedy(self.environment)
-        if self.field is Field.LEDGER:
-            return ""
         if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
             where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
             return f"If its nodes have it, declare {_name_field(self)} on {where}"
-        if self.quota_usage is not None and self.quota_usage.exceeds_limit:
-            return "Request less, or ask the platform team to raise the limits"
-        return self.reason.remedy
+        if self.quota_usage is not None:
+            how = "Request less" if self.quota_usage.exceeds_limit else "Delete a placement of the namespace"
+            return f"{how}, or ask the platform team to raise the limits"
+        return "Create an InferenceEnvironment" if self.field is Field.ENVIRONMENTS else ""
 
     @property
     def replicas(self) -> str:
@@ -150,7 +149,7 @@ def _describe_capacity(refusal: Refusal) -> str:
 
 def _describe_quota(refusal: Refusal) -> str:
     assert refusal.quota_usage is not None
-    return f"{format_count(refusal.quota_usage.requested, 'GPU')} required; {refusal.quota_usage.message}"
+    return f"{refusal.quota_usage.request} required; {refusal.quota_usage.message}"
 
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
@@ -174,7 +173,7 @@ def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
 
 def _compare_quota(refusal: Refusal) -> tuple[str, str]:
     assert refusal.quota_usage is not None
-    return format_count(refusal.quota_usage.requested, "GPU"), f"quota: {refusal.quota_usage.numbers}"
+    return refusal.quota_usage.request, f"quota: {refusal.quota_usage.numbers}"
 
 
 def _compare_with(required: str, missing: str = "") -> "Compare":

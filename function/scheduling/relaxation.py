@@ -72,7 +72,9 @@ def _lower_replicas(request: SchedulingRequest, environment: Environment, refusa
     why = f"pool {refusal.pool} of InferenceEnvironment {environment.name} has room for them"
     if usage and shape and isinstance(refusal.required, int):
         numbers = range(1, refusal.required // shape.gpus)
-        replicas = bisect_left(numbers, 1, key=lambda count: usage.find_excess(shape.gpus * count) is not None)
+        pool = environment.pool(refusal.pool)
+        price = pool.price if pool else None
+        replicas = bisect_left(numbers, 1, key=lambda count: usage.find_excess(shape.gpus * count, price) is not None)
         why = f"namespace {usage.namespace} may have them on {environment.name}"
     if not replicas or not isinstance(replicas, int):
         return None

@@ -149,7 +149,7 @@ def _choose_environments(
     while len(chosen) < limit and (verdict := next(verdicts, None)) is not None:
         existing = evicted.get(verdict.environment)
         to_charge = None if existing else usage  # what exists is charged already
-        if to_charge and isinstance(verdict, Assignment) and to_charge.find_excess(verdict.gpus):
+        if to_charge and isinstance(verdict, Assignment) and to_charge.find_excess(verdict.gpus, verdict.price):
             request = replace(snapshot.request, quota_usage=to_charge)
             filter_within_quota = filter_within_quota or snapshot.make_filter(request)
             verdict = filter_within_quota(request, snapshot.environments[verdict.environment], snapshot.ledger)
@@ -158,7 +158,7 @@ def _choose_environments(
             continue
         chosen.append(replace(verdict, placement=existing))
         if to_charge:
-            usage = to_charge.with_placement(f"its own on {verdict.environment}", verdict.gpus)
+            usage = to_charge.with_placement(f"its own on {verdict.environment}", verdict.gpus, verdict.price)
             filter_within_quota = None
     return tuple(chosen), tuple(refused)
 

@@ -67,6 +67,7 @@ class SchedulingRequest:
             shape=assignment.shape,
             replicas=assignment.replicas,
             vram=assignment.vram,
+            price=assignment.price,
             exclusive_replica_nodes=profile.replicas_across_nodes is Spread.REQUIRED if profile else exclusive,
         )
 

@@ -54,7 +54,8 @@ class World:
         assert existing.shape is not None  # what cannot be read does not grow
         assignment, infeasible = scale_existing(request, where, existing, existing.shape, ledger)
         usage, has = request.quota_usage, existing.allocated.gpus if existing.allocated else 0
-        return infeasible is None and (usage is None or usage.allows_more(assignment.gpus - has))
+        more = max(0, assignment.gpus - has)
+        return infeasible is None and not (usage and usage.find_excess(more, assignment.price, is_new=False))
 
     def find_single_refusals(self, infeasible: Infeasible) -> list[Refusal]:
         """Returns what alone refuses a profile and a pool of an environment."""

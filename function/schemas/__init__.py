@@ -613,14 +613,21 @@ class DefaultsGateway(BaseModel):
     settle: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
+class CostPerHour(BaseModel):
+    amount: StrictStr = Field(..., max_length=16, pattern="^[0-9]+(\\.[0-9]+)?$")
+    currency: StrictStr = Field(..., max_length=3, pattern="^[A-Z]{3}$")
+
+
 class Namespaces(BaseModel):
     placements: StrictInt | None = Field(None, ge=0, le=1000000)
     gpus: StrictInt | None = Field(None, ge=0, le=1000000)
+    cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
 
 
 class Limits(BaseModel):
     placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
     gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
+    cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
     namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 

@@ -168,7 +168,7 @@ def _describe_admission(placement: Placement, admission: Admission) -> str:
         if usage is None:
             return f"Quota is available again; waiting for {environment} to re-admit it"
         consequence = "it keeps what it has" if placement.has_resources else "nothing is composed"
-        return f"{format_count(usage.requested, 'GPU')} required; {usage.message}; until then {consequence}"
+        return f"{usage.request} required; {usage.message}; until then {consequence}"
     if admission.reason is Admitted.CANNOT_START:
         return f"Its references resolve again; waiting for {environment} to re-admit it"
     return _describe_request(placement, admission)

@@ -1,12 +1,15 @@
 """Settings: EnvironmentConfigs override the input, which overrides the built-in defaults; invalid ones are left out."""
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import pytest
 
 from function.api.problems import URL_FORM, Parsed
 from function.api.settings import parse_settings
+from function.domain.allocation import Limits
 from function.domain.model import Problem
+from function.domain.price import Cost
 from function.domain.settings import BUILT_IN, Download, Kserve, PlatformGateway, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
 from function.kube.urls import Origin
@@ -169,6 +172,9 @@ CASES = [
          Problem("input.gateway.url", f'"https://a_b" is not allowed; must be {URL_FORM}')),
     Case("gateway-settle", "gateways need some time", {"gateway": {"name": "a", "url": "https://a", "settle": "0s"}},
          Problem("input.gateway.settle", f'"0s" is not allowed; {DURATION}')),
+    Case("cost", "a limit that cannot be read limits nothing",
+         {"limits": {"costPerHour": {"amount": "a lot", "currency": "USD"}}},
+         Problem("input.limits.costPerHour.amount", '"a lot" is not allowed; must be a decimal number such as "2.50"')),
     Case("own-variable", "the download's own would be there twice",
          {"download": {"env": [{"name": "MODELPLANE_JOB", "value": "x"}]}},
          Problem("input.download.env[0].name",
@@ -180,6 +186,20 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_invalid_setting_is_reported_and_left_out(case: Case) -> None:
     assert parse_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
+
+
+def test_namespace_keeps_its_other_limits_when_the_one_of_costs_is_invalid() -> None:
+    own: Manifest = {"gpus": 4, "costPerHour": {"amount": "1", "currency": "usd"}}
+    parsed = parse_settings({"limits": {"gpusPerNamespace": 2, "namespaces": {"chat": own}}}, {})
+    assert parsed.value.limits_of("chat") == Limits(gpus=4)
+    assert [problem.path for problem in parsed.problems] == ["input.limits.namespaces.chat.costPerHour.currency"]
+
+
+def test_namespace_has_a_limit_of_costs() -> None:
+    cost: Manifest = {"amount": "120.50", "currency": "USD"}
+    parsed = parse_settings({"limits": {"costPerHour": cost, "namespaces": {"chat": {"gpus": 1}}}}, {})
+    assert parsed.value.limits_of("other") == Limits(cost=Cost("USD", Decimal("120.50")))
+    assert parsed.value.limits_of("chat") == Limits(gpus=1), "instead of the common ones"
 
 
 def test_invalid_setting_leaves_the_weaker_level() -> None:
