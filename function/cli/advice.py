@@ -4,7 +4,8 @@ Both are decided from all that is known, which the controller does not read for 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
@@ -12,33 +13,20 @@ from function.cli.store import Ref, Store, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
-from function.domain.price import NO_COST, Cost
+from function.domain.price import Cost
 from function.domain.settings import Settings
 from function.scheduling import ways_out
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, SchedulingRequest
+from function.scheduling.verdicts import SchedulingRequest
 from function.scheduling.ways_out import WayOut
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """A placement that runs, and where it would cost less."""
+class Saving(NamedTuple):
+    """What moving a placement that runs to a cheaper pool would save."""
 
-    current: Assignment
-    cheapest: Assignment
-
-    @property
-    def cost(self) -> Cost:
-        """What the move would save."""
-        assert self.current.cost is not None
-        assert self.cheapest.cost is not None
-        return Cost(self.current.cost.currency, self.current.cost.amount - self.cheapest.cost.amount)
-
-    def __str__(self) -> str:
-        to = f"{self.cheapest.environment}/{self.cheapest.pool}"
-        where = f"{self.current.environment}: costs {self.current.cost}, on {to} {self.cheapest.cost}"
-        return f"{where}: moving it would save {self.cost}; what runs does not move for money"
+    cost: Cost
+    message: str
 
 
 def find_savings(
@@ -46,24 +34,22 @@ def find_savings(
 ) -> Iterator[Saving]:
     """Finds for each kept placement of a deployment a cheaper pool of an environment that it does not use yet."""
     request, decision = considered.request, considered.decision
-    kept = [a for a in decision.assignments if a.placement and a.cost and not a.is_rescheduled]
-    if not kept:
-        return
+    kept = [(a.cost, a.environment) for a in decision.assignments if a.placement and a.cost and not a.is_rescheduled]
     own = (request.deployment.namespace, request.deployment.name)
     used = {a.environment for a in decision.assignments} | {p.environment for p in considered.scope.own}
-    others = [p for p in placements if (p.namespace, p.deployment) != own]
+    others = [p for p in placements if kept and (p.namespace, p.deployment) != own]
     cheapest = replace(request, deployment=replace(request.deployment, environments=1, prefer=Preference.CHEAPEST))
-    all_environments = tuple(environments)
-    for assignment in sorted(kept, key=lambda a: (a.cost or NO_COST, a.environment), reverse=True):
+    unused = [environment for environment in environments if kept and environment.name not in used]
+    for cost, environment in sorted(kept, reverse=True):
         comparable = [
-            replace(e, pools=tuple(p for p in e.pools if p.price and p.price.currency == assignment.price.currency))
-            for e in all_environments
-            if e.name not in used and assignment.price
+            replace(e, pools=tuple(p for p in e.pools if p.price and p.price.currency == cost.currency)) for e in unused
         ]
-        for alternative in schedule(cheapest, comparable, others).assignments:
-            if alternative.cost and assignment.cost and alternative.cost < assignment.cost:
-                used.add(alternative.environment)
-                yield Saving(assignment, alternative)
+        for to in schedule(cheapest, comparable, others).assignments:
+            if to.cost and to.cost < cost:
+                unused = [e for e in unused if e.name != to.environment]
+                saved = Cost(cost.currency, cost.amount - to.cost.amount)
+                where = f"{environment}: costs {cost}, on {to.environment}/{to.pool} {to.cost}"
+                yield Saving(saved, f"{where}: moving it would save {saved}; what runs does not move for money")
 
 
 def find_ways_out(store: Store, ref: Ref) -> tuple[WayOut, ...]:
