@@ -138,7 +138,7 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
         costs = {field: ", ".join(map(str, row.get(field, ()))) for field in ("costs", "savings")}
         shown.append({**row, **costs, "environments": len(row["environments"]), "usedBy": used_by})
     table, total = format_columns(headers, shown), add_up(cost for row in rows for cost in row["costs"])
-    return f"{table}\n\nall of it {format_costs(total)}" if len(rows) > 1 and total else table
+    return f"{table}\n\ntotal {format_costs(total)}" if len(rows) > 1 and total else table
 
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:

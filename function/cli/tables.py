@@ -68,7 +68,7 @@ def _build_cost(cost: Cost) -> JSON:
 
 def format_costs(costs: Iterable[Cost]) -> str:
     """Returns what something costs, by currency."""
-    return f"costs {' and '.join(map(str, costs))}"
+    return f"cost: {' and '.join(map(str, costs))}"
 
 
 def paint(text: str, colour: str) -> str:

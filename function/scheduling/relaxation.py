@@ -62,24 +62,25 @@ def _tolerate(request: SchedulingRequest, environment: Environment) -> Relaxed:
     more = (Toleration(key=taint.key, any_value=True, effect=taint.effect) for taint in taints)
     tolerant = replace(deployment, tolerations=(*deployment.tolerations, *more))
     names = ", ".join(taint.describe() for taint in taints)
-    advice = f"Tolerate {names} of InferenceEnvironment {environment.name}, or wait until it is removed"
+    where = f"InferenceEnvironment {environment.name}"
+    advice = f"Tolerate {names} of {where} in spec.tolerations, or wait until the taint is removed"
     return replace(request, deployment=tolerant), advice
 
 
 def _lower_replicas(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
     """Lowers the replicas to those that the pool or the quota has room for."""
     usage, shape, replicas = refusal.quota_usage, refusal.shape, refusal.actual
-    why = f"pool {refusal.pool} of InferenceEnvironment {environment.name} has room for them"
+    why = f"for which pool {refusal.pool} of InferenceEnvironment {environment.name} has room"
     if usage and shape and isinstance(refusal.required, int):
         numbers = range(1, refusal.required // shape.gpus)
         pool = environment.pool(refusal.pool)
         price = pool.price if pool else None
         replicas = bisect_left(numbers, 1, key=lambda count: usage.find_excess(shape.gpus * count, price) is not None)
-        why = f"namespace {usage.namespace} may have them on {environment.name}"
+        why = f"which the limits of namespace {usage.namespace} allow on InferenceEnvironment {environment.name}"
     if not replicas or not isinstance(replicas, int):
         return None
     fewer = replace(request, deployment=replace(request.deployment, replicas=replicas))
-    return fewer, f"Lower spec.scaling.fixed.replicas to {replicas}: {why}"
+    return fewer, f"Lower spec.scaling.fixed.replicas to {replicas}, {why}"
 
 
 def _relax_requirement(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
@@ -87,17 +88,16 @@ def _relax_requirement(request: SchedulingRequest, environment: Environment, ref
     profile, name = request.find_profile(refusal.profile), _REQUIREMENTS.get(refusal.field)
     if profile is None or name is None or not refusal.required:
         return None
-    what, on = f"{refusal.field} of profile {profile.name}", f"pool {refusal.pool} of InferenceEnvironment"
-    on = f"{on} {environment.name}"
     value: Any = refusal.actual
     if isinstance(refusal.required, tuple) and isinstance(value, tuple):
         value = tuple(word for word in refusal.required if word in value)
     elif refusal.field is Field.BANDWIDTH and isinstance(value, str):
         value = BandwidthRequirement(rung=value, or_better=True)
-    advice = f"If the nodes of {on} have it, declare {refusal.field} there; else require no {what}"
+    advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
     if value:
         words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
-        advice = f"Set {what} to {words}, which {on} has"
+        on = f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
+        advice = f"If the model runs with it, set {refusal.field} of profile {profile.name} to {words}, as {on} has"
     return _replace_profile(request, replace(profile, requires=replace(profile.requires, **{name: value}))), advice
 
 

@@ -49,10 +49,9 @@ class WayOut:
 
     @property
     def sort_key(self) -> tuple[object, ...]:
-        """Sorts the cheapest to the front."""
-        effort, refusal = len(self.leaving) + len(self.moves) or self.nodes, self.refusal
-        price = self.cost is None, self.cost or NO_COST
-        return [*Way].index(self.way), *price, effort, _measure_lack(refusal), refusal.environment, self.message
+        """Sorts the cheapest to the front; of equals the nearest environment comes first, as they are found."""
+        effort = len(self.leaving) + len(self.moves) or self.nodes
+        return [*Way].index(self.way), self.cost is None, self.cost or NO_COST, effort
 
 
 class WayOutCache:

@@ -25,7 +25,7 @@ def test_shows_costs_and_why_the_cheapest_was_chosen() -> None:
         ("placed", "l40s-ams", "4.00 USD per hour"),
         ("fits", "h100-fra", "5.00 USD per hour"),
     ]
-    assert "costs 4.00 USD per hour" in shown
+    assert "\ncost: 4.00 USD per hour\n" in shown
     chosen = "of what fits profile any-gpu, pool l40s is the cheapest (4.00 USD per hour)"
     assert f"l40s-ams: {chosen}, next h100-fra/h100 (5.00 USD per hour)" in shown
     (plan,) = json.loads(output_of("plan", *CHEAPEST, "-o", "json"))
@@ -79,4 +79,4 @@ def test_capacity_shows_prices_and_sums(manifests: dict[str, Manifest], tmp_path
     second = copy.deepcopy(manifests["qwen"])
     mapping(second, "metadata")["namespace"] = "other"
     shown = output_of("capacity", "-f", write(tmp_path, *manifests.values(), second), "--by", "namespace")
-    assert shown.endswith("\nall of it costs 8.00 USD per hour\n")
+    assert shown.endswith("\ntotal cost: 8.00 USD per hour\n")

@@ -53,7 +53,8 @@ def test_creates_no_placement_beyond_the_budget() -> None:
         "that the platform allows it, held by gemma-"
     ) in message(control, another, SCHEDULED)
     assert message(control, another, SCHEDULED).endswith(
-        "\nLower spec.scaling.fixed.replicas to 2: namespace chat may have them on h100-west"
+        "\nLower spec.scaling.fixed.replicas to 2, "
+        "which the limits of namespace chat allow on InferenceEnvironment h100-west"
     )
     assert not control.store.owned(another)
 

@@ -253,7 +253,7 @@ def relax(fleet: Fleet, name: str, way: WayOut) -> SchedulingRequest:
     elif refusal.field is Field.TAINTS:
         wanted = replace(wanted, tolerations=(Toleration(any_value=True),))
     elif refusal.field in (Field.REPLICAS, Field.QUOTA):
-        number = int(way.message.split(" to ")[1].partition(":")[0])
+        number = int(way.message.split(" to ")[1].partition(",")[0])
         assert 0 < number < wanted.replicas
         wanted = replace(wanted, replicas=number)
     else:

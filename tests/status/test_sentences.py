@@ -214,7 +214,10 @@ CASES = (
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
             # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 53.2 x 2^30, rounded up
             "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54Gi missing)",
-            "Set memoryPerGpu of profile p to 80000Mi, which pool x of InferenceEnvironment a has",
+            (
+                "If the model runs with it, set memoryPerGpu of profile p to 80000Mi, "
+                "as pool x of InferenceEnvironment a has"
+            ),
         ),
     ),
     Case(
