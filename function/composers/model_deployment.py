@@ -36,7 +36,7 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.turns import assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
-from function.scheduling.ways_out import WayOutCache
+from function.scheduling.ways_out import WayOut, WayOutCache, find_ways_out
 from function.scheduling.what_if import FindRequest, World
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
@@ -197,10 +197,9 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     placed = assign_turns(rollout, placements, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
-    world = considered.build_world(considered.scope.others) if decision.refusals else None
     conditions = [
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision, WAYS_OUT.find(world, decision) if world else ()),
+        report.build_scheduled(request, decision, _find_ways_out(considered)),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
         *report.build_rolled_out(call.xr, rollout, placed, gate_obstacle),
     ]
@@ -214,6 +213,15 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
         settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.desired else None,
     )
+
+
+def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
+    """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
+    scope, decision = considered.scope, considered.decision
+    if not decision.refusals:
+        return ()
+    basis = (considered.request, considered.usage, decision.refusals, scope.environments, scope.own, scope.others)
+    return WAYS_OUT.find(basis, lambda: find_ways_out(considered.build_world(scope.others), decision))
 
 
 def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapping[str, Requirement]]:

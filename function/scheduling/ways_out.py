@@ -6,7 +6,7 @@ number of places for all of them. A refusal that has several causes, or that is 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ from function.reasons import Refused
 from function.scheduling.moves import Move, Places, find_moves, sort_by_size
 from function.scheduling.refusals import Refusal
 from function.scheduling.relaxation import relax
-from function.scheduling.verdicts import Decision, Infeasible
+from function.scheduling.verdicts import Decision
 from function.scheduling.what_if import World, replace_pool
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
@@ -55,25 +55,23 @@ class WayOut:
 
 
 class WayOutCache:
-    """The ways out of the latest decisions, where no placement can be moved: found again only after a change."""
+    """The ways out of the latest decisions, found again only where what they were found from has changed."""
 
     def __init__(self) -> None:
         self._latest: list[tuple[tuple[object, ...], tuple[WayOut, ...]]] = []
 
-    def find(self, world: World, decision: Decision) -> tuple[WayOut, ...]:
-        """Returns `find_ways_out`, as long as the request and the nearest environments are the same."""
-        nearest = _list_nearest(decision)
-        states = [(world.environments[i.environment], world.others_on(i.environment)) for i in nearest]
-        basis = (world.request, nearest, states, world.own)
+    def find(self, basis: tuple[object, ...], find: Callable[[], tuple[WayOut, ...]]) -> tuple[WayOut, ...]:
+        """Returns what was found from a basis, which is equal as long as nothing changed."""
         known = next((entry for entry in self._latest if entry[0] == basis), None)
-        entry = known or (basis, find_ways_out(world, decision))
+        entry = known or (basis, find())
         self._latest = [entry, *(other for other in self._latest if other is not known)][:_MAX_CACHED]
         return entry[1]
 
 
 def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
-    nearest = _list_nearest(decision)
+    refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
+    nearest = [] if decision.fault else refused[:_MAX_ENVIRONMENTS]
     world = replace(world, growing=frozenset(i.environment for i in nearest if i.current_replicas is not None))
     places = Places(world, {assignment.environment for assignment in decision.assignments})
     ways: list[WayOut] = []
@@ -88,13 +86,6 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
             ways += _wait_for_change(world, environment, pool, refusal)
             ways += _relax(world, environment, refusal)
     return tuple(sorted(ways, key=lambda way: way.sort_key))
-
-
-def _list_nearest(decision: Decision) -> list[Infeasible]:
-    if decision.fault:
-        return []
-    order = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
-    return order[:_MAX_ENVIRONMENTS]
 
 
 def _measure_lack(refusal: Refusal) -> int:
