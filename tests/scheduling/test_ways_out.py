@@ -1,0 +1,179 @@
+"""The ways out of a refusal: which are found, in which order, and how they read."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from function.domain.allocation import Limits
+from function.domain.environment import Environment, PoolFacts
+from function.domain.placement import Placement
+from function.domain.price import Cost, Price
+from function.kube.taints import NO_SCHEDULE, Taint
+from function.scheduling.quota import namespace_usage
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import SchedulingRequest
+from function.scheduling.ways_out import Way, WayOut, WayOutCache, find_ways_out
+from function.scheduling.what_if import World
+from tests.support.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
+
+USD_2_50 = Price(per_gpu_hour=Decimal("2.50"), currency="USD", price_class="Reserved")
+
+
+def wants(gpus: int = 8, replicas: int = 1, **labels: str) -> SchedulingRequest:
+    return SchedulingRequest(
+        deployment=deployment("mine", replicas=replicas, selector=selector(**labels)),
+        model=model(profile("p", shape(1, gpus))),
+    )
+
+
+def holds(name: str, where: str, gpus: int = 4, *, deleting: bool = False) -> Placement:
+    """Return a placement of another deployment on the pool of an environment."""
+    return placement(where, "p", deployment=name, shape=shape(1, gpus), deleting=deleting)
+
+
+def find(
+    request: SchedulingRequest,
+    environments: tuple[Environment, ...],
+    placements: tuple[Placement, ...] = (),
+    requests: Mapping[str, SchedulingRequest] | None = None,
+) -> tuple[WayOut, ...]:
+    """Return the ways out of the decision on a request; `requests` are those of the other deployments."""
+    others = defaultdict[str, list[Placement]](list)
+    for each in placements:
+        others[each.environment].append(each)
+    world = World(
+        request=request,
+        environments={e.name: e for e in environments},
+        others=others,
+        find_request=lambda p: (requests or {}).get(p.deployment),
+    )
+    decision = schedule(request, environments, placements, usage=request.quota_usage)
+    return find_ways_out(world, decision)
+
+
+def read(ways: tuple[WayOut, ...]) -> list[str]:
+    return [way.message for way in ways]
+
+
+def test_lists_what_costs_least_first() -> None:
+    priced = replace(pool("p", nodes=2), price=USD_2_50)
+    small = environment("b", pool("p", gpus=4, nodes=1))
+    held = (holds("leaving", "a", 8, deleting=True), holds("small", "a"))
+    found = find(wants(), (environment("a", priced), small), held, {"small": wants(4)})
+    assert read(found) == [
+        "Wait for team/leaving-a, which is on its way out of pool p of InferenceEnvironment a",
+        "Move team/small from a to b (pool p): pool p of a then has room",
+        "Add 1 node to pool p of InferenceEnvironment a (maxNodeCount 3; 20.00 USD per hour)",
+    ]
+    assert found[-1].cost == Cost("USD", Decimal(20))
+
+
+def test_adds_nodes_where_they_cost_least() -> None:
+    """Nodes with a price come first, since what the others cost is not known."""
+    cheap, dear = (replace(pool("p", nodes=1), price=replace(USD_2_50, per_gpu_hour=Decimal(n))) for n in (1, 3))
+    environments = (environment("a", pool("p", nodes=1)), environment("b", dear), environment("c", cheap))
+    found = find(wants(), environments, tuple(holds(f"other-{name}", name, 8) for name in "abc"))
+    assert [way.refusal.environment for way in found] == ["c", "b", "a"]
+
+
+def test_moves_no_placement_that_has_no_place() -> None:
+    environments = (environment("a", pool("p", nodes=1)), environment("b", pool("p", gpus=2, nodes=1)))
+    found = find(wants(), environments, (holds("small", "a"),), {"small": wants(4)})
+    assert [way.way for way in found] == [Way.ADD_NODES]
+
+
+def test_moves_no_placement_whose_deployment_is_not_known() -> None:
+    environments = (environment("a", pool("p", nodes=1)), environment("b", pool("p", gpus=4, nodes=1)))
+    assert [way.way for way in find(wants(), environments, (holds("small", "a"),))] == [Way.ADD_NODES]
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_moves_two_of_one_namespace_only_where_no_quota_limits_them(*, is_limited: bool) -> None:
+    """Each move is checked against the quota as it is, not as it is after the other move."""
+    places = (environment(name, pool("p", gpus=4, nodes=1)) for name in "bc")
+    held = (holds("one", "a"), holds("two", "a"))
+    usage = namespace_usage("team", held, Limits(gpus=16)) if is_limited else None
+    request = replace(wants(4), quota_usage=usage)
+    found = find(wants(), (environment("a", pool("p", nodes=1)), *places), held, {"one": request, "two": request})
+    moves = [way.message for way in found if way.way is Way.MOVE]
+    both = "Move team/one from a to b (pool p) and team/two from a to c (pool p): pool p of a then has room"
+    assert moves == ([] if is_limited else [both])
+
+
+def test_waits_for_nodes_that_cannot_be_used() -> None:
+    down = replace(pool("p", nodes=2), facts=PoolFacts(nodes=2, usable=1))
+    found = find(wants(), (environment("a", down),), (holds("other", "a", 8),))
+    assert read(found)[0] == (
+        "Wait until all nodes of pool p of InferenceEnvironment a are usable (see its condition HardwareAsDeclared)"
+    )
+
+
+def test_sets_a_requirement_to_what_a_pool_has() -> None:
+    needs = model(profile("p", shape(1, 8), requires=requires(precision=("fp4", "fp8"))))
+    found = find(replace(wants(), model=needs), (environment("a", pool("p")),))
+    assert read(found) == [
+        "If the model runs with it, set precisionSupport of profile p to fp8, as pool p of InferenceEnvironment a has"
+    ]
+
+
+def test_declares_a_requirement_or_removes_it() -> None:
+    needs = model(profile("p", shape(1, 8), requires=requires(memory="80Gi")))
+    found = find(replace(wants(), model=needs), (environment("a", pool("p", memory=None)),))
+    assert read(found) == [
+        (
+            "If its nodes have it, declare memoryPerGpu on pool p of InferenceEnvironment a; "
+            "else remove the requirement from profile p"
+        )
+    ]
+
+
+def test_admits_an_environment_whose_one_label_differs() -> None:
+    environments = tuple(environment(name, pool("p"), labels={"tier": "test", "region": name}) for name in "ab")
+    assert read(find(wants(tier="production", region="b"), environments)) == [
+        "Let the deployment's environmentSelector admit InferenceEnvironment b, which has tier=test"
+    ]
+
+
+def test_tolerates_a_taint() -> None:
+    drained = environment("a", pool("p"), taints=(Taint(key="drain", effect=NO_SCHEDULE, reason="new racks"),))
+    assert read(find(wants(), (drained,))) == [
+        (
+            "Tolerate drain:NoSchedule (new racks) of InferenceEnvironment a in spec.tolerations, "
+            "or wait until the taint is removed"
+        )
+    ]
+
+
+def test_lowers_replicas() -> None:
+    found = find(wants(replicas=3), (environment("a", pool("p", nodes=2)),))
+    assert read(found) == [
+        "Add 1 node to pool p of InferenceEnvironment a (maxNodeCount 3)",
+        "Lower spec.scaling.fixed.replicas to 2, for which pool p of InferenceEnvironment a has room",
+    ]
+
+
+def test_several_causes_have_no_way_out() -> None:
+    needs = model(profile("p", shape(1, 16), requires=requires(memory="141Gi")))
+    assert find(replace(wants(), model=needs), (environment("a", pool("p")),)) == ()
+
+
+def test_price_and_cost_of_an_assignment() -> None:
+    priced = replace(pool("p"), price=USD_2_50)
+    (assignment,) = schedule(wants(replicas=2), (environment("a", priced),), ()).assignments
+    assert (str(assignment.price), str(assignment.cost)) == ("2.50 USD Reserved", "40.00 USD per hour")
+
+
+def test_finds_again_only_after_a_change() -> None:
+    cache, found = WayOutCache(), list[int]()
+    ways = find(wants(replicas=3), (environment("a", pool("p", nodes=2)),))
+
+    def find_counted() -> tuple[WayOut, ...]:
+        found.append(1)
+        return ways
+
+    for basis in (("x",), ("y",), ("x",), ("y",)):
+        assert cache.find(basis, find_counted) is ways
+    assert len(found) == 2
