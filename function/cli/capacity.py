@@ -69,7 +69,7 @@ def capacity(
         usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in names]
         if by:
             rows = _add_up_users(by, usages)
-            if by == "namespace" and any(row["costs"] for row in rows):
+            if by == "namespace" and any("costs" in row for row in rows):
                 _add_up_savings(rows, plans if sources.files else plan_deployments(load_inventory(sources)))
             return _format_sums(by, rows, form)
         match form:
@@ -106,9 +106,10 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
             "gpus": users.total(),
             "replicas": sum(holding.share.replicas for _, holding in group),
             "environments": [*sorted({usage.environment.name for usage, _ in group})],
-            "costs": add_up(holding.cost for _, holding in group if holding.cost),
             "usedBy": [{"deployment": user, "gpus": gpus} for user, gpus in users.most_common()],
         }
+        if costs := add_up(holding.cost for _, holding in group if holding.cost):
+            row["costs"] = costs
         if by == "accelerator":
             row["free"] = sum(usage.free for usage in usages if usage.pool and usage.pool.accelerator_type == key)
         rows.append(row)
@@ -119,7 +120,8 @@ def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Sequence[Plan]) -> No
     """Adds to the row of each namespace what moving its placements to cheaper pools would save."""
     for row in rows:
         savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in plan.savings)
-        row["savings"] = add_up(saving.cost for saving in savings)
+        if saved := add_up(saving.cost for saving in savings):
+            row["savings"] = saved
 
 
 def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
@@ -129,7 +131,7 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
         return "no GPU is in use"
     columns = (by, "gpus", "free", "replicas", "environments", "costs", "savings", "usedBy")
     titles = {"usedBy": "USED BY", "costs": "COST", "savings": "MOVING SAVES"}
-    shown_columns = [column for column in columns if any(row.get(column) not in (None, ()) for row in rows)]
+    shown_columns = [column for column in columns if any(column in row for row in rows)]
     headers = {titles.get(column, column.upper()): column for column in shown_columns}
     shown = []
     for row in rows:
@@ -137,7 +139,7 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
         used_by = gpus.format_users(users, None if form is Form.WIDE else _USERS_SHOWN)
         costs = {field: ", ".join(map(str, row.get(field, ()))) for field in ("costs", "savings")}
         shown.append({**row, **costs, "environments": len(row["environments"]), "usedBy": used_by})
-    table, total = format_columns(headers, shown), add_up(cost for row in rows for cost in row["costs"])
+    table, total = format_columns(headers, shown), add_up(cost for row in rows for cost in row.get("costs", ()))
     return f"{table}\n\ntotal {format_costs(total)}" if len(rows) > 1 and total else table
 
 

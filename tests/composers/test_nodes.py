@@ -122,7 +122,7 @@ def test_cordoned_node_blocks_only_new_placements() -> None:
     assert said(control, late, "Scheduled") == ("False", "InsufficientCapacity")
     message = text(condition(control.store[late], "Scheduled"), "message")
     assert "0 fit: 4 nodes declared, 3 usable (gpu3 is cordoned), 2 in use by 1 other placement" in message
-    assert message.endswith("see HardwareAsDeclared of InferenceEnvironment h200-east")
+    assert message.endswith("InferenceEnvironment h200-east are usable (see its condition HardwareAsDeclared)")
     assert kept(control) == before
     show(control, four())
     assert said(control, late, "Scheduled") == ("True", "Placed")
