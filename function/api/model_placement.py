@@ -15,7 +15,7 @@ from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
 from function.domain.model_service import Gateway
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Update
 from function.domain.price import Price
 from function.kube import names, quantity
 from function.kube.manifests import (
@@ -100,6 +100,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
         served_digest=text(manifest, "status.rollout.served"),
         requested_digest=text(manifest, "status.rollout.requested"),
+        update=_parse_update(mapping(manifest, "status.rollout.update")),
         draining=bool(spec.draining),
         ready_replicas=integer(manifest, "status.readyReplicas"),
         workload=text(service, "workload"),
@@ -111,6 +112,10 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
+
+
+def _parse_update(block: Manifest) -> Update | None:
+    return Update(text(block, "message"), stalled=flag(block, "stalled")) if block else None
 
 
 def _parse_gateway(block: Manifest) -> Gateway | None:

@@ -28,6 +28,7 @@ RIGHTS = {
     "llminferenceserviceconfigs.serving.kserve.io": _WRITES,
     "storageclasses.storage.k8s.io": ("get", "list", "watch", "patch"),
     "nodes": ("get", "list", "patch"),
+    "deployments.apps": ("get", "list", "watch", "patch"),
     "httproutes.gateway.networking.k8s.io": _ALL,
 }
 _DISPENSABLE = {
@@ -35,6 +36,7 @@ _DISPENSABLE = {
         "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
     ),
     "nodes": "may be left out where spec.hardware.observe of the environment is Never",
+    "deployments.apps": "may be left out where no ModelDeployment on the cluster has rollout.environments: OneByOne",
     "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
 }
 # The minimum versions of docs/install.md.

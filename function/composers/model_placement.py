@@ -32,6 +32,7 @@ from function.serving.rollout import (
     name_service,
     reconcile_service,
 )
+from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
 from function.traffic.gateways import find_gateway, list_traits
@@ -111,6 +112,9 @@ def _compose_resolved(
         **service.pull_secrets,
         **service.composed,
     }
+    gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
+    if gives_turns:
+        composed |= observe_workload(service.remote.manifest, writer)
     if service.may_read_previous_weights:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
@@ -119,8 +123,9 @@ def _compose_resolved(
     status = report.build_status(
         placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
     )
-    if placement.allowed_digest is not None:
-        status["rollout"] = {"served": service.served_digest, "requested": service.requested_digest}
+    if gives_turns:
+        update = find_update(service.remote.manifest, writer.read(WORKLOAD))
+        status["rollout"] = report.build_rollout(service, update)
     status |= report.build_ready_replicas(service.remote.manifest) | _report_gateway(resolved, service)
     outcome = build_outcome(
         call,

@@ -42,6 +42,14 @@ class Rollout:
     gate: Gate | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Why not all pods of a placement run the present spec of its service."""
+
+    message: str
+    stalled: bool = False  # it does not go on without a change
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """A ModelDeployment: a model, the number of environments, and of replicas on each."""
@@ -101,6 +109,7 @@ class Placement:
     replaces_when_full: bool = False  # as of its deployment
     served_digest: str = ""  # of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
+    update: Update | None = None  # None: all its pods run the spec of served_digest, or it takes no part in a roll-out
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
     ready_replicas: int = 0  # as KServe last reported
     workload: str = ""  # Kubernetes Service of its pods; empty: not known

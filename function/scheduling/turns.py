@@ -14,8 +14,8 @@ from function.domain.placement import Placement, Rollout
 class Turns:
     """The placements that take part in a roll-out, in its order."""
 
-    changed: tuple[Placement, ...] = ()  # serve what is requested and are Ready
-    changing: tuple[Placement, ...] = ()  # may change, or have changed, and are not Ready with what is requested
+    changed: tuple[Placement, ...] = ()  # are Ready, and all their pods serve what is requested
+    changing: tuple[Placement, ...] = ()  # may change, or have changed, and have not arrived
     waiting: tuple[Placement, ...] = ()  # may not change yet
 
     @property
@@ -27,7 +27,7 @@ class Turns:
 def sort_turns(rollout: Rollout, placements: Iterable[Placement]) -> Turns:
     """Returns the placements of a roll-out by their state."""
     taking_part = sorted((p for p in placements if p.served_digest and p.requested_digest), key=_get_position(rollout))
-    changed = tuple(p for p in taking_part if p.ready and p.served_digest == p.requested_digest)
+    changed = tuple(p for p in taking_part if _has_arrived(p) and p.served_digest == p.requested_digest)
     waiting = tuple(p for p in taking_part if p.requested_digest not in {p.served_digest, p.allowed_digest})
     return Turns(changed, tuple(p for p in taking_part if p not in changed and p not in waiting), waiting)
 
@@ -35,21 +35,21 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement]) -> Turns:
 def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
     """Returns placements in the order in which they change.
 
-    One that is not Ready comes first: it serves nothing that a change could take away, and a fix is for it.
+    One that has not arrived at an earlier spec comes first, because a fix is for it.
     """
     position = _get_position(rollout)
-    return sorted(placements, key=lambda p: (p.ready, position(p)))
+    return sorted(placements, key=lambda p: (_has_arrived(p), position(p)))
 
 
 def asks_gate(rollout: Rollout, placements: Iterable[Placement]) -> bool:
     """Tells whether the next change goes further in the order than every earlier one, for which a gate must be open.
 
-    The first change does not, nor does one of a placement that is not Ready, or one that rolls back: it comes before
-    placements that serve the requested spec still.
+    The first change does not, nor does one of a placement that has not arrived at an earlier spec, or one that rolls
+    back: it comes before placements that serve the requested spec still.
     """
     turns, position = sort_turns(rollout, placements), _get_position(rollout)
     chosen = _choose_next(rollout, turns)
-    if rollout.gate is None or chosen is None or not chosen.ready:
+    if rollout.gate is None or chosen is None or not _has_arrived(chosen):
         return False
     # A placement that started with the requested spec had no turn.
     had_turn = [p for p in turns.changed if p.allowed_digest == p.requested_digest]
@@ -74,6 +74,11 @@ def _choose_next(rollout: Rollout, turns: Turns) -> Placement | None:
     if rollout.paused or turns.changing or not turns.waiting:
         return None
     return sort_by_turn(rollout, turns.waiting)[0]
+
+
+def _has_arrived(placement: Placement) -> bool:
+    """Tells whether a placement is Ready and all its pods run the spec of its service."""
+    return placement.ready and not placement.update
 
 
 def _get_position(rollout: Rollout) -> Callable[[Placement], tuple[int, str]]:

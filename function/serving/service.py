@@ -57,6 +57,7 @@ def build_service(request: ServingRequest) -> Manifest:
     group = start_group(run)
     leader = build_pod(request, run, group.leader, is_leader=True)
     worker = build_pod(request, run, group.worker, is_leader=False) if group.worker else None
+    digest = compute_spec_digest(request)
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceService",
@@ -65,9 +66,9 @@ def build_service(request: ServingRequest) -> Manifest:
             "namespace": request.namespace,
             "labels": {**request.labels},
             # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
-            "annotations": {ANNOTATION_SPEC_DIGEST: compute_spec_digest(request)},
+            "annotations": {ANNOTATION_SPEC_DIGEST: digest},
         },
-        "spec": _build_spec(request, leader, worker),
+        "spec": _build_spec(request, leader, worker, digest),
     }
 
 
@@ -80,10 +81,12 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
     return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
 
 
-def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None) -> Manifest:
+def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None, digest: str) -> Manifest:
     additions = request.pool.pod_overrides(request.shape.nodes)
     in_pipeline = mode_of(request.shape) is Mode.PIPELINE
-    annotations = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
+    annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
+    if request.shape.nodes == 1:
+        annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see function/serving/workload.py
     return prune(
         {
             "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,

@@ -163,14 +163,25 @@ def build_rolled_out(
     counts = f"{len(turns.changed)} of {turns.total} environments serve the requested spec and are Ready"
     if len(turns.changed) == turns.total:
         return (_rolled_out(Status.TRUE, RolledOut.UP_TO_DATE, counts),)
-    failed = any(p.phase is Phase.FAILED or f"({ServiceAccepted.REJECTED})" in p.obstacle for p in turns.changing)
+    failed = any(_has_failed(p) for p in turns.changing)
     reason = RolledOut.PAUSED if rollout.paused else RolledOut.STOPPED if failed else RolledOut.ROLLING
     if gate_obstacle:
         reason = RolledOut.WAITING_FOR_GATE
-    parts = [counts, *(_describe_unready(p) for p in turns.changing), *filter(None, [gate_obstacle])]
+    parts = [counts, *(_describe_changing(p) for p in turns.changing), *filter(None, [gate_obstacle])]
     if turns.waiting:
         parts.append(f"not changed yet: {join_with_more([p.environment for p in turns.waiting])}")
     return (_rolled_out(Status.FALSE, reason, "; ".join(parts)),)
+
+
+def _has_failed(placement: Placement) -> bool:
+    is_refused = placement.phase is Phase.FAILED or f"({ServiceAccepted.REJECTED})" in placement.obstacle
+    return is_refused or (placement.update is not None and placement.update.stalled)
+
+
+def _describe_changing(placement: Placement) -> str:
+    if placement.ready and placement.update:
+        return f"{placement.name} on {placement.environment}: {placement.update.message}"
+    return _describe_unready(placement)
 
 
 def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:

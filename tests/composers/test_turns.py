@@ -33,9 +33,9 @@ class Stalling(World):
         return World.advance(self, resource, min(step, 2) if is_bad else step)
 
 
-def on_three(settings: Manifest | None = None, **rollout: JSON) -> ControlPlane:
+def on_three(settings: Manifest | None = None, world: World | None = None, **rollout: JSON) -> ControlPlane:
     """Return a control plane on which a deployment serves on three environments, which change one by one."""
-    control = plane("two-environments", Stalling(on={TOKYO}), settings)
+    control = plane("two-environments", world or Stalling(on={TOKYO}), settings)
     (tokyo,) = (m for m in manifests("two-environments") if mapping(m, "metadata").get("name") == TOKYO)
     wien = copy.deepcopy(tokyo)
     mapping(wien, "metadata")["name"] = WIEN

@@ -12,7 +12,7 @@ from function.domain.environment import Pool
 from function.domain.model import Engine, Problem, Shape
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.serving.digest import ServingRequest
+from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems
 from tests.support.serving_requests import (
     DATA,
@@ -119,7 +119,11 @@ def test_labels_and_annotations_reach_pods() -> None:
         "example.com/a": "b",
         "serving.kserve.io/model-based-routing-enabled": "true",
     }
-    assert get(service(request(pool=pool())), "spec.annotations") == {"example.com/a": "b"}
+    on_one_node = request(pool=pool())
+    assert get(service(on_one_node), "spec.annotations") == {
+        "example.com/a": "b",
+        "modelplane.ai/spec-digest": compute_spec_digest(on_one_node),
+    }
 
 
 def test_author_variable_overrides_pool_variable() -> None:

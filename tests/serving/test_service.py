@@ -85,7 +85,9 @@ def test_one_node() -> None:
         weights=55 * GIB,
     )
     service = built(asked)
-    assert mapping(service, "metadata").pop("annotations") == {ANNOTATION_SPEC_DIGEST: compute_spec_digest(asked)}
+    digest = {ANNOTATION_SPEC_DIGEST: compute_spec_digest(asked)}
+    assert mapping(service, "metadata").pop("annotations") == digest
+    assert mapping(service, "spec").pop("annotations") == digest, "KServe copies these to its Deployment's pods"
     assert service == GEMMA
 
 
@@ -145,7 +147,8 @@ CASES = [
          request(shape(1, 1, Parallelism(tensor=1, expert=True))), "spec.parallelism", {"expert": True}),
     Case("data-on-one-node", "KServe counts groups by it, and this is one pod",
          request(shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))), "spec.parallelism", None),
-    Case("one-node-annotations", "the preset says it", request(), "spec.annotations", None),
+    Case("one-node-annotations", "the preset says it; the pods tell which spec they have", request(),
+         "spec.annotations", {ANNOTATION_SPEC_DIGEST: compute_spec_digest(request())}),
     Case("pipeline-annotations", "our command answers to both names", request(PIPELINE), "spec.annotations",
          {BY_NAME: "true"}),
     Case("tensor-over-nodes", "KServe counts pods by the stages, of which the command has none",

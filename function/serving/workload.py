@@ -1,0 +1,55 @@
+"""Whether all pods of a service on one node per replica run its present spec.
+
+KServe reports such a service Ready while enough pods of the earlier spec serve, also if the new pods never start. The
+Deployment that KServe creates tells them apart (decision 34). It is observed only where environments change one by one.
+"""
+
+from dataclasses import replace
+
+from function.contract import Composed
+from function.domain.placement import Update
+from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
+from function.kube.names import ANNOTATION_SPEC_DIGEST
+from function.remote.carry_over import reapply_observed
+from function.remote.health import is_current
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.observed_object import ObservedObject
+
+WORKLOAD = "workload"  # composition-resource-name
+_PRIMARY = "status.workloads.primary"
+
+
+def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
+    """Returns the Object that observes the Deployment of a service; none if KServe reports no Deployment."""
+    if text(service, f"{_PRIMARY}.kind") != "Deployment":
+        return {WORKLOAD: reapply_observed(writer.observed[WORKLOAD])} if WORKLOAD in writer.observed else {}
+    metadata: Manifest = {"name": text(service, f"{_PRIMARY}.name"), "namespace": text(service, "metadata.namespace")}
+    manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+    # A placement is ready whether or not its Deployment can be read.
+    return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
+
+
+def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
+    """Returns why not all pods of a service run its present spec; None if they do.
+
+    The rule is that of `kubectl rollout status` (kubectl, pkg/polymorphichelpers/rollout_status.go).
+    """
+    name = text(service, f"{_PRIMARY}.name")
+    if text(service, f"{_PRIMARY}.kind") != "Deployment":
+        return None
+    if not workload.present:
+        problem = workload.problem or "not read yet"
+        return Update(f"its Deployment {name} cannot be observed: {problem}", stalled=workload.refused)
+    deployment, status = workload.manifest, mapping(workload.manifest, "status")
+    wanted = strings(service, "spec.annotations").get(ANNOTATION_SPEC_DIGEST)
+    has_spec = strings(deployment, "spec.template.metadata.annotations").get(ANNOTATION_SPEC_DIGEST) == wanted
+    if not (has_spec and is_current(deployment)):
+        return Update(f"its Deployment {name} does not have the present spec yet")
+    replicas, updated = integer(deployment, "spec.replicas"), integer(status, "updatedReplicas")
+    available, total = integer(status, "availableReplicas"), integer(status, "replicas")
+    if replicas <= updated and total <= updated <= available:
+        return None
+    progressing = condition(deployment, "Progressing")
+    is_stalled = progressing.get("status") == "False"
+    message = f"{updated} of {replicas} pods have the present spec, {total} exist and {available} are available"
+    return Update(f"{message}: {text(progressing, 'message')}" if is_stalled else message, stalled=is_stalled)
