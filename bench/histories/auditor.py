@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.plane import Plane
+from bench.histories.rollouts import RolloutAuditor
 from bench.histories.room import Holding, room_beside, take_all
 from bench.histories.taints import TaintAuditor, is_tainted
 from bench.histories.traffic import TrafficAuditor
@@ -81,8 +82,8 @@ class Auditor(invariants.Auditor):
         self._running: dict[Ref, tuple[str, Held]] = {}
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
-        self._taints = TaintAuditor(self, words, self.say)
         self._traffic = TrafficAuditor(plane, words, self.say)
+        self._others = self._traffic, TaintAuditor(self, words, self.say), RolloutAuditor(self, self.say)
         super().__init__(plane)
 
     def emptied(self, place: Place) -> None:
@@ -106,8 +107,8 @@ class Auditor(invariants.Auditor):
 
     def _watch(self, event: Event) -> None:
         super()._watch(event)
-        self._taints.watch(event)
-        self._traffic.watch(event)
+        for other in self._others:
+            other.watch(event)
         if event.ref.kind == "Object":
             self._look_at_running(event)
             self._look_at_object(event)

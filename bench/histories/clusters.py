@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TypeAlias
 
+from bench.histories.deployments import Deployments, is_on_one_node, name_deployment
 from bench.histories.gateways import Gateways
 from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version
@@ -31,6 +32,7 @@ FORBIDDEN = (
     "because it is being terminated"
 )
 Place: TypeAlias = tuple[str, str]
+_MIRRORED = "status.atProvider.manifest"
 _COMPLETED = "status.atProvider.manifest.status.completionTime"
 
 
@@ -45,6 +47,7 @@ class Clusters(Provider):
         self.gateways = Gateways(kernel, own, server)
         self.gateways.look = lambda version: self._look(version, self._steps.get(version.uid, 1))
         self.out: set[str] = set()
+        self.deployments = Deployments()
         self.faults: Counter[str] = Counter()
         self.slow_downloads = False
         self._world, self._rolling = World(), set[str]()
@@ -163,9 +166,14 @@ class Clusters(Provider):
 
     def _observe(self, now: Version, step: int) -> None:
         self._look(now, step)
-        if text(remote(now), "kind") == "PersistentVolumeClaim":
-            for job in [v for v in self._within(place_of(now)) if text(remote(v), "kind") == "Job"]:
-                self._look(job, self._steps[job.uid])
+        # What else changes with it.
+        dependent = {"PersistentVolumeClaim": "Job", "LLMInferenceService": "Deployment"}.get(text(remote(now), "kind"))
+        for other in [v for v in self._within(place_of(now)) if text(remote(v), "kind") == dependent]:
+            self._look(other, self._steps[other.uid])
+
+    def _refuses_bad_images(self, service: Version) -> bool:
+        drawn = Random(f"{self._settings.seed} {config(service)} bad")  # noqa: S311  # of the seed
+        return drawn.random() < 0.5
 
     def _mounts(self, job: Version) -> bool:
         """Tell whether the claim is bound that a Job's pod mounts: no kubelet starts it before."""
@@ -179,7 +187,16 @@ class Clusters(Provider):
         fate = self.fate(now)
         if text(remote(now), "kind") == "Job" and not self._mounts(now):
             step = min(step, 1)
+        is_bad = "-bad" in str(get(remote(now), "spec.template.containers")) and self._refuses_bad_images(now)
+        self.faults["image does not start"] += is_bad
+        if is_on_one_node(remote(now)):
+            starts = not is_bad and fate != "never"
+            step = self.deployments.update(now, step, self._kernel.now, starts=starts)
+        elif is_bad:
+            step = min(step, 2)
         observed = self._world.advance(now.manifest, 1 if fate == "never" else step)
+        if get(observed, _MIRRORED) is not None:
+            observed = self._with_deployment(now, observed)
         if fate == "fails" and step >= 3:  # the step in which a Job completes
             self.faults["Job failed"] += text(mapping(now.manifest, "status"), "failed") == ""
             observed = {**observed, "status": _failed(mapping(observed, "status"))}
@@ -192,6 +209,20 @@ class Clusters(Provider):
         if config(now) in self.out:
             observed = _unsynced(now, OUTAGE)
         self._server.put(now.ref, observed)
+
+    def _with_deployment(self, now: Version, observed: Manifest) -> Manifest:
+        """Returns an Object that also shows what becomes of a Deployment, or of the service that has one."""
+        manifest = mapping(observed, _MIRRORED)
+        if is_on_one_node(manifest) and get(manifest, "status.conditions"):
+            primary: Manifest = {"kind": "Deployment", "name": name_deployment(manifest)}
+            manifest = {**manifest, "status": {**mapping(manifest, "status"), "workloads": {"primary": primary}}}
+        elif text(manifest, "kind") == "Deployment":
+            services = [v for v in self._within(place_of(now)) if is_on_one_node(remote(v))]
+            name = text(manifest, "metadata.name")
+            owner = next((v for v in services if name_deployment(remote(v)) == name), None)
+            manifest = self.deployments.show(manifest, owner) if owner else manifest
+        status = mapping(observed, "status")
+        return {**observed, "status": {**status, "atProvider": {**mapping(status, "atProvider"), "manifest": manifest}}}
 
     def _in_its_time(self, now: Version, observed: Manifest) -> Manifest:
         """Return what is reported of a Job that has completed: each at a time of its own."""

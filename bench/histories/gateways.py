@@ -176,7 +176,10 @@ def _served(service: Manifest, cluster: str) -> Manifest:
         "addresses": [{"url": url}],
         "router": {"gateways": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]},
         "workloads": {
-            "primary": {"readyReplicas": integer(service, "spec.replicas", 1) if is_ready else 0},
+            "primary": {
+                **mapping(service, "status.workloads.primary"),
+                "readyReplicas": integer(service, "spec.replicas", 1) if is_ready else 0,
+            },
             "service": {"name": f"{name}-workload"},
         },
     }

@@ -187,13 +187,17 @@ ROUTE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.lose_a_node,
 )
 # How many steps of a history with maintenance.
-MAINTENANCE = 0.5
+MAINTENANCE = 0.6
 MAINTAIN: tuple[Callable[[Everybody], None], ...] = (
     Everybody.cordon,
     Everybody.drain,
     Everybody.drain,
     Everybody.cordon_a_pool,
     Everybody.tolerate,
+    Everybody.create_one_by_one,
+    Everybody.roll_out,
+    Everybody.roll_out,
+    Everybody.use_bad_image,
 )
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,

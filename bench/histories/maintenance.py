@@ -1,8 +1,12 @@
-"""The platform team takes environments and pools out of service, and authors tolerate it."""
+"""The platform team takes environments and pools out of service, and authors tolerate it; roll-outs, one by one."""
 
+from bench.histories.models import NAMES
 from bench.histories.platform import Platform
-from function.kube.manifests import JSON, Manifest, flag, get, listing
+from bench.simulator import fleet
+from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping
 
+# With this image, services of some models do not start on some clusters (see clusters.py).
+BAD_IMAGE = "vllm/vllm-openai:v0.12.0-bad"
 _EXISTS: Manifest = {"key": "repair", "operator": "Exists"}
 
 
@@ -40,3 +44,36 @@ class Maintenance(Platform):
         if found := self.any("ModelDeployment"):
             tolerations: JSON = None if get(found.manifest, "spec.tolerations") else [_EXISTS]
             self.edit(found, {"tolerations": tolerations}, pods=False)
+
+    def create_one_by_one(self) -> None:
+        """Create a deployment on all environments, which change one after the other."""
+        if len(self.plane.all("ModelDeployment")) >= self.most_deployments:
+            return
+        spec: Manifest = {"modelRef": {"name": self.random.choice(NAMES)}, "environments": 3}
+        made = fleet.deployment(self.step, **spec, rollout={"environments": "OneByOne"})
+        made["metadata"] = {"name": f"d-{self.step}", "namespace": self.namespace()}
+        self.tell(f"create {self.plane.create(made)} {made['spec']}")
+
+    def roll_out(self) -> None:
+        """Let a deployment change one environment after the other, pause that, stop every replica first, or end it."""
+        if found := self.any("ModelDeployment"):
+            one_by_one: Manifest = {"environments": "OneByOne"}
+            backwards: list[JSON] = [
+                *sorted((v.ref.name for v in self.plane.all("InferenceEnvironment")), reverse=True)
+            ]
+            choices: tuple[JSON, ...] = (
+                one_by_one,
+                one_by_one,
+                {**one_by_one, "paused": True},
+                {**one_by_one, "order": backwards},
+                {**one_by_one, "whenFull": "Replace"},
+                None,
+            )
+            self.edit(found, {"rollout": self.random.choice(choices)}, pods=False)
+
+    def use_bad_image(self) -> None:
+        """Give a model an image with which it does not start everywhere."""
+        if found := self._model():
+            (profile,) = listing(found.manifest, "spec.serving")
+            serving: list[JSON] = [{**profile, "engine": {**mapping(profile, "engine"), "image": BAD_IMAGE}}]
+            self.edit(found, {"serving": serving}, pods=True)

@@ -219,6 +219,32 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "rolls-past-a-failed-environment",
+        "30: a roll-out goes on although an environment that has changed is not Ready",
+        ("create_one_by_one", "use_bad_image", "edit_model"),
+        (
+            Change(
+                "function.scheduling.turns",
+                "_choose_next",
+                "if rollout.paused or turns.changing or not turns.waiting:",
+                "if rollout.paused or not turns.waiting:",
+            ),
+        ),
+    ),
+    Mutant(
+        "believes-ready-of-old-pods",
+        "30: a roll-out goes on although the new pods of a service on one node do not start",
+        ("create_one_by_one", "use_bad_image", "edit_model"),
+        (
+            Change(
+                "function.scheduling.turns",
+                "_has_arrived",
+                "return placement.ready and not placement.update",
+                "return placement.ready",
+            ),
+        ),
+    ),
+    Mutant(
         "cordon-moves",
         "30: a NoSchedule taint moves what runs",
         (*_SERVE, "cordon", "cordon"),
