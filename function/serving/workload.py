@@ -1,7 +1,7 @@
 """Whether all pods of a service on one node per replica run its present spec.
 
 KServe reports such a service Ready while enough pods of the earlier spec serve, also if the new pods never start. The
-Deployment that KServe creates tells them apart (decision 34). It is observed only where environments change one by one.
+Deployment that KServe creates tells them apart (decision 35). It is observed only where environments change one by one.
 """
 
 from dataclasses import replace
