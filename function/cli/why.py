@@ -4,7 +4,7 @@ On a live control plane this is what the controller wrote into the status of the
 files the deployment is decided, which also tells what to do about each refusal.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
@@ -218,9 +218,7 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     for number, reason in enumerate(reasons, 1):
         outlook = f" {tables.paint(f'({reason.outlook})', tables.DIM)}" if reason.outlook else ""
         title = f"{reason.subject}: {tables.paint(reason.reason, tables.BAD)}{outlook}"
-        words = ("do", *["or"] * len(reason.remedies))
-        remedies = (f"{tables.paint(word, tables.GOOD)}: {r}" for word, r in zip(words, reason.remedies, strict=False))
-        yield from _list_block(number, title, [*(f"- {fault}" for fault in reason.faults), *remedies])
+        yield from _list_block(number, title, reason)
     for note in report.notes:
         yield tables.wrap_lines(f"  {note}", 4)
     if is_grouped:
@@ -230,12 +228,13 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
             names = (member.subject.partition(",")[0] for member in (nearest, *others))
             count = format_count(1 + len(others), "environment")
             title = f"{count}: {tables.paint(reason, tables.BAD)} ({nearest.outlook})"
-            faults = (f"- {nearest.subject}: {fault}" for fault in nearest.faults)
-            yield from _list_block(number, title, [join_with_more([*names], _NAMES), *faults])
+            yield from _list_block(number, title, nearest, [join_with_more([*names], _NAMES)], f"{nearest.subject}: ")
         yield "\nEvery environment: --all"
 
 
-def _list_block(number: int, title: str, lines: Iterable[str]) -> Iterator[str]:
+def _list_block(number: int, title: str, reason: Reason, lines: Sequence[str] = (), subject: str = "") -> Iterator[str]:
     yield f"\n{tables.wrap_lines(f'{number}. {title}', 3)}"
-    for line in lines:
+    words = ("do", *["or"] * len(reason.remedies))
+    remedies = (f"{tables.paint(word, tables.GOOD)}: {r}" for word, r in zip(words, reason.remedies, strict=False))
+    for line in (*lines, *(f"- {subject}{fault}" for fault in reason.faults), *remedies):
         yield tables.wrap_lines(f"   {line}", 5)

@@ -12,7 +12,7 @@ from function.scheduling.verdicts import Assignment
 from function.scheduling.what_if import World
 
 _MAX_MOVABLE = 6  # placements on a pool of which one or two may move, the smallest first
-_MAX_TRIED = 1_000  # environments on which a placement is tried, for all placements together
+_MAX_TRIED = 500  # environments on which a placement is tried, for all placements together
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from function.domain.environment import Environment
-from function.domain.hardware import BandwidthRequirement
+from function.domain.hardware import OR_BETTER, BandwidthRequirement
 from function.domain.model import Model, Profile
 from function.kube.selectors import Selector
 from function.kube.taints import Toleration, find_untolerated
@@ -96,6 +96,7 @@ def _relax_requirement(request: SchedulingRequest, environment: Environment, ref
     advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
     if value:
         words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
+        words += OR_BETTER if refusal.field is Field.BANDWIDTH else ""
         on = f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
         advice = f"If the model runs with it, set {refusal.field} of profile {profile.name} to {words}, as {on} has"
     return _replace_profile(request, replace(profile, requires=replace(profile.requires, **{name: value}))), advice

@@ -72,7 +72,8 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
     refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
     nearest = [] if decision.fault else refused[:_MAX_ENVIRONMENTS]
-    world = replace(world, growing=frozenset(i.environment for i in nearest if i.current_replicas is not None))
+    growing = frozenset(i.environment for i in nearest if i.current_replicas is not None)
+    world = replace(world, growing=growing).with_chosen(a for a in decision.assignments if not a.placement)
     places = Places(world, {assignment.environment for assignment in decision.assignments})
     ways: list[WayOut] = []
     for infeasible in nearest:
@@ -158,7 +159,9 @@ def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator
     """Finds the requirement that is in the way, and the nearest value that exists on this environment."""
     relaxed = relax(world.request, environment, refusal)
     if relaxed and replace(world, request=relaxed[0]).fits(environment.name):
-        yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
+        others = replace(world, request=replace(relaxed[0], quota_usage=None))  # what was chosen is charged already
+        if all(map(others.fits, world.chosen)):
+            yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
 
 
 def _name(environment: Environment) -> str:

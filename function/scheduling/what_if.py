@@ -26,10 +26,19 @@ class World:
     # Returns the request of the deployment of a placement; None: it is not known, and the placement cannot be moved.
     find_request: FindRequest = lambda _: None
     growing: frozenset[str] = frozenset()  # environments on which an own placement needs more replicas
+    chosen: frozenset[str] = frozenset()  # environments on which a new placement is decided
 
     def others_on(self, environment: str, pool: str = "") -> list[Placement]:
         """Returns the known placements of other deployments on an environment, or on one of its pools."""
         return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
+
+    def with_chosen(self, assignments: Iterable[Assignment]) -> "World":
+        """Returns the world in which new placements of the deployment are decided, which the quota is charged for."""
+        usage, chosen = self.request.quota_usage, tuple(assignments)
+        for each in chosen if usage else ():
+            usage = usage and usage.with_placement(f"its own on {each.environment}", each.gpus, each.price)
+        request, names = replace(self.request, quota_usage=usage), frozenset(each.environment for each in chosen)
+        return replace(self, request=request, chosen=names)
 
     def with_environment(self, environment: Environment) -> "World":
         """Returns the world with another state of an environment, whose ledger follows from its grants."""

@@ -130,6 +130,7 @@ def test_groups_many_environments_by_reason(hundred: list[str]) -> None:
    e60, e61, e62, e63 and 36 more
    - e60, profile h200-two-nodes: pool h200 is too small: 1 replica of 2 nodes x 8 GPUs required, \
 the whole pool (1 node) holds 0
+   do: Add 1 node to pool h200 of InferenceEnvironment e60 (maxNodeCount 2)
 
 2. 40 environments: NoPoolSatisfiesRequirements (unschedulable)
    e20, e21, e22, e23 and 36 more

@@ -259,7 +259,7 @@ def relax(fleet: Fleet, name: str, way: WayOut) -> SchedulingRequest:
     else:
         found: Any = refusal.actual
         if refusal.field is Field.BANDWIDTH and found:
-            found = BandwidthRequirement(rung=found, or_better=False)
+            found = BandwidthRequirement(rung=found, or_better=f"{found}-or-better" in way.message)
         if refusal.field is Field.PRECISION:
             found = tuple(set(found or ()) & set(profiles[refusal.profile].requires.precision))
         own: Profile = profiles[refusal.profile]
