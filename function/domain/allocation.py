@@ -127,11 +127,11 @@ class QuotaUsage:
         is_allowed = self.limits.allow(self.placements, self.gpus, is_new=is_new, more_gpus=gpus)
         return None if is_allowed and not requesting.exceeds_budget else requesting
 
-    def with_placement(self, name: str, gpus: int, price: Price | None = None) -> "QuotaUsage":
-        """Returns the usage with one more placement."""
+    def with_more(self, name: str, gpus: int, price: Price | None = None, *, is_new: bool = True) -> "QuotaUsage":
+        """Returns the usage with more GPUs, of a new placement or of one that counts already."""
         holders = tuple(sorted((*self.holders, (name, gpus)), key=lambda holder: (-holder[1], holder[0])))
         spent = self.spent + self.limits.charge(price, gpus)
-        return replace(self, placements=self.placements + 1, gpus=self.gpus + gpus, spent=spent, holders=holders)
+        return replace(self, placements=self.placements + is_new, gpus=self.gpus + gpus, spent=spent, holders=holders)
 
 
 def format_replica(nodes: int, gpus: int) -> str:

@@ -94,6 +94,22 @@ def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Lim
     return book.summarize(namespace)
 
 
+def count_more(assignment: Assignment) -> int:
+    """Returns the GPUs of an assignment beyond those that its placement is charged."""
+    placement = assignment.placement
+    shares = (placement.requested, placement.allocated) if placement else ()
+    return max(0, assignment.gpus - max((share.gpus for share in shares if share), default=0))
+
+
+def charge_assignments(usage: QuotaUsage, assignments: Iterable[Assignment]) -> QuotaUsage:
+    """Returns the usage with what was decided, as far as the quota allows it."""
+    for each in assignments:
+        more, is_new = count_more(each), each.placement is None
+        if more and not usage.find_excess(more, each.price, is_new=is_new):
+            usage = usage.with_more(f"its own on {each.environment}", more, each.price, is_new=is_new)
+    return usage
+
+
 def limit_decision(
     decision: Decision,
     to_placement: Callable[[Assignment], Placement],

@@ -16,6 +16,7 @@ from function.kube.names import hash_parts
 from function.reasons import Refused
 from function.scheduling.filters import FilterFunc, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
+from function.scheduling.quota import charge_assignments
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.retention import Retained, retain, scale_existing
 from function.scheduling.verdicts import (
@@ -75,6 +76,8 @@ def schedule(
         for p in kept
         if p.shape is not None
     ]
+    if usage:  # what grows is charged before what is new
+        snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
     fault: Refusal | None = None  # what rules out every environment at once
     storage_fault = find_unsatisfiable_storage(request, known)
@@ -158,7 +161,7 @@ def _choose_environments(
             continue
         chosen.append(replace(verdict, placement=existing))
         if to_charge:
-            usage = to_charge.with_placement(f"its own on {verdict.environment}", verdict.gpus, verdict.price)
+            usage = to_charge.with_more(f"its own on {verdict.environment}", verdict.gpus, verdict.price)
             filter_within_quota = None
     return tuple(chosen), tuple(refused)
 

@@ -72,10 +72,9 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
     refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
     nearest = [] if decision.fault else refused[:_MAX_ENVIRONMENTS]
-    growing = frozenset(i.environment for i in nearest if i.current_replicas is not None)
-    world = replace(world, growing=growing).with_chosen(a for a in decision.assignments if not a.placement)
+    world = world.with_decision(decision)
     places = Places(world, {assignment.environment for assignment in decision.assignments})
-    ways: list[WayOut] = []
+    ways: list[WayOut] = []  # several profiles may have the same
     for infeasible in nearest:
         environment = world.environments[infeasible.environment]
         for refusal in world.find_single_refusals(infeasible):
@@ -86,7 +85,8 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
                 ways += _add_nodes(world, environment, pool, refusal)
             ways += _wait_for_change(world, environment, pool, refusal)
             ways += _relax(world, environment, refusal)
-    return tuple(sorted(ways, key=lambda way: way.sort_key))
+    unique = {way.message: way for way in ways}
+    return tuple(sorted(unique.values(), key=lambda way: way.sort_key))
 
 
 def _measure_lack(refusal: Refusal) -> int:

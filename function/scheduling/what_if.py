@@ -8,9 +8,10 @@ from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.scheduling.filters import filter_candidates, filter_environment
 from function.scheduling.ledger import Ledger, publish_free
+from function.scheduling.quota import charge_assignments, count_more
 from function.scheduling.refusals import Refusal
 from function.scheduling.retention import retention_order, scale_existing
-from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
 
 FindRequest: TypeAlias = Callable[[Placement], SchedulingRequest | None]
 
@@ -32,13 +33,15 @@ class World:
         """Returns the known placements of other deployments on an environment, or on one of its pools."""
         return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
 
-    def with_chosen(self, assignments: Iterable[Assignment]) -> "World":
-        """Returns the world in which new placements of the deployment are decided, which the quota is charged for."""
-        usage, chosen = self.request.quota_usage, tuple(assignments)
-        for each in chosen if usage else ():
-            usage = usage and usage.with_placement(f"its own on {each.environment}", each.gpus, each.price)
-        request, names = replace(self.request, quota_usage=usage), frozenset(each.environment for each in chosen)
-        return replace(self, request=request, chosen=names)
+    def with_decision(self, decision: Decision) -> "World":
+        """Returns the world in which a decision is carried out: its new placements and replicas count."""
+        usage = self.request.quota_usage
+        return replace(
+            self,
+            request=replace(self.request, quota_usage=usage and charge_assignments(usage, decision.assignments)),
+            growing=frozenset(i.environment for i in decision.refusals if i.current_replicas is not None),
+            chosen=frozenset(a.environment for a in decision.assignments if a.placement is None),
+        )
 
     def with_environment(self, environment: Environment) -> "World":
         """Returns the world with another state of an environment, whose ledger follows from its grants."""
@@ -62,8 +65,7 @@ class World:
         existing = min((p for p in self.own if p.environment == environment), key=retention_order)
         assert existing.shape is not None  # what cannot be read does not grow
         assignment, infeasible = scale_existing(request, where, existing, existing.shape, ledger)
-        usage, has = request.quota_usage, existing.allocated.gpus if existing.allocated else 0
-        more = max(0, assignment.gpus - has)
+        usage, more = request.quota_usage, count_more(assignment)
         return infeasible is None and not (usage and usage.find_excess(more, assignment.price, is_new=False))
 
     def find_single_refusals(self, infeasible: Infeasible) -> list[Refusal]:

@@ -32,6 +32,6 @@ def test_finds_excess_of_one_more_placement(limits: dict[str, int], gpus: int, *
 
 
 def test_adds_one_more_placement_to_the_usage() -> None:
-    more = taken(gpus=20).with_placement("c", 4)
+    more = taken(gpus=20).with_more("c", 4)
     assert (more.placements, more.gpus) == (3, 14)
     assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"
