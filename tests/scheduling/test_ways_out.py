@@ -130,6 +130,40 @@ def test_declares_a_requirement_or_removes_it() -> None:
     ]
 
 
+def test_what_was_chosen_must_still_fit() -> None:
+    """Two environments are desired: another type would fit the second one, and the first one no longer."""
+    needs = model(profile("p", shape(1, 8), requires=requires(accelerator_type="h100")))
+    environments = tuple(environment(t, pool("p", accelerator_type=t)) for t in ("h100", "h200"))
+    twice = deployment("mine", environments=2)
+    assert find(SchedulingRequest(deployment=twice, model=needs), environments) == ()
+
+
+@pytest.mark.parametrize(("limit", "found"), [(15, []), (16, ["Wait until InferenceEnvironment b is Ready"])])
+def test_what_was_chosen_counts_towards_the_quota(limit: int, found: list[str]) -> None:
+    """Eight GPUs each on two environments."""
+    usage = namespace_usage("team", (), Limits(gpus=limit))
+    twice = replace(wants(), deployment=deployment("mine", environments=2), quota_usage=usage)
+    environments = (environment("a", pool("p")), environment("b", pool("p"), ready=False))
+    assert read(find(twice, environments)) == found
+
+
+def test_advises_a_bandwidth_that_better_networks_have_too() -> None:
+    needs = model(profile("p", shape(2, 8), requires=requires(bandwidth="ib-400g")))
+    found = find(replace(wants(), model=needs), (environment("a", pool("p", bandwidth="ib-200g")),))
+    assert read(found) == [
+        (
+            "If the model runs with it, set interNodeBandwidth of profile p to ib-200g-or-better, "
+            "as pool p of InferenceEnvironment a has"
+        )
+    ]
+
+
+def test_names_a_way_out_once_for_several_profiles() -> None:
+    needs = model(profile("p", shape(1, 8)), profile("q", shape(1, 8)))
+    unready = environment("a", pool("p"), ready=False)
+    assert read(find(replace(wants(), model=needs), (unready,))) == ["Wait until InferenceEnvironment a is Ready"]
+
+
 def test_admits_an_environment_whose_one_label_differs() -> None:
     environments = tuple(environment(name, pool("p"), labels={"tier": "test", "region": name}) for name in "ab")
     assert read(find(wants(tier="production", region="b"), environments)) == [
