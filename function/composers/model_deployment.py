@@ -220,7 +220,9 @@ def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
     scope, decision = considered.scope, considered.decision
     if not decision.refusals:
         return ()
-    basis = (considered.request, considered.usage, decision.refusals, scope.environments, scope.own, scope.others)
+    environments = {environment.name: environment for environment in scope.environments}  # in any order
+    others = {(placement.namespace, placement.name): placement for placement in scope.others}
+    basis = (considered.request, considered.usage, decision.refusals, scope.own, environments, others)
     return WAYS_OUT.find(basis, lambda: find_ways_out(considered.build_world(scope.others), decision))
 
 

@@ -408,4 +408,7 @@ def test_caches_verdicts_of_a_request_beyond_the_quota(monkeypatch: pytest.Monke
     again = len(looked)
     assert compose(found) == once
     assert len(looked) == again, "nothing has changed since"
+    answers = {name: items[::-1] for name, items in found.answers.items()}
+    assert compose(replace(found, answers=answers)) == once
+    assert len(looked) == again, "whatever the order in which Crossplane sends it"
     assert _reason(once, SCHEDULED) == "QuotaExceeded"
