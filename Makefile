@@ -144,6 +144,7 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.load
 	$(BIN)/python -m bench.sizes
 	$(BIN)/python -m bench.nodes
+	$(BIN)/python -m bench.ways_out
 
 instructions: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.instructions
