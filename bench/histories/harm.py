@@ -198,6 +198,9 @@ MAINTAIN: tuple[Callable[[Everybody], None], ...] = (
     Everybody.roll_out,
     Everybody.roll_out,
     Everybody.use_bad_image,
+    Everybody.reprice,
+    Everybody.reprice,
+    Everybody.prefer_cheapest,
 )
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,

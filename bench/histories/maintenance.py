@@ -1,4 +1,4 @@
-"""The platform team takes environments and pools out of service, and authors tolerate it; roll-outs, one by one."""
+"""The platform team takes environments and pools out of service, and prices them; roll-outs, one by one."""
 
 from bench.histories.models import NAMES
 from bench.histories.platform import Platform
@@ -38,6 +38,21 @@ class Maintenance(Platform):
             ]
             self.tell(f"make pool {chosen} of {found.ref} unschedulable, or take that back")
             self.lay(found.ref, {"nodePools": changed})
+
+    def reprice(self) -> None:
+        """Give all pools of an environment another price, or an invalid one: nothing that runs moves for it."""
+        if found := self.any("InferenceEnvironment"):
+            price: JSON = {"perGpuHour": self.random.choice(("1.00", "2.50", "9", "free")), "currency": "USD"}
+            self.tell(f"price {found.ref} {price}")
+            pools: list[JSON] = [{**pool, "price": price} for pool in listing(found.manifest, "spec.nodePools")]
+            self.lay(found.ref, {"nodePools": pools})
+
+    def prefer_cheapest(self) -> None:
+        """Let a deployment prefer the cheapest pool, or not any more, which counts for new placements only."""
+        if found := self.any("ModelDeployment"):
+            prefer: JSON = None if get(found.manifest, "spec.placement") else {"prefer": "Cheapest"}
+            self.tell(f"place {found.ref} by {prefer}")
+            self.lay(found.ref, {"placement": prefer})
 
     def tolerate(self) -> None:
         """Let a deployment tolerate the taint, or not any more."""

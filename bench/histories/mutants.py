@@ -251,6 +251,32 @@ MUTANTS = (
         (Change("function.scheduling.retention", "_is_still_valid", "{NO_EXECUTE}", '{NO_EXECUTE, "NoSchedule"}'),),
     ),
     Mutant(
+        "moves-for-money",
+        "30: what runs moves to a pool that has become cheaper",
+        (*_SERVE, "prefer_cheapest", "reprice", "reprice"),
+        (
+            Change(
+                "function.scheduling.scheduler",
+                "schedule",
+                "    kept = retained.kept[:desired]\n",
+                "    kept = retained.kept[:desired] if request.deployment.prefer is not Preference.CHEAPEST else ()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "moved-counts-twice",
+        "30: a placement that moved to another environment still counts on the one before",
+        (*_SERVE, "drain", "drain", "place_by_hand"),
+        (
+            Change(
+                "function.scheduling.admission",
+                "admit_placements",
+                "if grant.uid in by_uid or grant.uid in moved]",
+                "if grant]",
+            ),
+        ),
+    ),
+    Mutant(
         "messages-without-bound",
         "13: messages without bound",
         ("break_model",),

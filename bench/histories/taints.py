@@ -1,4 +1,4 @@
-"""What must never follow from taints and unschedulable pools.
+"""What must never follow from taints, unschedulable pools and prices.
 
 That nothing which serves goes before its replacement is Ready is looked at by the simulator's own auditor.
 """
@@ -25,7 +25,7 @@ def is_tainted(environment: Version, deployment: Version, effect: str = "") -> b
 
 
 class TaintAuditor:
-    """Finds what is placed, grows or moves in spite of a taint, or because of one that moves nothing."""
+    """Finds what is placed, grows or moves in spite of a taint, or because of a taint or a price that moves nothing."""
 
     def __init__(self, auditor: "Auditor", words: Words, say: Callable[[str], None]) -> None:
         self._plane, self._auditor, self._words, self._say = auditor.plane, auditor, words, say
@@ -60,7 +60,7 @@ class TaintAuditor:
             self._say(f"{placement.ref} {verb} {environment.ref} in spite of a taint")
 
     def _look_at_move(self, placement: Version) -> None:
-        """Finds a new placement beside enough others, of which none has any other cause to move than NoSchedule."""
+        """Finds a new placement beside enough others, of which none has a cause to move but NoSchedule or its price."""
         deployment, _ = self._find(placement)
         if deployment is None or self._plane.kernel.now < self._changed[deployment.ref] + self._margin:
             return
@@ -69,7 +69,7 @@ class TaintAuditor:
         places = [self._find(v)[1] for v in others]
         if len(others) < integer(deployment.manifest, "spec.environments", 1) or any(map(self._may_move, others)):
             return
-        if any(place and is_tainted(place, deployment, "NoSchedule") for place in places):
+        if any(place and (is_tainted(place, deployment, "NoSchedule") or _is_priced(place)) for place in places):
             self._say(f"{placement.ref} is placed beside {len(others)} others, none of which has to move")
 
     def _may_move(self, placement: Version) -> bool:
@@ -98,6 +98,10 @@ class TaintAuditor:
     @property
     def _margin(self) -> float:
         return self._plane.settings.passing_seconds + self._plane.settings.unheard_seconds
+
+
+def _is_priced(environment: Version) -> bool:
+    return any(pool.get("price") for pool in listing(environment.manifest, "spec.nodePools"))
 
 
 def _what_counts(version: Version) -> tuple[JSON, ...]:
