@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import PLACEMENTS
@@ -60,7 +60,7 @@ class Considered:
     def build_world(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> World:
         """Returns what it was decided from, with the placements of others and their requests as far as known."""
         others = defaultdict[str, list[Placement]](list)
-        for placement in placements:
+        for placement in sorted(placements, key=attrgetter("namespace", "name")):
             others[placement.environment].append(placement)
         return World(
             request=replace(self.request, quota_usage=self.usage),
@@ -217,13 +217,11 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
 
 def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
-    scope, decision = considered.scope, considered.decision
+    decision = considered.decision
     if not decision.refusals:
         return ()
-    environments = {environment.name: environment for environment in scope.environments}  # in any order
-    others = {(placement.namespace, placement.name): placement for placement in scope.others}
-    basis = (considered.request, considered.usage, decision.refusals, scope.own, environments, others)
-    return WAYS_OUT.find(basis, lambda: find_ways_out(considered.build_world(scope.others), decision))
+    world = considered.build_world(considered.scope.others)
+    return WAYS_OUT.find((world, decision.refusals), lambda: find_ways_out(world, decision))
 
 
 def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapping[str, Requirement]]:
