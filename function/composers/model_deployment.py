@@ -217,11 +217,13 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
 
 def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
-    decision = considered.decision
+    deployment, decision = considered.request.deployment, considered.decision
+    name = deployment.namespace, deployment.name
     if not decision.refusals:
+        WAYS_OUT.forget(name)
         return ()
     world = considered.build_world(considered.scope.others)
-    return WAYS_OUT.find((world, decision.refusals), lambda: find_ways_out(world, decision))
+    return WAYS_OUT.find(name, (world, decision.refusals), lambda: find_ways_out(world, decision))
 
 
 def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapping[str, Requirement]]:

@@ -55,17 +55,26 @@ class WayOut:
 
 
 class WayOutCache:
-    """The ways out of the latest decisions, found again only where what they were found from has changed."""
+    """The ways out of the latest refused deployments, found again only where something changed.
+
+    An entry holds the environments that it was found from: there is one for each deployment, until it is placed.
+    """
 
     def __init__(self) -> None:
-        self._latest: list[tuple[tuple[object, ...], tuple[WayOut, ...]]] = []
+        self._latest: list[tuple[tuple[str, str], object, tuple[WayOut, ...]]] = []
 
-    def find(self, basis: tuple[object, ...], find: Callable[[], tuple[WayOut, ...]]) -> tuple[WayOut, ...]:
+    def find(
+        self, deployment: tuple[str, str], basis: object, find: Callable[[], tuple[WayOut, ...]]
+    ) -> tuple[WayOut, ...]:
         """Returns what was found from a basis, which is equal as long as nothing changed."""
-        known = next((entry for entry in self._latest if entry[0] == basis), None)
-        entry = known or (basis, find())
-        self._latest = [entry, *(other for other in self._latest if other is not known)][:_MAX_CACHED]
-        return entry[1]
+        known = next((entry for entry in self._latest if entry[0] == deployment), None)
+        entry = known if known and known[1] == basis else (deployment, basis, find())
+        self._latest = [entry, *(other for other in self._latest if other[0] != deployment)][:_MAX_CACHED]
+        return entry[2]
+
+    def forget(self, deployment: tuple[str, str]) -> None:
+        """Forgets a deployment that is not refused any more."""
+        self._latest = [entry for entry in self._latest if entry[0] != deployment]
 
 
 def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:

@@ -208,6 +208,11 @@ def test_finds_again_only_after_a_change() -> None:
         found.append(1)
         return ways
 
-    for basis in (("x",), ("y",), ("x",), ("y",)):
-        assert cache.find(basis, find_counted) is ways
-    assert len(found) == 2
+    for name, basis in (("a", 1), ("b", 1), ("a", 1), ("b", 2), ("a", 1)):
+        assert cache.find(("team", name), basis, find_counted) is ways
+    assert len(found) == 3, "one more after the change"
+    cache.forget(("team", "a"))
+    cache.find(("team", "b"), 2, find_counted)
+    assert len(found) == 3
+    cache.find(("team", "a"), 1, find_counted)
+    assert len(found) == 4, "it was forgotten"
