@@ -1,16 +1,19 @@
 """A real answer: from `kubectl apply` of a deployment to the tokens that transformers computes from the same weights.
 
-Crossplane, KServe, LeaderWorkerSet, the initializer and vLLM are real; `tools/stack/kubelet` runs the pods.
+Crossplane, KServe, LeaderWorkerSet, the initializer and vLLM are real; `tools/stack/kubelet` runs the pods. Since each
+start takes minutes, one node that reads a claim and two nodes with tensor parallelism are tested where their pods are
+then disturbed (test_replaced_pods.py, test_dead_worker.py).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from function.kube.manifests import Manifest
 from tests.answers import scene
-from tests.answers.model import REPOSITORY, TinyModel
+from tests.answers.model import TinyModel
+from tests.answers.serving import Record, check_answer
 from tests.answers.stages import Stages
 from tests.e2e.world import World
 
@@ -27,13 +30,10 @@ class Case:
     split: str  # as vLLM's fingerprint says it
     parallelism: Manifest = field(default_factory=dict)
     start: str = scene.EAGER
-    claim: bool = False  # also where one node could do without
 
 
 CASES = (
-    Case(id="claim", nodes=1, split="", claim=True),
     Case(id="empty-dir", nodes=1, split=""),
-    Case(id="tensor", nodes=2, split="tp2", parallelism={"tensor": 2}),
     Case(id="pipeline", nodes=2, split="pp2", parallelism={"tensor": 1, "pipeline": 2}, start=scene.TRACED),
     Case(id="data", nodes=2, split="dp2", parallelism={"tensor": 1, "data": 2, "dataLocal": 1}),
 )
@@ -47,16 +47,9 @@ def free_nodes(world: World) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_answers_as_transformers_do(
-    world: World, model: TinyModel, case: Case, record_property: Callable[[str, object], None]
-) -> None:
+def test_answers_as_transformers_do(world: World, model: TinyModel, case: Case, record_property: Record) -> None:
     world.team(TEAM)
     world.apply(scene.build_model(case.id, case.nodes, start=case.start, split=case.parallelism))
     stages = Stages(world, TEAM, case.id)
-    world.stack.kubectl.apply([scene.build_deployment(TEAM, case.id, claim=case.claim)])
-    answer = stages.wait()
-    record_property("stages", str(stages))
-    record_property("tokens", f"{[*answer.tokens]} by {answer.fingerprint}, {[*model.tokens]} by transformers")
-    assert answer.tokens == model.tokens
-    assert case.split in answer.fingerprint
-    assert stages.ask(model=f"publishers/{TEAM}/models/{REPOSITORY}").tokens == model.tokens
+    world.stack.kubectl.apply([scene.build_deployment(TEAM, case.id)])
+    check_answer(stages, model, case.split, record_property)

@@ -3,14 +3,14 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from function.kube.manifests import Manifest, condition, integer, is_deleting, listing, text
 from tests.answers.model import TinyModel
-from tests.answers.serving import find_pods, is_replaced, list_uids, serve
+from tests.answers.serving import Record, check_answer, find_pods, is_replaced, list_uids, serve
 from tests.answers.stages import SECONDS, Stages
 from tests.e2e.world import World
 from tools.stack.waiting import until
@@ -25,9 +25,11 @@ def served(world: World) -> Iterator[Stages]:
     yield from serve(world, NAME, 2)
 
 
-def test_its_group_restarts_as_a_whole(
-    world: World, served: Stages, model: TinyModel, record_property: Callable[[str, object], None]
-) -> None:
+def test_two_nodes_answer_as_transformers_does(served: Stages, model: TinyModel, record_property: Record) -> None:
+    check_answer(served, model, "tp2", record_property)
+
+
+def test_its_group_restarts_as_a_whole(world: World, served: Stages, model: TinyModel, record_property: Record) -> None:
     pods = find_pods(world, NAME)
     before, worker = list_uids(pods), pods[1]
     began = time.monotonic()

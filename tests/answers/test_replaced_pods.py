@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -11,7 +11,7 @@ import pytest
 from function.kube.manifests import text
 from tests.answers import scene
 from tests.answers.model import TinyModel
-from tests.answers.serving import TEAM, find_pods, is_replaced, list_uids, serve
+from tests.answers.serving import TEAM, Record, check_answer, find_pods, is_replaced, list_uids, serve
 from tests.answers.stages import SECONDS, Stages
 from tests.e2e.world import World, main_container
 from tools.stack.waiting import until
@@ -20,13 +20,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("environment")]
 NAME = "single"
 _PAUSE = 15  # seconds between the deletion of a pod and its SIGTERM
 _LONG = 30  # seconds that a request takes, so that it is still computed then
-Record = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
 def served(world: World) -> Iterator[Stages]:
     """A replica on one node, which reads its weights from a claim."""
     yield from serve(world, NAME, 1)
+
+
+def test_answers_as_transformers_does(served: Stages, model: TinyModel, record_property: Record) -> None:
+    check_answer(served, model, "", record_property)
 
 
 def test_a_request_is_answered_although_its_pod_ends(world: World, served: Stages, record_property: Record) -> None:
