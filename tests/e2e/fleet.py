@@ -164,7 +164,14 @@ def open_fleet(world: World, team: str) -> Iterator[Fleet]:
 
 
 def set_gateway(world: World) -> None:
-    """Name the control plane's Gateway in the platform settings."""
+    """Name the control plane's Gateway in the platform settings, unless they do.
+
+    When core starts, it restores the Compositions of packages. A platform team builds its settings into the package.
+    """
+    composition = world.stack.hub.get("Composition", _COMPOSITION) or {}
+    (step,) = listing(composition, "spec.pipeline")
+    if mapping(step, "input.gateway"):
+        return
     value: JSON = {"name": gateways.NAME, "url": f"http://{gateways.ADDRESSES['hub']}"}
     world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "add", "path": _INPUT, "value": value}])
 
