@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -56,9 +57,12 @@ class Load:
         self._ended.set()
 
     def __str__(self) -> str:
-        return (
+        how = Counter(fate for _, fate in (*self.failed, *self.cut))
+        fates = "".join(f"; {count} x {fate}" for fate, count in how.most_common(5))
+        counts = (
             f"{len(self.failed)} of {self.requests} requests failed, {len(self.cut)} of {self.streams} streams were cut"
         )
+        return f"{counts}{fates}"
 
     def _ask(self) -> str:
         try:

@@ -1,9 +1,9 @@
 """Scenario 28: a ModelService gives deployments on two GPU clusters one URL, through real gateways on all three.
 
-Two clusters serve `stable` with two groups of two nodes each. Requests say which pod answered them. `make e2e-long`
-runs it, not `make e2e`, hence its name.
+Two clusters serve `stable` with two groups of two nodes each. Requests say which pod answered them.
 """
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,15 +12,18 @@ from functools import partial
 import pytest
 
 from function.kube.manifests import Manifest, condition, integer, listing, text
+from tests.e2e.calls import calls_by_kind
 from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, model_service, open_fleet
 from tests.e2e.load import constant_load
 from tests.e2e.objects import VLLM, deployment, model, spanning
+from tests.e2e.rest import require_rest, wait_for_rest
 from tests.e2e.world import World
 from tools.stack.waiting import until
 
 pytestmark = pytest.mark.e2e
 TEAM, STABLE, CANARY, CHAT = "one-url", "stable", "canary", "chat"
 BOTH: Manifest = {"matchLabels": {"fleet": "both"}}
+REST_SECONDS = 300 if "E2E_LONG" in os.environ else 30
 
 
 def _canary(context: int) -> Manifest:
@@ -118,7 +121,7 @@ def test_a_cluster_that_loses_all_pods_gets_no_requests_and_comes_back(
     last = max((when for when, _ in failed), default=lost)
     record_property("seconds to the last failed request", f"{last - lost:.1f}")
     record_property("failed, and how", dict(Counter(how for _, how in failed)))
-    record_property("all in all", load)
+    record_property("all in all", str(load))
     assert last < withdrawn
     assert fleet.ask(CHAT, 300) == {"east": 150, "west": 150}
 
@@ -142,6 +145,46 @@ def test_an_unreachable_cluster_is_withdrawn_and_the_last_one_is_kept(
         for program in (west, east):
             processes.start(program)
         fleet.wait_weights(CHAT, {"east": 1, "west": 1})
-    record_property("all in all", load)
+    record_property("all in all", str(load))
     assert (load.failed, load.cut) == ([], [])
     assert fleet.ask(CHAT, 300) == {"east": 150, "west": 150}
+
+
+def test_one_readiness_change_costs_few_calls_and_rest_costs_none(
+    world: World, fleet: Fleet, record_property: Callable[[str, object], None]
+) -> None:
+    """Services of other deployments are not called at all."""
+    world.apply(deployment(TEAM, "other", "stable", on="east", modelCache={"type": "PVC"}))
+    world.ready(TEAM, "other")
+    names = [f"other-{number}" for number in range(10)]
+    alone = _count_calls_for_a_lost_group(world, fleet)
+    world.apply(*(model_service(TEAM, name, {"other": 1}) for name in names))
+    for name in names:
+        fleet.wait_weights(name, {"east": 1})
+    beside = _count_calls_for_a_lost_group(world, fleet)
+    record_property("calls for one lost group of two, alone and beside ten services", [alone, beside])
+    assert beside["ModelService"] <= alone["ModelService"] + 1
+    before = calls_by_kind()
+    require_rest(world, REST_SECONDS, lambda: 0)
+    rest = _difference(before)
+    record_property(f"calls in {REST_SECONDS} s of rest and the wait for it", rest)
+    assert "ModelService" not in rest
+
+
+def _count_calls_for_a_lost_group(world: World, fleet: Fleet) -> dict[str, int]:
+    """Return the calls of each kind that follow when one of two groups is lost and comes back."""
+    wait_for_rest(world)
+    before = calls_by_kind()
+    fleet.cordon("west", unschedulable=True)
+    try:
+        fleet.kill("west", fleet.leaders(STABLE, "west")[0])
+        fleet.wait_weights(CHAT, {"east": 2, "west": 1})
+    finally:
+        fleet.cordon("west", unschedulable=False)
+    fleet.wait_weights(CHAT, {"east": 1, "west": 1})
+    wait_for_rest(world)
+    return _difference(before)
+
+
+def _difference(before: dict[str, int]) -> dict[str, int]:
+    return {kind: count - before.get(kind, 0) for kind, count in calls_by_kind().items() if count != before.get(kind)}

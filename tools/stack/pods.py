@@ -86,6 +86,10 @@ class Engines:
         pod.connections.add(writer)
         try:
             async for path, body in _requests(reader):
+                # kwok deletes a pod at once and gives its address to the next one, long before the pause has passed.
+                pod.connections.discard(writer)
+                pod = self.by_address[address]
+                pod.connections.add(writer)
                 if not pod.runs():
                     break
                 await asyncio.sleep(_THINK_SECONDS)
