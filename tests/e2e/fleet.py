@@ -168,16 +168,21 @@ def set_gateway(world: World) -> None:
 
     When core starts, it restores the Compositions of packages. A platform team builds its settings into the package.
     """
-    composition = world.stack.hub.get("Composition", _COMPOSITION) or {}
-    (step,) = listing(composition, "spec.pipeline")
-    if mapping(step, "input.gateway"):
+    if _names_gateway(world):
         return
     value: JSON = {"name": gateways.NAME, "url": f"http://{gateways.ADDRESSES['hub']}"}
     world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "add", "path": _INPUT, "value": value}])
 
 
+def _names_gateway(world: World) -> bool:
+    (step,) = listing(world.stack.hub.get("Composition", _COMPOSITION) or {}, "spec.pipeline")
+    return bool(mapping(step, "input.gateway"))
+
+
 def reset_gateway(world: World) -> None:
     """Name no Gateway any more."""
+    if not _names_gateway(world):
+        return
     world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "remove", "path": _INPUT}])
 
 
