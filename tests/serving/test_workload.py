@@ -1,0 +1,55 @@
+"""When all pods of a service on one node have its spec, as `kubectl rollout status` tells for a Deployment."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from function.domain.placement import Update
+from function.kube.manifests import JSON, Manifest
+from function.remote.observed_object import ObservedObject, State
+from function.serving.workload import find_update
+
+DIGEST = "modelplane.ai/spec-digest"
+PRIMARY: Manifest = {"kind": "Deployment", "name": "chat-kserve"}
+SERVICE: Manifest = {"spec": {"annotations": {DIGEST: "new"}}, "status": {"workloads": {"primary": PRIMARY}}}
+
+
+def deployment(digest: str = "new", observed: int = 2, **status: JSON) -> ObservedObject:
+    """Return a Deployment of two pods, all of which have the spec unless the status says otherwise."""
+    manifest: Manifest = {
+        "metadata": {"generation": 2},
+        "spec": {"replicas": 2, "template": {"metadata": {"annotations": {DIGEST: digest}}}},
+        "status": {
+            "observedGeneration": observed, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, **status
+        },
+    }  # fmt: skip
+    return ObservedObject(State.PRESENT, manifest)
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    deployment: ObservedObject
+    want: str | None
+
+
+NOT_YET = "its Deployment chat-kserve does not have the present spec yet"
+CASES = (
+    Case("updated", "all pods have the spec and are available", deployment(), None),
+    Case("earlier-spec", "what was observed is older than the service", deployment(digest="old"), NOT_YET),
+    Case("not-observed", "its controller has not seen the change", deployment(observed=1), NOT_YET),
+    Case("not-updated", "one pod has the earlier spec", deployment(updatedReplicas=1),
+         "1 of 2 pods have the present spec, 2 exist and 2 are available"),
+    Case("old-pod-left", "an old pod has not ended", deployment(replicas=3),
+         "2 of 2 pods have the present spec, 3 exist and 2 are available"),
+    Case("not-available", "a new pod is not available", deployment(availableReplicas=1),
+         "2 of 2 pods have the present spec, 2 exist and 1 are available"),
+    Case("unseen", "the provider has not looked yet", ObservedObject(State.UNSEEN, {}),
+         "its Deployment chat-kserve cannot be observed: not read yet"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_update_has_arrived_when_every_pod_has_the_spec(case: Case) -> None:
+    assert find_update(SERVICE, case.deployment) == (Update(case.want) if case.want else None), case.reason
