@@ -20,12 +20,18 @@ _PRIMARY = "status.workloads.primary"
 
 
 def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
-    """Returns the Object that observes the Deployment of a service; none if KServe reports no Deployment."""
-    if text(service, f"{_PRIMARY}.kind") != "Deployment":
-        return {WORKLOAD: reapply_observed(writer.observed[WORKLOAD])} if WORKLOAD in writer.observed else {}
+    """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
+
+    While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
+    Deployment can be read.
+    """
+    kind, known = text(service, f"{_PRIMARY}.kind"), writer.observed.get(WORKLOAD)
+    if not kind and known:
+        return {WORKLOAD: replace(reapply_observed(known), ready=True)}
+    if kind != "Deployment":
+        return {}
     metadata: Manifest = {"name": text(service, f"{_PRIMARY}.name"), "namespace": text(service, "metadata.namespace")}
     manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-    # A placement is ready whether or not its Deployment can be read.
     return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from function.domain.placement import Update
 from function.kube.manifests import JSON, Manifest
+from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State
-from function.serving.workload import find_update
+from function.serving.workload import WORKLOAD, find_update, observe_workload
 
 DIGEST = "modelplane.ai/spec-digest"
 PRIMARY: Manifest = {"kind": "Deployment", "name": "chat-kserve"}
@@ -53,3 +54,23 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_update_has_arrived_when_every_pod_has_the_spec(case: Case) -> None:
     assert find_update(SERVICE, case.deployment) == (Update(case.want) if case.want else None), case.reason
+
+
+def observe(service: Manifest) -> dict[str, bool | None]:
+    """Return whether what observes a Deployment is ready, where it was observed before and the Deployment is gone."""
+    manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat-kserve"}}
+    seen: Manifest = {
+        "apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object",
+        "metadata": {"name": "chat-workload"}, "spec": {"forProvider": {"manifest": manifest}},
+    }  # fmt: skip
+    writer = ObjectWriter(
+        owner="chat", namespace="team", provider_config="east", watch=False, observed={WORKLOAD: seen}
+    )
+    return {key: item.ready for key, item in observe_workload(service, writer).items()}
+
+
+def test_deployment_is_observed_as_long_as_the_service_has_it() -> None:
+    assert observe(SERVICE) == {WORKLOAD: True}
+    assert observe({}) == {WORKLOAD: True}, "the service was not read: what observes its Deployment stays"
+    over_nodes: Manifest = {"status": {"workloads": {"primary": {"kind": "LeaderWorkerSet", "name": "chat-kserve-mn"}}}}
+    assert observe(over_nodes) == {}, "a placement would wait for a Deployment that is gone"
