@@ -108,14 +108,18 @@ def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusa
     """Finds placements on their way out that leave enough room: the largest first, as many as it takes."""
     leaving = [p for p in world.others_on(environment.name, pool.name) if p.deleting or p.draining]
     leaving.sort(key=sort_by_size, reverse=True)
-    for count in range(1, len(leaving) + 1):
-        gone = leaving[:count]
-        if world.without(environment, gone).fits(environment.name):
-            names = join_with_more([f"{p.namespace}/{p.name}" for p in gone])
-            are = "is on its way" if count == 1 else "are on their way"
-            message = f"Wait for {names}, which {are} out of pool {pool.name} of {_name(environment)}"
-            yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
-            return
+
+    def fits(count: int) -> bool:
+        return world.without(environment, leaving[:count]).fits(environment.name)
+
+    count = bisect_left(range(1, len(leaving) + 1), 1, key=fits) + 1
+    if count > len(leaving):
+        return
+    gone = leaving[:count]
+    names = join_with_more([f"{p.namespace}/{p.name}" for p in gone])
+    are = "is on its way" if count == 1 else "are on their way"
+    message = f"Wait for {names}, which {are} out of pool {pool.name} of {_name(environment)}"
+    yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
 
 
 def _wait_for_change(world: World, environment: Environment, pool: Pool | None, refusal: Refusal) -> Iterator[WayOut]:
