@@ -16,6 +16,7 @@ _POOLS = (
     ({"modelplane.ai/pool": "l40s"}, 2, 2),
     ({"cloud.google.com/gke-nodepool": "a100"}, 4, 4),
     ({"modelplane.ai/pool": "cpu"}, 2, 0),
+    ({"modelplane.ai/pool": "l40s-x4"}, 2, 4),
 )
 # What device plugins would offer on every node with GPUs.
 _DEVICES: Manifest = {
