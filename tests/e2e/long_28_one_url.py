@@ -11,9 +11,10 @@ from functools import partial
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, integer, listing, text
-from tests.e2e.calls import calls_by_kind
-from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, model_service, open_fleet
+from function.kube.manifests import Manifest, condition, integer, listing, mapping, text
+from function.remote.node_observation import MEMBERSHIP
+from tests.e2e.calls import calls, calls_by_kind
+from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, environments, model_service, open_fleet
 from tests.e2e.load import constant_load
 from tests.e2e.objects import VLLM, deployment, model, spanning
 from tests.e2e.rest import require_rest, wait_for_rest
@@ -150,7 +151,7 @@ def test_an_unreachable_cluster_is_withdrawn_and_the_last_one_is_kept(
     assert fleet.ask(CHAT, 300) == {"east": 150, "west": 150}
 
 
-def test_one_readiness_change_costs_few_calls_and_rest_costs_none(
+def test_one_readiness_change_costs_few_calls(
     world: World, fleet: Fleet, record_property: Callable[[str, object], None]
 ) -> None:
     """Services of other deployments are not called at all."""
@@ -164,11 +165,17 @@ def test_one_readiness_change_costs_few_calls_and_rest_costs_none(
     beside = _count_calls_for_a_lost_group(world, fleet)
     record_property("calls for one lost group of two, alone and beside ten services", [alone, beside])
     assert beside["ModelService"] <= alone["ModelService"] + 1
-    before = calls_by_kind()
-    require_rest(world, REST_SECONDS, lambda: 0)
-    rest = _difference(before)
-    record_property(f"calls in {REST_SECONDS} s of rest and the wait for it", rest)
-    assert "ModelService" not in rest
+
+
+@pytest.mark.usefixtures("fleet")
+def test_rest_costs_no_calls_but_those_of_observed_nodes(world: World) -> None:
+    """An observed node costs its environment a call at each poll of the provider (docs/nodes.md); here none is."""
+    unobserved = environments()
+    for each in unobserved:
+        mapping(each, "spec")["hardware"] = {"observe": "Never"}
+    world.apply(*unobserved)
+    until("no node to be observed", lambda: not world.stack.hub.find("Object", labels=MEMBERSHIP))
+    assert require_rest(world, REST_SECONDS, calls) == 0
 
 
 def _count_calls_for_a_lost_group(world: World, fleet: Fleet) -> dict[str, int]:
