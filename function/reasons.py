@@ -70,7 +70,7 @@ class Refused(StrEnum):
 
     INVALID_DEPLOYMENT = "InvalidDeployment", "deployment invalid"
     NO_ENVIRONMENTS = "NoEnvironments", "no environment"
-    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "selector does not match"
+    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "not selected"
     INVALID_PROFILE = "InvalidProfile", "profile invalid"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"

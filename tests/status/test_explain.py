@@ -30,7 +30,7 @@ def test_header_counts_reasons_and_lines_name_environments() -> None:
     assert found.message.splitlines() == [
         (
             "0/3 environments can run kimi-k2-instruct: "
-            "1 selector does not match, 1 no shared storage, 1 insufficient capacity."
+            "1 not selected, 1 no shared storage, 1 insufficient capacity."
         ),
         (
             "full: profile multinode: pool frontier has no capacity now: 2 replicas of 2 nodes x 8 GPUs required, "

@@ -123,7 +123,7 @@ CASES = (
         want=Refused.NO_ENVIRONMENT_MATCHES,
         environments=(site("a", FRONTIER, labels={}),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 selector does not match.",
+            "0/1 environments can run kimi-k2-instruct: 1 not selected.",
             "a: the model's environmentSelector requires tier=production (found no such label)",
             "Let the model's environmentSelector admit InferenceEnvironment a, which has no label tier",
         ),
@@ -135,7 +135,7 @@ CASES = (
         request=request(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 selector does not match.",
+            "0/1 environments can run m: 1 not selected.",
             "a: profile eu: the profile's environmentSelector requires region=eu (found no such label)",
             "Let the profile's environmentSelector admit InferenceEnvironment a, which has no label region",
         ),
