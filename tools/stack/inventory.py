@@ -10,7 +10,7 @@ from function.kube.manifests import Manifest
 _POOLS = (
     ({"modelplane.ai/pool": "medium"}, 4, 8),
     ({"modelplane.ai/pool": "frontier"}, 8, 8),
-    ({"modelplane.ai/pool": "h100"}, 32, 8),
+    ({"modelplane.ai/pool": "h100"}, 24, 8),
     ({"modelplane.ai/pool": "h200"}, 12, 8),
     ({"modelplane.ai/pool": "a100"}, 12, 4),
     ({"modelplane.ai/pool": "l40s"}, 2, 2),
