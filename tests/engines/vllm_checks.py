@@ -9,6 +9,7 @@ from tests.engines.pods import ADDRESS, LEADER
 from tests.engines.replica import CERTIFICATES, Group, Replica
 
 _DRAINS = (0, 18)  # the first version with --shutdown-timeout
+_RANKS_CONFIGURED = (0, 11)  # 0.9.1 starts its ranks from the argument, past its configuration
 _OWN_RANKS = (0, 28)  # the first version that KServe's preset for data parallelism cannot start
 
 
@@ -22,7 +23,7 @@ def check_replica(group: Group, replica: Replica) -> None:
         _check_sizes(answer, replica.shape)
     assert [answer.role in {"server", "servers"} for answer in started] == [True] + [False] * (len(started) - 1)
     if mode_of(replica.shape) is Mode.DATA:
-        _check_ranks(started, replica.shape)
+        _check_ranks(started, replica)
         if replica.version >= _OWN_RANKS:
             assert started[0].config["api_servers"] == replica.shape.parallelism.data, "one for each rank"
     elif len(started) > 1:
@@ -52,16 +53,25 @@ def _check_sizes(answer: Answer, shape: Shape) -> None:
     assert not config.get("data_parallel_hybrid_lb")
 
 
-def _check_ranks(started: Sequence[Answer], shape: Shape) -> None:
+def _check_ranks(started: Sequence[Answer], replica: Replica) -> None:
     """Each data rank is on one pod, and each pod has as many as its GPUs hold."""
+    shape = replica.shape
     assert len(started) == shape.nodes
-    first = [_number(answer, "data_parallel_rank") for answer in started]
+    first = [_first_rank(answer, replica) for answer in started]
     local = [_number(answer, "data_parallel_size_local") for answer in started]
     assert [count * shape.parallelism.tensor for count in local] == [shape.gpus_per_node] * shape.nodes
     ranks = [rank for start, count in zip(first, local, strict=True) for rank in range(start, start + count)]
     assert ranks == [*range(shape.parallelism.data or 1)]
     assert {answer.config["data_parallel_master_ip"] for answer in started} == {ADDRESS}
     assert len({answer.config["data_parallel_rpc_port"] for answer in started}) == 1
+
+
+def _first_rank(answer: Answer, replica: Replica) -> int:
+    if replica.version >= _RANKS_CONFIGURED:
+        return _number(answer, "data_parallel_rank")
+    rank = answer.args["data_parallel_start_rank"]
+    assert isinstance(rank, int)
+    return rank
 
 
 def _check_nodes(started: Sequence[Answer], shape: Shape) -> None:
