@@ -40,7 +40,7 @@ def build_drained(
     ordered = sorted(placements, key=lambda p: (p.namespace, p.deployment, p.name))
     left = [(placement, _explain(call, environment, placement, draining)) for placement in ordered]
     tolerating = [_name(placement) for placement, why in left if not why]
-    also = f". Tolerating the taint: {join_with_more(tolerating)}" if tolerating else ""
+    also = f". Staying, because they tolerate the taint: {join_with_more(tolerating)}" if tolerating else ""
     rows = [f"{_name(placement)} {why}" for placement, why in left if why]
     if not rows:
         message = f"Nothing is left to move{also}"
@@ -63,6 +63,8 @@ def _name(placement: Placement) -> str:
 
 def _explain(call: Call, environment: Environment, placement: Placement, draining: Collection[Taint]) -> str:
     """Returns why a placement is still on the environment; empty where its deployment tolerates the taints."""
+    if placement.deleting:
+        return "is being deleted"
     if not placement.deployment:
         return "was not written by a deployment, so nothing moves it"
     manifest = next((found.load() for found in call.answers[_key(placement)] or ()), None)
@@ -73,8 +75,10 @@ def _explain(call: Call, environment: Environment, placement: Placement, drainin
         return ""
     scheduled = condition(manifest, ConditionType.SCHEDULED)
     if scheduled.get("status") != Status.TRUE:
+        if not scheduled:
+            return "cannot move yet: its deployment has no condition Scheduled"
         summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
-        return f"cannot move: {text(scheduled, 'reason') or 'its deployment has not answered'} ({summary})"
+        return f"cannot move: {text(scheduled, 'reason')} ({summary})"
     rows = listing(manifest, "status.placements")
     unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
     targets = [name for name in unready if name != environment.name]

@@ -44,7 +44,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Why not all pods of a placement run the present spec of its service."""
+    """Why not all pods of a placement run the current spec of its service."""
 
     message: str
     stalled: bool = False  # it does not go on without a change
@@ -103,7 +103,7 @@ class Placement:
     allocated: Share | None = None  # what its service has of a pool
     over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only
     cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
-    acknowledged: bool = True  # its status was written for its present spec
+    acknowledged: bool = True  # its status was written for its current spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
     allowed_digest: str | None = None  # to which its service may change; None: to any
     replaces_when_full: bool = False  # as of its deployment

@@ -155,7 +155,7 @@ def _make_grant(placement: Placement, share: Share) -> Grant:
 def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
     """Returns how much of a grant remains.
 
-    All of it until the placement has observed its present spec: with the spec before it may just have used the grant,
+    All of it until the placement has observed its current spec: with the spec before it may just have used the grant,
     which its status does not report yet. The same while its service may be moving to the nodes of a pool that was
     renamed meanwhile.
     """

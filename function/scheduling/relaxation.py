@@ -1,6 +1,5 @@
 """Relaxation: what a deployment or its model would have to require, so that one refusal is gone."""
 
-from bisect import bisect_left
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -26,13 +25,14 @@ _REQUIREMENTS = {
 
 
 def relax(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
-    """Returns the request without what a refusal requires beyond what there is, and the advice."""
+    """Returns the request with the refused requirement relaxed to what the environment has, and the advice.
+
+    None if it cannot be relaxed, or if it is the number of replicas: how many fit depends on the world.
+    """
     if refusal.unmet:
         return _relax_selector(request, refusal)
     if refusal.reason is Refused.ENVIRONMENT_TAINTED:
         return _tolerate(request, environment)
-    if refusal.use or refusal.quota_usage:
-        return _lower_replicas(request, environment, refusal)
     return _relax_requirement(request, environment, refusal)
 
 
@@ -53,7 +53,7 @@ def _relax_selector(request: SchedulingRequest, refusal: Refusal) -> Relaxed | N
     else:
         relaxed = _replace_profile(request, replace(profile, selector=without(profile.selector)))
     found = f"has no label {requirement.key}" if label is None else f"has {requirement.key}={label}"
-    return relaxed, f"Let the {refusal.field} admit InferenceEnvironment {refusal.environment}, which {found}"
+    return relaxed, f"Change the {refusal.field} to match InferenceEnvironment {refusal.environment}, which {found}"
 
 
 def _tolerate(request: SchedulingRequest, environment: Environment) -> Relaxed:
@@ -62,25 +62,10 @@ def _tolerate(request: SchedulingRequest, environment: Environment) -> Relaxed:
     more = (Toleration(key=taint.key, any_value=True, effect=taint.effect) for taint in taints)
     tolerant = replace(deployment, tolerations=(*deployment.tolerations, *more))
     names = ", ".join(taint.describe() for taint in taints)
+    removed = "the taint is" if len(taints) == 1 else "the taints are"
     where = f"InferenceEnvironment {environment.name}"
-    advice = f"Tolerate {names} of {where} in spec.tolerations, or wait until the taint is removed"
+    advice = f"Tolerate {names} of {where} in spec.tolerations, or wait until {removed} removed"
     return replace(request, deployment=tolerant), advice
-
-
-def _lower_replicas(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
-    """Lowers the replicas to those that the pool or the quota has room for."""
-    usage, shape, replicas = refusal.quota_usage, refusal.shape, refusal.actual
-    why = f"for which pool {refusal.pool} of InferenceEnvironment {environment.name} has room"
-    if usage and shape and isinstance(refusal.required, int):
-        numbers = range(1, refusal.required // shape.gpus)
-        pool = environment.pool(refusal.pool)
-        price = pool.price if pool else None
-        replicas = bisect_left(numbers, 1, key=lambda count: usage.find_excess(shape.gpus * count, price) is not None)
-        why = f"which the limits of namespace {usage.namespace} allow on InferenceEnvironment {environment.name}"
-    if not replicas or not isinstance(replicas, int):
-        return None
-    fewer = replace(request, deployment=replace(request.deployment, replicas=replicas))
-    return fewer, f"Lower spec.scaling.fixed.replicas to {replicas}, {why}"
 
 
 def _relax_requirement(request: SchedulingRequest, environment: Environment, refusal: Refusal) -> Relaxed | None:
@@ -93,12 +78,16 @@ def _relax_requirement(request: SchedulingRequest, environment: Environment, ref
         value = tuple(word for word in refusal.required if word in value)
     elif refusal.field is Field.BANDWIDTH and isinstance(value, str):
         value = BandwidthRequirement(rung=value, or_better=True)
-    advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
+    on = f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
     if value:
         words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
         words += OR_BETTER if refusal.field is Field.BANDWIDTH else ""
-        on = f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
         advice = f"If the model runs with it, set {refusal.field} of profile {profile.name} to {words}, as {on} has"
+    elif refusal.remedy:
+        advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
+    else:
+        without = f"remove {refusal.field} from profile {profile.name}"
+        advice = f"If the model runs without it, {without}, as {on} does not have it"
     return _replace_profile(request, replace(profile, requires=replace(profile.requires, **{name: value}))), advice
 
 

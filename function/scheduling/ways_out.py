@@ -1,8 +1,9 @@
 """Ways out of a refusal: the single changes after which a deployment would fit, cheapest first.
 
 Each change is made to a copy of the world, and the filters that decide are asked again, so that a way out is advice
-that works. Nothing here is carried out. The search is bounded: the nearest environments, few placements on each, and a
-number of places for all of them. A refusal that has several causes, or that is the author's fault, has no way out.
+that works. Nothing here is carried out. The search is bounded: it looks at the nearest environments, moves one or two
+of the smallest placements of a pool, and tries a limited number of environments for them. A refusal that has several
+causes, or that is the author's fault, has no way out.
 """
 
 from bisect import bisect_left
@@ -18,12 +19,12 @@ from function.reasons import Refused
 from function.scheduling.moves import Move, Places, find_moves, sort_by_size
 from function.scheduling.refusals import Refusal
 from function.scheduling.relaxation import relax
-from function.scheduling.verdicts import Decision
+from function.scheduling.verdicts import Decision, SchedulingRequest
 from function.scheduling.what_if import World, replace_pool
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
 _MAX_NODES = 10_000  # to add
-_MAX_CACHED = 64  # decisions
+_MAX_CACHED = 64  # deployments
 
 
 class Way(StrEnum):
@@ -41,16 +42,16 @@ class WayOut:
 
     way: Way
     message: str
-    refusal: Refusal  # that it clears
-    leaving: tuple[Placement, ...] = ()  # that have to be gone
+    refusal: Refusal  # that this change clears
+    leaving: tuple[Placement, ...] = ()  # placements that must be gone first
     moves: tuple[Move, ...] = ()
-    nodes: int = 0  # that are added
+    nodes: int = 0  # nodes to add
     cost: Cost | None = None  # of these nodes; None: the pool has no price
 
     @property
     def sort_key(self) -> tuple[object, ...]:
         """Sorts the cheapest to the front; of equals the nearest environment comes first, as they are found."""
-        effort = len(self.leaving) + len(self.moves) or self.nodes
+        effort = len(self.moves) or self.nodes
         return [*Way].index(self.way), self.cost is None, self.cost or NO_COST, effort
 
 
@@ -94,6 +95,7 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
                 ways += _add_nodes(world, environment, pool, refusal)
             ways += _wait_for_change(world, environment, pool, refusal)
             ways += _relax(world, environment, refusal)
+            ways += _lower_replicas(world, environment, refusal)
     unique = {way.message: way for way in ways}
     return tuple(sorted(unique.values(), key=lambda way: way.sort_key))
 
@@ -117,8 +119,8 @@ def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusa
         return
     gone = leaving[:count]
     names = join_with_more([f"{p.namespace}/{p.name}" for p in gone])
-    are = "is on its way" if count == 1 else "are on their way"
-    message = f"Wait for {names}, which {are} out of pool {pool.name} of {_name(environment)}"
+    are = "is" if count == 1 else "are"
+    message = f"Wait for {names}, which {are} about to leave pool {pool.name} of {_name(environment)}"
     yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
 
 
@@ -129,7 +131,7 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
         changed, what = replace(environment, ready=True), f"{_name(environment)} is Ready"
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
         changed = replace_pool(environment, replace(pool, unschedulable=False))
-        what = f"unschedulable is removed from {where}"
+        what = f"{where} is no longer marked unschedulable"
     elif pool and pool.facts and refusal.use and not world.has_queue(environment, pool.name):
         facts = replace(pool.facts, nodes=pool.max_nodes, usable=pool.max_nodes)
         changed = replace_pool(environment, replace(pool, facts=facts))
@@ -143,10 +145,9 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
 def _move_others(world: World, environment: Environment, refusal: Refusal, places: Places) -> Iterator[WayOut]:
     moves = find_moves(world, environment, refusal.pool, places)
     if moves:
-        then = f"pool {refusal.pool} of {environment.name} then has room"
-        yield WayOut(
-            way=Way.MOVE, message=f"Move {' and '.join(map(str, moves))}: {then}", refusal=refusal, moves=moves
-        )
+        then = f"so that pool {refusal.pool} of {_name(environment)} has room"
+        message = f"Move {' and '.join(map(str, moves))}, {then}"
+        yield WayOut(way=Way.MOVE, message=message, refusal=refusal, moves=moves)
 
 
 def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
@@ -171,10 +172,36 @@ def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refu
 def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
     """Finds the requirement that is in the way, and the nearest value that exists on this environment."""
     relaxed = relax(world.request, environment, refusal)
-    if relaxed and replace(world, request=relaxed[0]).fits(environment.name):
-        others = replace(world, request=replace(relaxed[0], quota_usage=None))  # what was chosen is charged already
-        if all(map(others.fits, world.chosen)):
-            yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
+    if relaxed and _fits(world, environment, relaxed[0]):
+        yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
+
+
+def _lower_replicas(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
+    """Finds the most replicas for which there is room: no fewer than run anywhere now."""
+    if not (refusal.use or refusal.quota_usage):
+        return
+    deployment = world.request.deployment
+    running = [world.growing.get(p.environment, p.replicas) for p in world.own]
+    numbers = range(max(running, default=1) or 1, deployment.replicas)
+
+    def is_too_many(replicas: int) -> bool:
+        fewer = replace(world.request, deployment=replace(deployment, replicas=replicas))
+        return not _fits(world, environment, fewer)
+
+    fitting = bisect_left(numbers, 1, key=is_too_many)
+    if not fitting:
+        return
+    why = f"for which pool {refusal.pool} of {_name(environment)} has room"
+    if refusal.quota_usage:
+        why = f"which the limits of namespace {refusal.quota_usage.namespace} allow on {_name(environment)}"
+    message = f"Lower spec.scaling.fixed.replicas to {numbers[fitting - 1]}, {why}"
+    yield WayOut(way=Way.RELAX, message=message, refusal=refusal)
+
+
+def _fits(world: World, environment: Environment, request: SchedulingRequest) -> bool:
+    """Tells whether another request fits on an environment, and still on those that were chosen."""
+    others = replace(world, request=replace(request, quota_usage=None))  # what was chosen is charged already
+    return replace(world, request=request).fits(environment.name) and all(map(others.fits, world.chosen))
 
 
 def _name(environment: Environment) -> str:

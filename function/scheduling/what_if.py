@@ -26,7 +26,7 @@ class World:
     others: Mapping[str, Sequence[Placement]] = field(default_factory=dict)  # as far as known, by environment
     # Returns the request of the deployment of a placement; None: it is not known, and the placement cannot be moved.
     find_request: FindRequest = lambda _: None
-    growing: frozenset[str] = frozenset()  # environments on which an own placement needs more replicas
+    growing: Mapping[str, int] = field(default_factory=dict)  # replicas now, by environment, of own that need more
     chosen: frozenset[str] = frozenset()  # environments on which a new placement is decided
 
     def others_on(self, environment: str, pool: str = "") -> list[Placement]:
@@ -34,12 +34,12 @@ class World:
         return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
 
     def with_decision(self, decision: Decision) -> "World":
-        """Returns the world in which a decision is carried out: its new placements and replicas count."""
+        """Returns the world after a decision: what it assigns is charged to the quota."""
         usage = self.request.quota_usage
         return replace(
             self,
             request=replace(self.request, quota_usage=usage and charge_assignments(usage, decision.assignments)),
-            growing=frozenset(i.environment for i in decision.refusals if i.current_replicas is not None),
+            growing={i.environment: i.current_replicas for i in decision.refusals if i.current_replicas is not None},
             chosen=frozenset(a.environment for a in decision.assignments if a.placement is None),
         )
 
@@ -66,10 +66,10 @@ class World:
         assert existing.shape is not None  # what cannot be read does not grow
         assignment, infeasible = scale_existing(request, where, existing, existing.shape, ledger)
         usage, more = request.quota_usage, count_more(assignment)
-        return infeasible is None and not (usage and usage.find_excess(more, assignment.price, is_new=False))
+        return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
 
     def find_single_refusals(self, infeasible: Infeasible) -> list[Refusal]:
-        """Returns what alone refuses a profile and a pool of an environment."""
+        """Returns each refusal that is the only one of a profile on a pool."""
         candidates, name = [infeasible.refusals], infeasible.environment
         if name not in self.growing:
             ledger = Ledger(self.others_on(name), self.own)
@@ -81,7 +81,8 @@ class World:
         if not environment.uid:
             return False  # the ledger is computed from all placements
         own = {placement.uid for placement in self.own}
-        requests = ((p.uid, p.effective_request) for p in self.others_on(environment.name))
+        staying = (p for p in self.others_on(environment.name) if p.has_resources or not p.deleting)
+        requests = ((p.uid, p.effective_request) for p in staying)
         return any(name == pool and uid not in own for uid, name in environment.rejected) or any(
             request.pool == pool and (environment.count_admitted(uid, request) or 0) < request.replicas
             for uid, request in requests

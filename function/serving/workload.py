@@ -1,4 +1,4 @@
-"""Whether all pods of a service on one node per replica run its present spec.
+"""Whether all pods of a service on one node per replica run its current spec.
 
 KServe reports such a service Ready while enough pods of the earlier spec serve, also if the new pods never start. The
 Deployment that KServe creates tells them apart (decision 35). It is observed only where environments change one by one.
@@ -36,7 +36,7 @@ def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Compo
 
 
 def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
-    """Returns why not all pods of a service run its present spec; None if they do.
+    """Returns why not all pods of a service run its current spec; None if they do.
 
     The rule is that of `kubectl rollout status` (kubectl, pkg/polymorphichelpers/rollout_status.go).
     """
@@ -44,18 +44,18 @@ def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
     if text(service, f"{_PRIMARY}.kind") != "Deployment":
         return None
     if not workload.present:
-        problem = workload.problem or "not read yet"
-        return Update(f"its Deployment {name} cannot be observed: {problem}", stalled=workload.refused)
+        why = f"cannot be observed: {workload.problem}" if workload.problem else "has not been observed yet"
+        return Update(f"its Deployment {name} {why}", stalled=workload.refused)
     deployment, status = workload.manifest, mapping(workload.manifest, "status")
     wanted = strings(service, "spec.annotations").get(ANNOTATION_SPEC_DIGEST)
     has_spec = strings(deployment, "spec.template.metadata.annotations").get(ANNOTATION_SPEC_DIGEST) == wanted
     if not (has_spec and is_current(deployment)):
-        return Update(f"its Deployment {name} does not have the present spec yet")
+        return Update(f"its Deployment {name} does not have the current spec yet")
     replicas, updated = integer(deployment, "spec.replicas"), integer(status, "updatedReplicas")
     available, total = integer(status, "availableReplicas"), integer(status, "replicas")
     if replicas <= updated and total <= updated <= available:
         return None
     progressing = condition(deployment, "Progressing")
     is_stalled = progressing.get("status") == "False"
-    message = f"{updated} of {replicas} pods have the present spec, {total} exist and {available} are available"
+    message = f"{updated} of {replicas} pods have the current spec ({total} exist, {available} available)"
     return Update(f"{message}: {text(progressing, 'message')}" if is_stalled else message, stalled=is_stalled)

@@ -248,7 +248,7 @@ def _explain(placement: Placement, site: Site, scene: _Scene) -> str:
     if not weights[placement.deployment]:
         return f"the weight of {placement.deployment} is 0"
     if site.named and not site.lists(placement):
-        return "it gets requests with the next step"
+        return "it gets requests as soon as the status lists it"
     if not scene.may_name(site):
         return _explain_warming(site)
     if placement.name in scene.surplus:

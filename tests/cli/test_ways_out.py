@@ -90,19 +90,19 @@ ModelDeployment team-c/chat: InsufficientCapacity
 0/2 environments can run large: 1 no pool satisfies the requirements, 1 insufficient capacity.
 eu-h100: profile eight-gpus: pool h100 has no capacity now: 1 replica of 1 node x 8 GPUs required, 0 fit: 2 of 2 nodes in use by 2 other placements
 eu-l40s: profile eight-gpus: pool l40s has acceleratorCount 4, 8 required (4 missing)
-Wait for team-b/trial-1, which is on its way out of pool h100 of InferenceEnvironment eu-h100
+Wait for team-b/trial-1, which is about to leave pool h100 of InferenceEnvironment eu-h100
 
 ways out, cheapest first:
-1. Wait for team-b/trial-1, which is on its way out of pool h100 of InferenceEnvironment eu-h100
-2. Move team-a/search from eu-h100 to eu-l40s (pool l40s): pool h100 of eu-h100 then has room
+1. Wait for team-b/trial-1, which is about to leave pool h100 of InferenceEnvironment eu-h100
+2. Move team-a/search from eu-h100 to eu-l40s (pool l40s), so that pool h100 of InferenceEnvironment eu-h100 has room
 3. Add 1 node to pool h100 of InferenceEnvironment eu-h100 (maxNodeCount 3; 20.00 USD per hour)
 """  # noqa: E501  # as it is printed
 EXPLAINED = """\
 
 1. eu-h100, profile eight-gpus: InsufficientCapacity (waiting)
    - pool h100 has no capacity now: 1 replica of 1 node x 8 GPUs required, 0 fit: 2 of 2 nodes in use by 2 other placements
-   do: Wait for team-b/trial-1, which is on its way out of pool h100 of InferenceEnvironment eu-h100
-   or: Move team-a/search from eu-h100 to eu-l40s (pool l40s): pool h100 of eu-h100 then has room
+   do: Wait for team-b/trial-1, which is about to leave pool h100 of InferenceEnvironment eu-h100
+   or: Move team-a/search from eu-h100 to eu-l40s (pool l40s), so that pool h100 of InferenceEnvironment eu-h100 has room
    or: Add 1 node to pool h100 of InferenceEnvironment eu-h100 (maxNodeCount 3; 20.00 USD per hour)
 
 2. eu-l40s, profile eight-gpus: NoPoolSatisfiesRequirements (unschedulable)
@@ -153,7 +153,7 @@ def test_why_offers_ways_out_for_the_nearest_of_many_environments(tmp_path: Path
     file.write_text("---\n".join([first, *more, *others]).replace("{tensor: 8}}\n    engine", needs))
     shown = run("why", "-f", str(file), "chat", "-q").stdout
     assert "1. 1 environment: InsufficientCapacity (waiting)\n   eu-h100\n" in shown
-    assert "\n   do: Wait for team-b/trial-1, which is on its way out of pool h100" in shown
+    assert "\n   do: Wait for team-b/trial-1, which is about to leave pool h100" in shown
 
 
 def test_why_offers_each_way_out_of_a_refusal(fleet: str) -> None:

@@ -59,6 +59,19 @@ def test_creates_no_placement_beyond_the_budget() -> None:
     assert not control.store.owned(another)
 
 
+def test_advises_the_replicas_that_a_growing_deployment_may_have() -> None:
+    """It has three replicas for 6.00 of 11.00 USD per hour: two more for 2.00 USD each, so five."""
+    control = priced("11.00")
+    (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
+    mapping(given, "spec.scaling.fixed")["replicas"] = 8
+    control.apply([given])
+    control.settle()
+    assert message(control, Ref.of(given), SCHEDULED).endswith(
+        "Lower spec.scaling.fixed.replicas to 5, "
+        "which the limits of namespace chat allow on InferenceEnvironment h100-west"
+    )
+
+
 def test_creates_a_placement_that_the_budget_just_allows() -> None:
     control = priced("12.00")
     assert said(control, apply_another(control), SCHEDULED) == ("True", "Placed")

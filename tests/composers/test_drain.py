@@ -107,7 +107,7 @@ def test_what_tolerates_the_taint_stays_and_does_not_count() -> None:
     control.settle()
     assert (places(control), drained(control)) == (
         [OSLO],
-        ("True", "Drained", "Nothing is left to move. Tolerating the taint: search/llama"),
+        ("True", "Drained", "Nothing is left to move. Staying, because they tolerate the taint: search/llama"),
     )
 
 
@@ -115,7 +115,7 @@ def test_what_tolerates_the_taint_stays_and_does_not_count() -> None:
     ("edit", "why"),
     [
         ({"spec.environments": "two"}, "cannot move: its deployment is invalid"),
-        ({"status": {}}, "cannot move: its deployment has not answered ()"),
+        ({"status": {}}, "cannot move yet: its deployment has no condition Scheduled"),
     ],
     ids=["invalid", "unanswered"],
 )
@@ -145,6 +145,15 @@ def test_placement_without_its_deployment_is_left(ref: JSON, name: str, why: str
     taint(control, DRAIN)
     control.advance()
     assert drained(control)[1:] == ("Draining", f"1 placement left: search/{name} {why}")
+
+
+def test_says_that_a_placement_is_being_deleted() -> None:
+    """However long that takes, for example while its cluster does not answer."""
+    control = on_one()
+    change(control, only(control, "ModelPlacement"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
+    taint(control, DRAIN)
+    control.advance()
+    assert drained(control)[1:] == ("Draining", "1 placement left: search/llama is being deleted")
 
 
 def test_condition_is_unknown_until_everything_is_answered() -> None:

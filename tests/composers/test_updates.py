@@ -91,7 +91,7 @@ def test_new_pods_that_stay_pending_hold_further_environments() -> None:
     _, reason, message = rolled_out(control)
     assert reason == "Rolling"
     assert message.startswith(f"{COUNTS}; ")
-    pods = "1 of 2 pods have the present spec, 3 exist and 2 are available"
+    pods = "1 of 2 pods have the current spec (3 exist, 2 available)"
     assert f" on {TOKYO}: {pods}; not changed yet: {WIEN}" in message
 
     world.overdue.add(TOKYO)

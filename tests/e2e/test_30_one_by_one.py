@@ -20,7 +20,7 @@ OLD, NEW, NEWER = (f"vllm/vllm-openai:v0.{minor}.0" for minor in (15, 16, 17))
 # Each environment has two GPUs on a node of its own, and the second one can be cordoned without a word to us.
 NODES = {"roll-a": "h100-2-3", "roll-b": "h100-2-4", "roll-c": "h100-2-5"}
 GATE: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "name": "smoke", "condition": "Complete"}
-NOT_STARTED = "on roll-b: 1 of 1 pods have the present spec, 2 exist and 1 are available; not changed yet: roll-c"
+NOT_STARTED = "on roll-b: 1 of 1 pods have the current spec (2 exist, 1 available); not changed yet: roll-c"
 ROLLOUT: Manifest = {"environments": "OneByOne"}
 
 

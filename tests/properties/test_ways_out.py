@@ -254,7 +254,8 @@ def relax(fleet: Fleet, name: str, way: WayOut) -> SchedulingRequest:
         wanted = replace(wanted, tolerations=(Toleration(any_value=True),))
     elif refusal.field in (Field.REPLICAS, Field.QUOTA):
         number = int(way.message.split(" to ")[1].partition(",")[0])
-        assert 0 < number < wanted.replicas
+        running = [p.replicas for p in fleet.placements if p.deployment == name]
+        assert max(running, default=1) <= number < wanted.replicas
         wanted = replace(wanted, replicas=number)
     else:
         found: Any = refusal.actual

@@ -7,11 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from function.domain.allocation import Limits
+from function.domain.allocation import Free, Limits
 from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement
 from function.domain.price import Cost, Price
+from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.taints import NO_SCHEDULE, Taint
+from function.scheduling.admission import admit_placements
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
@@ -39,6 +41,7 @@ def find(
     environments: tuple[Environment, ...],
     placements: tuple[Placement, ...] = (),
     requests: Mapping[str, SchedulingRequest] | None = None,
+    own: tuple[Placement, ...] = (),
 ) -> tuple[WayOut, ...]:
     """Return the ways out of the decision on a request; `requests` are those of the other deployments."""
     others = defaultdict[str, list[Placement]](list)
@@ -47,10 +50,11 @@ def find(
     world = World(
         request=request,
         environments={e.name: e for e in environments},
+        own=own,
         others=others,
         find_request=lambda p: (requests or {}).get(p.deployment),
     )
-    decision = schedule(request, environments, placements, usage=request.quota_usage)
+    decision = schedule(request, environments, (*placements, *own), usage=request.quota_usage)
     return find_ways_out(world, decision)
 
 
@@ -64,8 +68,8 @@ def test_lists_what_costs_least_first() -> None:
     held = (holds("leaving", "a", 8, deleting=True), holds("small", "a"))
     found = find(wants(), (environment("a", priced), small), held, {"small": wants(4)})
     assert read(found) == [
-        "Wait for team/leaving-a, which is on its way out of pool p of InferenceEnvironment a",
-        "Move team/small from a to b (pool p): pool p of a then has room",
+        "Wait for team/leaving-a, which is about to leave pool p of InferenceEnvironment a",
+        "Move team/small from a to b (pool p), so that pool p of InferenceEnvironment a has room",
         "Add 1 node to pool p of InferenceEnvironment a (maxNodeCount 3; 20.00 USD per hour)",
     ]
     assert found[-1].cost == Cost("USD", Decimal(20))
@@ -99,7 +103,10 @@ def test_moves_two_of_one_namespace_only_where_no_quota_limits_them(*, is_limite
     request = replace(wants(4), quota_usage=usage)
     found = find(wants(), (environment("a", pool("p", nodes=1)), *places), held, {"one": request, "two": request})
     moves = [way.message for way in found if way.way is Way.MOVE]
-    both = "Move team/one from a to b (pool p) and team/two from a to c (pool p): pool p of a then has room"
+    both = (
+        "Move team/one from a to b (pool p) and team/two from a to c (pool p), "
+        "so that pool p of InferenceEnvironment a has room"
+    )
     assert moves == ([] if is_limited else [both])
 
 
@@ -167,7 +174,7 @@ def test_names_a_way_out_once_for_several_profiles() -> None:
 def test_admits_an_environment_whose_one_label_differs() -> None:
     environments = tuple(environment(name, pool("p"), labels={"tier": "test", "region": name}) for name in "ab")
     assert read(find(wants(tier="production", region="b"), environments)) == [
-        "Let the deployment's environmentSelector admit InferenceEnvironment b, which has tier=test"
+        "Change the deployment's environmentSelector to match InferenceEnvironment b, which has tier=test"
     ]
 
 
@@ -187,6 +194,46 @@ def test_lowers_replicas() -> None:
         "Add 1 node to pool p of InferenceEnvironment a (maxNodeCount 3)",
         "Lower spec.scaling.fixed.replicas to 2, for which pool p of InferenceEnvironment a has room",
     ]
+
+
+def test_lowers_replicas_to_no_fewer_than_run() -> None:
+    """Two of three nodes cannot be used, and two replicas run."""
+    damaged = replace(pool("p", nodes=3), facts=PoolFacts(nodes=3, usable=1))
+    running = placement("a", "p", deployment="mine", profile="p", shape=shape(1, 8), replicas=2, was_ready=True)
+    found = find(wants(replicas=4), (environment("a", damaged),), own=(running,))
+    assert [way.message.partition(",")[0] for way in found if way.way is Way.RELAX] == [
+        "Lower spec.scaling.fixed.replicas to 2"
+    ]
+
+
+def test_removes_a_requirement_of_which_a_pool_has_nothing() -> None:
+    needs = model(profile("p", shape(1, 8), requires=requires(precision=("fp8",))))
+    found = find(replace(wants(), model=needs), (environment("a", pool("p", precision=("bf16",))),))
+    assert read(found) == [
+        (
+            "If the model runs without it, remove precisionSupport from profile p, "
+            "as pool p of InferenceEnvironment a does not have it"
+        )
+    ]
+
+
+def test_waits_for_what_leaves_before_what_has_to_be_repaired() -> None:
+    damaged = replace(pool("p", nodes=2), facts=PoolFacts(nodes=2, usable=1))
+    leaving = holds("leaving", "a", 8, deleting=True)
+    assert read(find(wants(), (environment("a", damaged),), (leaving,)))[:2] == [
+        "Wait for team/leaving-a, which is about to leave pool p of InferenceEnvironment a",
+        "Wait until all nodes of pool p of InferenceEnvironment a are usable (see its condition HardwareAsDeclared)",
+    ]
+
+
+def test_a_placement_that_leaves_without_having_run_waits_for_nothing() -> None:
+    """The only node is held by `held`; `leftover` is being deleted and never got GPUs."""
+    one = environment("a", pool("p", nodes=1), uid="a")
+    held = replace(holds("held", "a", 8), uid="held", labels=((LABEL_ENVIRONMENT, "a"),))
+    leftover = replace(holds("leftover", "a", 8, deleting=True), uid="leftover")
+    grants = admit_placements(one, (held, leftover)).grants
+    published = replace(one, admitted=grants, free={"p": Free(placements=1, nodes=((0, 1),))})
+    assert [way.way for way in find(wants(), (published,), (held, leftover))] == [Way.ADD_NODES]
 
 
 def test_several_causes_have_no_way_out() -> None:

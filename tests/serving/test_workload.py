@@ -35,19 +35,19 @@ class Case:
     want: str | None
 
 
-NOT_YET = "its Deployment chat-kserve does not have the present spec yet"
+NOT_YET = "its Deployment chat-kserve does not have the current spec yet"
 CASES = (
     Case("updated", "all pods have the spec and are available", deployment(), None),
     Case("earlier-spec", "what was observed is older than the service", deployment(digest="old"), NOT_YET),
     Case("not-observed", "its controller has not seen the change", deployment(observed=1), NOT_YET),
     Case("not-updated", "one pod has the earlier spec", deployment(updatedReplicas=1),
-         "1 of 2 pods have the present spec, 2 exist and 2 are available"),
+         "1 of 2 pods have the current spec (2 exist, 2 available)"),
     Case("old-pod-left", "an old pod has not ended", deployment(replicas=3),
-         "2 of 2 pods have the present spec, 3 exist and 2 are available"),
+         "2 of 2 pods have the current spec (3 exist, 2 available)"),
     Case("not-available", "a new pod is not available", deployment(availableReplicas=1),
-         "2 of 2 pods have the present spec, 2 exist and 1 are available"),
+         "2 of 2 pods have the current spec (2 exist, 1 available)"),
     Case("unseen", "the provider has not looked yet", ObservedObject(State.UNSEEN, {}),
-         "its Deployment chat-kserve cannot be observed: not read yet"),
+         "its Deployment chat-kserve has not been observed yet"),
 )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ CASES = (
         says=(
             "0/1 environments can run kimi-k2-instruct: 1 not selected.",
             "a: the model's environmentSelector requires tier=production (found no such label)",
-            "Let the model's environmentSelector admit InferenceEnvironment a, which has no label tier",
+            "Change the model's environmentSelector to match InferenceEnvironment a, which has no label tier",
         ),
     ),
     Case(
@@ -137,7 +137,7 @@ CASES = (
         says=(
             "0/1 environments can run m: 1 not selected.",
             "a: profile eu: the profile's environmentSelector requires region=eu (found no such label)",
-            "Let the profile's environmentSelector admit InferenceEnvironment a, which has no label region",
+            "Change the profile's environmentSelector to match InferenceEnvironment a, which has no label region",
         ),
     ),
     Case(

@@ -146,7 +146,7 @@ def test_listing_comes_before_requests() -> None:
     plane.step()
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 1}
     (_, row) = sorted(listing(plane.rows()["e1"], "backends"), key=lambda r: text(r, "deployment"), reverse=True)
-    assert text(row, "reason") == "it gets requests with the next step"
+    assert text(row, "reason") == "it gets requests as soon as the status lists it"
     plane.step()
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 9, "canary-e1-workload": 1}
 
