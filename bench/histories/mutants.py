@@ -349,7 +349,7 @@ MUTANTS = (
         (
             Change(
                 "function.traffic.endpoints",
-                "_Scene.may_name",
+                "_Plan.may_name",
                 "return site.in_place and (site.named or self.has_settled(self.entered[site.key]))",
                 "return True",
             ),
@@ -388,7 +388,7 @@ MUTANTS = (
         "dropped-before-it-is-forgotten",
         "29: what leads to an endpoint is deleted before the gateways have applied a route without it",
         ("lose_all_pods",),
-        (Change("function.traffic.endpoints", "_leave", "scene.has_settled(since)", "site.unnamed"),),
+        (Change("function.traffic.endpoints", "_withdraw", "plan.has_settled(since)", "site.withdrawn"),),
         routed=True,
     ),
 )

@@ -15,7 +15,7 @@ from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
 from function.domain.model import ModelRef
 from function.domain.model_service import Gateway
-from function.domain.placement import Placement, Update
+from function.domain.placement import PendingUpdate, Placement
 from function.domain.price import Price
 from function.kube import names, quantity
 from function.kube.manifests import (
@@ -114,8 +114,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
 
 
-def _parse_update(block: Manifest) -> Update | None:
-    return Update(text(block, "message"), stalled=flag(block, "stalled")) if block else None
+def _parse_update(block: Manifest) -> PendingUpdate | None:
+    return PendingUpdate(text(block, "message"), stalled=flag(block, "stalled")) if block else None
 
 
 def _parse_gateway(block: Manifest) -> Gateway | None:

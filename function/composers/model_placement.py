@@ -35,7 +35,7 @@ from function.serving.rollout import (
 from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
-from function.traffic.gateways import find_gateway, list_traits
+from function.traffic.gateways import describe_traits, find_gateway
 from function.weights.claim import estimate_load
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
 from function.weights.planner import DeploymentWeights, plan_weights
@@ -241,7 +241,7 @@ def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRol
         serving_uri,
         find_applied_uri([item.manifest for item in service.composed.values()], serving_uri),
         service.allocated,
-        traits=list_traits(resolved, serving_uri),
+        traits=describe_traits(resolved, serving_uri),
     )
 
 

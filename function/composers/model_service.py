@@ -24,7 +24,7 @@ from function.status import model_service as report
 from function.status.conditions import faulty
 from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.routes import (
-    OBJECT,
+    REMOTE_ROUTE,
     ROUTE,
     SERVICE,
     SLICE,
@@ -125,7 +125,7 @@ def _compose_endpoint(settings: Settings, service: ModelService, endpoint: Endpo
         SLICE: build_slice(service, site.gateway),
         TLS: build_tls_policy(service, site.gateway),
     }
-    composed = {prefix + OBJECT: writer.compose(OBJECT, route, ManagementPolicy.FULL)}
+    composed = {prefix + REMOTE_ROUTE: writer.compose(REMOTE_ROUTE, route, ManagementPolicy.FULL)}
     for key, manifest in local.items():
         if manifest:
             composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)

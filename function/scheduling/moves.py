@@ -27,24 +27,24 @@ class Move:
         return f"{name} from {self.placement.environment} to {self.to.environment} (pool {self.to.pool})"
 
 
-def find_moves(world: World, environment: Environment, pool: str, places: "Places") -> tuple[Move, ...]:
+def find_moves(world: World, environment: Environment, pool: str, targets: "MoveTargets") -> tuple[Move, ...]:
     """Finds one placement, else two, that fit elsewhere and leave enough room: the smallest first."""
-    known = (p for p in world.others_on(environment.name, pool) if p.shape and p.replicas)
-    staying = sorted((p for p in known if not (p.deleting or p.draining)), key=sort_by_size)
+    running = (p for p in world.others_on(environment.name, pool) if p.shape and p.replicas)
+    staying = sorted((p for p in running if not (p.deleting or p.draining)), key=size_order)
     movable = [*islice(filter(world.find_request, staying), _MAX_MOVABLE)]
     for moving in (*combinations(movable, 1), *combinations(movable, 2)):
-        if world.without(environment, moving).fits(environment.name) and (moves := places.find(moving)):
+        if world.without(environment, moving).fits(environment.name) and (moves := targets.find(moving)):
             return moves
     return ()
 
 
-def sort_by_size(placement: Placement) -> tuple[int, str, str]:
-    """Sorts placements by their GPUs, then by name."""
+def size_order(placement: Placement) -> tuple[int, str, str]:
+    """The order of placements by their GPUs, then by name."""
     requested = placement.requested
     return requested.gpus if requested else 0, placement.namespace, placement.name
 
 
-class Places:
+class MoveTargets:
     """Where placements of others fit, within a number of environments that are tried."""
 
     def __init__(self, world: World, assigned: Collection[str]) -> None:
@@ -71,7 +71,7 @@ class Places:
         return tuple(moves)
 
     def _list_unused(self, placement: Placement, taken: Collection[str]) -> Iterator[Environment]:
-        """Returns the environments that neither its deployment nor another move uses, as many as may be tried."""
+        """Yields environments that neither deployment nor another move uses, as many as may still be tried."""
         own = (placement.namespace, placement.deployment)
         used = {p.environment for p in self._placements if (p.namespace, p.deployment) == own}
         for name, environment in self._world.environments.items():

@@ -16,7 +16,7 @@ from function.domain.placement import Placement
 from function.domain.price import NO_COST, Cost
 from function.kube.messages import format_count, join_with_more
 from function.reasons import Refused
-from function.scheduling.moves import Move, Places, find_moves, sort_by_size
+from function.scheduling.moves import Move, MoveTargets, find_moves, size_order
 from function.scheduling.refusals import Refusal
 from function.scheduling.relaxation import relax
 from function.scheduling.verdicts import Decision, SchedulingRequest
@@ -83,7 +83,7 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
     nearest = [] if decision.fault else refused[:_MAX_ENVIRONMENTS]
     world = world.with_decision(decision)
-    places = Places(world, {assignment.environment for assignment in decision.assignments})
+    targets = MoveTargets(world, {assignment.environment for assignment in decision.assignments})
     ways: list[WayOut] = []  # several profiles may have the same
     for infeasible in nearest:
         environment = world.environments[infeasible.environment]
@@ -91,7 +91,7 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
             pool = environment.pool(refusal.pool)
             if pool and refusal.use and not world.has_queue(environment, pool.name):
                 ways += _wait_for_leaving(world, environment, pool, refusal)
-                ways += _move_others(world, environment, refusal, places)
+                ways += _move_others(world, environment, refusal, targets)
                 ways += _add_nodes(world, environment, pool, refusal)
             ways += _wait_for_change(world, environment, pool, refusal)
             ways += _relax(world, environment, refusal)
@@ -109,7 +109,7 @@ def _measure_lack(refusal: Refusal) -> int:
 def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
     """Finds placements on their way out that leave enough room: the largest first, as many as it takes."""
     leaving = [p for p in world.others_on(environment.name, pool.name) if p.deleting or p.draining]
-    leaving.sort(key=sort_by_size, reverse=True)
+    leaving.sort(key=size_order, reverse=True)
 
     def fits(count: int) -> bool:
         return world.without(environment, leaving[:count]).fits(environment.name)
@@ -142,8 +142,8 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
         yield WayOut(way=Way.WAIT, message=f"Wait until {what}", refusal=refusal)
 
 
-def _move_others(world: World, environment: Environment, refusal: Refusal, places: Places) -> Iterator[WayOut]:
-    moves = find_moves(world, environment, refusal.pool, places)
+def _move_others(world: World, environment: Environment, refusal: Refusal, targets: MoveTargets) -> Iterator[WayOut]:
+    moves = find_moves(world, environment, refusal.pool, targets)
     if moves:
         then = f"so that pool {refusal.pool} of {_name(environment)} has room"
         message = f"Move {' and '.join(map(str, moves))}, {then}"

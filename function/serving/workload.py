@@ -7,7 +7,7 @@ Deployment that KServe creates tells them apart (decision 35). It is observed on
 from dataclasses import replace
 
 from function.contract import Composed
-from function.domain.placement import Update
+from function.domain.placement import PendingUpdate
 from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.remote.carry_over import reapply_observed
@@ -35,7 +35,7 @@ def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Compo
     return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
 
 
-def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
+def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | None:
     """Returns why not all pods of a service run its current spec; None if they do.
 
     The rule is that of `kubectl rollout status` (kubectl, pkg/polymorphichelpers/rollout_status.go).
@@ -45,12 +45,12 @@ def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
         return None
     if not workload.present:
         why = f"cannot be observed: {workload.problem}" if workload.problem else "has not been observed yet"
-        return Update(f"its Deployment {name} {why}", stalled=workload.refused)
+        return PendingUpdate(f"its Deployment {name} {why}", stalled=workload.refused)
     deployment, status = workload.manifest, mapping(workload.manifest, "status")
     wanted = strings(service, "spec.annotations").get(ANNOTATION_SPEC_DIGEST)
     has_spec = strings(deployment, "spec.template.metadata.annotations").get(ANNOTATION_SPEC_DIGEST) == wanted
     if not (has_spec and is_current(deployment)):
-        return Update(f"its Deployment {name} does not have the current spec yet")
+        return PendingUpdate(f"its Deployment {name} does not have the current spec yet")
     replicas, updated = integer(deployment, "spec.replicas"), integer(status, "updatedReplicas")
     available, total = integer(status, "availableReplicas"), integer(status, "replicas")
     if replicas <= updated and total <= updated <= available:
@@ -58,4 +58,4 @@ def find_update(service: Manifest, workload: ObservedObject) -> Update | None:
     progressing = condition(deployment, "Progressing")
     is_stalled = progressing.get("status") == "False"
     message = f"{updated} of {replicas} pods have the current spec ({total} exist, {available} available)"
-    return Update(f"{message}: {text(progressing, 'message')}" if is_stalled else message, stalled=is_stalled)
+    return PendingUpdate(f"{message}: {text(progressing, 'message')}" if is_stalled else message, stalled=is_stalled)

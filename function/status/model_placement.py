@@ -10,7 +10,7 @@ from function.domain.allocation import Free, Share, format_replicas
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.domain.model_service import Gateway
-from function.domain.placement import Placement, Update
+from function.domain.placement import PendingUpdate, Placement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
@@ -262,7 +262,7 @@ def build_service_status(  # noqa: PLR0913  # what the status has of a service
     )
 
 
-def build_rollout(service: ServiceRollout, update: Update | None) -> Manifest:
+def build_rollout(service: ServiceRollout, update: PendingUpdate | None) -> Manifest:
     """Returns status.rollout: the digests of a service, and why not all its pods run the first of them."""
     return prune(
         {

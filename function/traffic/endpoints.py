@@ -26,8 +26,8 @@ from function.traffic.sites import Site, find_obstacle, gather_sites
 
 _ENTERING = {EndpointState.SERVING, EndpointState.WARMING, EndpointState.UNREACHABLE}
 _DRAINING = "it is draining"
-_DELETING = "what was composed for it is being deleted"
-_FORGETTING = "waiting until the gateways have applied a route without it"
+_DELETING = "its routes and its Service are being deleted"
+_WITHDRAWING = "waiting until the gateways have applied a route without it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +51,21 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scene:
-    """Everything that endpoints are decided from."""
+class _Plan:
+    """What endpoints are decided from, and the weights once they are."""
 
     service: ModelService
     now: float  # seconds since 1970
     settle: int  # seconds
     obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
-    able: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
+    can_serve: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
     entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
     shares: Mapping[str, Fraction] = field(default_factory=dict)  # by placement
     weights: Mapping[str, int] = field(default_factory=dict)  # on the control plane, by key of the site
     surplus: Collection[str] = ()  # placements for which the routes have no room
 
-    def date(self, recorded: int | None) -> int:
-        """Returns the recorded time of an event, else that of this call; a later one than now is not believed."""
+    def time_of(self, recorded: int | None) -> int:
+        """Returns the recorded time of an event; now if there is none, or if it lies in the future."""
         now = math.ceil(self.now)
         return now if recorded is None or recorded > now else recorded
 
@@ -89,15 +89,20 @@ def plan_traffic(
     known = sorted(placements, key=lambda p: (p.environment, p.name))
     sites = {site.key: site for site in gather_sites(service, known, observed)}
     obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in known}
-    able = {
+    can_serve = {
         key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
         for key, site in sites.items()
     }
-    scene = _Scene(
-        service=service, now=now, settle=platform.settle, obstacles=obstacles, able=able, entered=dict.fromkeys(sites)
+    plan = _Plan(
+        service=service,
+        now=now,
+        settle=platform.settle,
+        obstacles=obstacles,
+        can_serve=can_serve,
+        entered=dict.fromkeys(sites),
     )
-    scene = replace(scene, entered={key: _date_entry(site, scene) for key, site in sites.items()})
-    in_route = {key: able[key] for key, site in sites.items() if scene.may_name(site)}
+    plan = replace(plan, entered={key: _find_entered_at(site, plan) for key, site in sites.items()})
+    in_route = {key: can_serve[key] for key, site in sites.items() if plan.may_name(site)}
     route = observed.get(ROUTE, {})
     chosen = choose(service, sites, in_route, route)
     shares = compute_shares(service, chosen)
@@ -107,8 +112,8 @@ def plan_traffic(
     weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
         weights = keep_last_weights(sites, chosen, route) or weights
-    scene = replace(scene, shares=shares, weights=weights, surplus=surplus)
-    decided = [_decide(site, scene) for site in sites.values()]
+    plan = replace(plan, shares=shares, weights=weights, surplus=surplus)
+    decided = [_decide(site, plan) for site in sites.values()]
     endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
     gateways = {key: sites[key].gateway for key in weights}
     names = {key: name_service(service, gateway.origin) for key, gateway in gateways.items() if gateway}
@@ -116,58 +121,62 @@ def plan_traffic(
         endpoints=tuple(sorted(endpoints, key=lambda e: (e.entry.environment, e.entry.address))),
         weights={names[key]: weight for key, weight in weights.items()},
         ports={names[key]: gateway.origin.port for key, gateway in gateways.items() if gateway},
-        wake_in=_find_wake(endpoints, scene),
+        wake_in=_find_wake(endpoints, plan),
     )
 
 
 def _may_get_requests(placement: Placement, site: Site) -> bool:
-    """Tells whether a placement that can serve may: a deployment deletes a draining one that is not listed."""
-    is_known = site.lists(placement) or site.routes(placement)
+    """Tells whether a placement that can serve may get requests now.
+
+    A draining one only while it does already, since its deployment deletes it once it is not listed; a new one behind a
+    gateway in use only once the status lists it.
+    """
+    is_known = site.is_listed(placement) or site.is_routed(placement)
     return (is_known and site.named) if placement.draining else (is_known or not site.named)
 
 
-def _date_entry(site: Site, scene: _Scene) -> int | None:
+def _find_entered_at(site: Site, plan: _Plan) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
     if site.named or not site.prepared:
         return None
-    return scene.date(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
+    return plan.time_of(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
 
 
-def _decide(site: Site, scene: _Scene) -> Endpoint | None:
+def _decide(site: Site, plan: _Plan) -> Endpoint | None:
     """Decides what becomes of a site; None if nothing is there."""
-    if scene.weights.get(site.key) or any(not p.draining for p in scene.able[site.key]):
-        return _compose(site, scene)
-    return _leave(site, scene)
+    if plan.weights.get(site.key) or any(not p.draining for p in plan.can_serve[site.key]):
+        return _compose(site, plan)
+    return _withdraw(site, plan)
 
 
-def _compose(site: Site, scene: _Scene) -> Endpoint:
-    able, weight = scene.able[site.key], scene.weights.get(site.key, 0)
-    shares = {p.name: scene.shares[p.name] for p in able if scene.shares.get(p.name)}
+def _compose(site: Site, plan: _Plan) -> Endpoint:
+    can_serve, weight = plan.can_serve[site.key], plan.weights.get(site.key, 0)
+    shares = {p.name: plan.shares[p.name] for p in can_serve if plan.shares.get(p.name)}
     if not shares:
-        prepared = [p for p in able if not p.draining]
-        shares = {name: share or Fraction(1) for name, share in compute_shares(scene.service, prepared).items()}
+        prepared = [p for p in can_serve if not p.draining]
+        shares = {name: share or Fraction(1) for name, share in compute_shares(plan.service, prepared).items()}
         shares = {p.name: shares[p.name] for p in take_first(site, prepared, shares)}
     weights = to_weights(shares)
-    workloads = {p.workload: weights[p.name] for p in able if p.name in weights}
+    workloads = {p.workload: weights[p.name] for p in can_serve if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
-    is_forgotten = site.has_seen_only(workloads) or (site.unnamed and not weight)
-    rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, scene)) for p in shown]
-    rows += _forget(site, scene, {p.name for p in shown}, is_forgotten=is_forgotten)
-    entry = _build_entry(site, rows, weight, _find_state(site, scene, able), scene.entered[site.key])
+    is_applied = site.has_seen_only(workloads) or (site.withdrawn and not weight)
+    rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, plan)) for p in shown]
+    rows += _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=is_applied)
+    entry = _build_entry(site, rows, weight, _find_state(site, plan, can_serve), plan.entered[site.key])
     return Endpoint(site=site, entry=entry, workloads=workloads)
 
 
-def _leave(site: Site, scene: _Scene) -> Endpoint | None:
+def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
     """Keeps what is composed for a site that gets no requests any more until the gateways have applied that."""
     shown = [p for p in site.members if not p.draining]
     state = EndpointState.NOT_READY if shown else EndpointState.DRAINING
     recorded = site.entry.since if site.entry and site.entry.state not in _ENTERING else None
     names = {p.name for p in shown}
-    others = _forget(site, scene, names, is_forgotten=False)
+    others = _list_withdrawn(site, plan, names, is_applied=False)
     is_left = bool(site.observed or others)
-    since = scene.date(recorded) if is_left and site.unnamed else None
-    is_gone = not is_left or scene.has_settled(since)
-    rows = [_build_row(p, 0, scene.obstacles[p.name]) for p in shown]
+    since = plan.time_of(recorded) if is_left and site.withdrawn else None
+    is_gone = not is_left or plan.has_settled(since)
+    rows = [_build_row(p, 0, plan.obstacles[p.name]) for p in shown]
     if not is_gone:
         rows += others
     if not rows and not site.observed:
@@ -175,13 +184,13 @@ def _leave(site: Site, scene: _Scene) -> Endpoint | None:
     return Endpoint(site=site, entry=_build_entry(site, rows, 0, state, since), leaving=not is_gone)
 
 
-def _forget(site: Site, scene: _Scene, shown: set[str], *, is_forgotten: bool) -> list[BackendEntry]:
+def _list_withdrawn(site: Site, plan: _Plan, shown: set[str], *, is_applied: bool) -> list[BackendEntry]:
     """Returns the rows of placements that get no requests any more and may still be known to a gateway."""
     rows = []
     for row in site.entry.backends if site.entry else ():
-        since = scene.date(row.since) if is_forgotten else None
-        if row.placement not in shown and not scene.has_settled(since):
-            rows.append(replace(row, ready_replicas=0, weight=0, reason=_FORGETTING, since=since))
+        since = plan.time_of(row.since) if is_applied else None
+        if row.placement not in shown and not plan.has_settled(since):
+            rows.append(replace(row, ready_replicas=0, weight=0, reason=_WITHDRAWING, since=since))
     return rows
 
 
@@ -228,33 +237,33 @@ def _join_reasons(rows: Sequence[BackendEntry]) -> str:
     return join_with_more([f"{row.placement}: {row.reason}" for row in rows if row.reason], separator="; ")
 
 
-def _find_state(site: Site, scene: _Scene, able: Sequence[Placement]) -> EndpointState:
-    if all(p.unreachable for p in able):
+def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> EndpointState:
+    if all(p.unreachable for p in can_serve):
         return EndpointState.UNREACHABLE
-    if all(p.draining for p in able):
+    if all(p.draining for p in can_serve):
         return EndpointState.DRAINING
-    return EndpointState.SERVING if scene.may_name(site) else EndpointState.WARMING
+    return EndpointState.SERVING if plan.may_name(site) else EndpointState.WARMING
 
 
-def _explain(placement: Placement, site: Site, scene: _Scene) -> str:
+def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
     """Returns why a placement gets no requests; empty if it does."""
-    weights = {backend.deployment: backend.weight for backend in scene.service.backends}
-    if scene.obstacles[placement.name]:
-        return scene.obstacles[placement.name]
-    if scene.shares.get(placement.name) and scene.weights.get(site.key):
+    weights = {backend.deployment: backend.weight for backend in plan.service.backends}
+    if plan.obstacles[placement.name]:
+        return plan.obstacles[placement.name]
+    if plan.shares.get(placement.name) and plan.weights.get(site.key):
         return _DRAINING if placement.draining else ""
     if placement.unreachable:
         return "its cluster does not answer, and other endpoints serve meanwhile"
     if not weights[placement.deployment]:
         return f"the weight of {placement.deployment} is 0"
-    if site.named and not site.lists(placement):
+    if site.named and not site.is_listed(placement):
         return "it gets requests as soon as the status lists it"
-    if not scene.may_name(site):
+    if not plan.may_name(site):
         return _explain_warming(site)
-    if placement.name in scene.surplus:
+    if placement.name in plan.surplus:
         return f"a route names at most {MAX_BACKENDS} backends, and others come first"
-    serving = [p for ps in scene.able.values() for p in ps if scene.shares.get(p.name)]
-    first = find_first(scene.service, [p for p in serving if p.deployment == placement.deployment])
+    serving = [p for ps in plan.can_serve.values() for p in ps if plan.shares.get(p.name)]
+    first = find_first(plan.service, [p for p in serving if p.deployment == placement.deployment])
     return f"{Distribution.FAILOVER}: {first} comes first"
 
 
@@ -267,9 +276,9 @@ def _explain_warming(site: Site) -> str:
     return "waiting until the gateways have applied its routes"
 
 
-def _find_wake(endpoints: Iterable[Endpoint], scene: _Scene) -> int | None:
+def _find_wake(endpoints: Iterable[Endpoint], plan: _Plan) -> int | None:
     """Returns the seconds until the next change settles."""
     entries = [endpoint.entry for endpoint in endpoints]
     dates = [entry.since for entry in entries] + [row.since for entry in entries for row in entry.backends]
-    waits = [since + scene.settle - scene.now for since in dates if since is not None]
-    return max(1, math.ceil(min(open_waits))) if (open_waits := [wait for wait in waits if wait > 0]) else None
+    waits = [wait for since in dates if since is not None and (wait := since + plan.settle - plan.now) > 0]
+    return max(1, math.ceil(min(waits))) if waits else None

@@ -30,7 +30,7 @@ def find_gateway(service: Manifest, url: str, environment: Environment) -> Gatew
     )
 
 
-def list_traits(resolved: ResolvedPlacement, serving_uri: str) -> dict[str, str]:
+def describe_traits(resolved: ResolvedPlacement, serving_uri: str) -> dict[str, str]:
     """Returns what clients can notice of a service: its name, the longest request, the weights and the engine."""
     engine = resolved.profile.engine
     # Each placement may have a claim of its own; the path identifies the weights.

@@ -1,7 +1,7 @@
 """The manifests by which requests reach a cluster: two HTTPRoutes, a Service, an EndpointSlice, a BackendTLSPolicy.
 
-On the control plane only core features of Gateway API are used. The route on a cluster takes the path of the
-ModelService away, as KServe's own routes do with theirs; clients choose the host, so that it has no host names.
+On the control plane only core features of Gateway API are used. The route on a cluster removes the path of the
+ModelService from each request, as KServe's own routes do with theirs. It has no host names: clients choose the host.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,19 @@ from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
 
 ROUTE = "route"  # composition-resource-name of the route on the control plane
-OBJECT, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
+REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
-_GROUP = "gateway.networking.k8s.io/v1"
+_API_VERSION = "gateway.networking.k8s.io/v1"
 _PORT_NAME = "http"  # equal on the Service and the slice: gateways compare it
 _NAME_LIMIT = 63
 
 
 def name_service(service: ModelService, origin: Origin) -> str:
-    """Returns the name of the Service and of the EndpointSlice of a gateway; an address type never changes."""
+    """Returns the name of the Service and of the EndpointSlice of a gateway.
+
+    It contains the address type, which cannot change on an EndpointSlice.
+    """
     stem = f"{service.name}-{origin.address_type.lower()}"
     return build_name(stem, "service", service.name, str(origin), limit=_NAME_LIMIT)
 
@@ -41,7 +44,7 @@ def build_route(
     }
     spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
     return {
-        "apiVersion": _GROUP,
+        "apiVersion": _API_VERSION,
         "kind": "HTTPRoute",
         "metadata": _metadata(service, build_name(service.name, "route", service.name, limit=_NAME_LIMIT)),
         "spec": prune(spec),
@@ -50,7 +53,8 @@ def build_route(
 
 def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int]) -> Manifest:
     """Returns the route on a cluster, with the weights of the Kubernetes Services of placements."""
-    rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": _REPLACE}}
+    prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+    rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": prefix}}
     rule: Manifest = {
         "matches": [_match(service)],
         "filters": [rewrite],
@@ -60,14 +64,11 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
     }
     name = build_name(service.name, "route", service.namespace, service.name, limit=_NAME_LIMIT)
     return {
-        "apiVersion": _GROUP,
+        "apiVersion": _API_VERSION,
         "kind": "HTTPRoute",
         "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
         "spec": {"parentRefs": [{"name": gateway.name, "namespace": gateway.namespace}], "rules": [rule]},
     }
-
-
-_REPLACE: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
 
 
 def build_service(service: ModelService, gateway: Gateway) -> Manifest:
@@ -105,7 +106,7 @@ def build_tls_policy(service: ModelService, gateway: Gateway) -> Manifest | None
     if gateway.ca_config_map:
         authority = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": gateway.ca_config_map}]}
     return {
-        "apiVersion": _GROUP,
+        "apiVersion": _API_VERSION,
         "kind": "BackendTLSPolicy",
         "metadata": _metadata(service, name),
         "spec": {

@@ -13,10 +13,10 @@ from function.traffic.sites import Site
 def choose(
     service: ModelService, sites: Mapping[str, Site], in_route: Mapping[str, Sequence[Placement]], route: Manifest
 ) -> list[Placement]:
-    """Chooses the placements that get requests: none that is draining or unreachable while others can do without it.
+    """Chooses the placements that get requests.
 
-    A draining one is done without once the observed routes name another one of its deployment; in a full route the
-    two change places.
+    A draining or unreachable placement is left out if others can serve instead. A draining one is left out once the
+    observed routes name another placement of its deployment; if the route is full, the two are exchanged in one step.
     """
     weights = {backend.deployment: backend.weight for backend in service.backends}
     candidates = [p for placements in in_route.values() for p in placements if weights[p.deployment]]
@@ -56,7 +56,7 @@ def find_surplus(
 def take_first(site: Site, placements: Iterable[Placement], shares: Mapping[str, Fraction]) -> list[Placement]:
     """Returns the placements with a share for which the route on the cluster has room: those that it names, first."""
     sharing = (p for p in placements if shares.get(p.name))
-    return sorted(sharing, key=lambda p: (not site.routes(p), -shares[p.name], p.name))[:MAX_BACKENDS]
+    return sorted(sharing, key=lambda p: (not site.is_routed(p), -shares[p.name], p.name))[:MAX_BACKENDS]
 
 
 def keep_last_weights(sites: Mapping[str, Site], chosen: Iterable[Placement], route: Manifest) -> dict[str, int]:

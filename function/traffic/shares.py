@@ -1,7 +1,8 @@
 """The share of the requests that each placement gets, as exact fractions, and the weights that gateways take.
 
-Of each deployment the share is its weight by the weights of all deployments that can serve; it is divided among its
-placements by the distribution. The weights of a gateway are the smallest integers in proportion, at most MAX_WEIGHT.
+The share of a deployment is its weight divided by the sum of the weights of all deployments that can serve. The
+distribution divides this share among its placements. The weights of a gateway are the smallest integers in proportion,
+at most MAX_WEIGHT.
 """
 
 import math
@@ -35,7 +36,7 @@ def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int
     """Returns the part of each placement of one deployment."""
     if service.distribution is Distribution.FAILOVER:
         first = find_first(service, placements)
-        # A draining one is divided as long as another one has to come into the routes beside it.
+        # A draining placement keeps a part until its replacement is in the routes.
         return {p.name: int(p.environment == first or p.draining) for p in placements}
     is_even = service.distribution is Distribution.EVEN
     return {p.name: 1 if is_even else p.ready_replicas for p in placements}

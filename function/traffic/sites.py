@@ -10,7 +10,7 @@ from function.kube.manifests import Manifest, mapping, text
 from function.kube.urls import parse_origin
 from function.remote.health import is_programmed, is_up
 from function.remote.observed_object import ObservedObject, read_object
-from function.traffic.routes import OBJECT, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
+from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
 
 SEPARATOR = "/"  # between the key of a gateway and the composed resource
 _NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
@@ -26,12 +26,12 @@ class Site:
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
     entry: EndpointEntry | None  # of the status
     named: bool  # the observed route names it
-    unnamed: bool  # the control plane's gateway has seen a route without it
+    withdrawn: bool  # the control plane's gateway has seen a route without it
 
     @property
     def remote(self) -> ObservedObject:
         """The route on the cluster."""
-        return read_object(self.observed.get(OBJECT))
+        return read_object(self.observed.get(REMOTE_ROUTE))
 
     @property
     def in_place(self) -> bool:
@@ -46,24 +46,24 @@ class Site:
 
     @property
     def remote_namespace(self) -> str:
-        """The namespace of the route on the cluster, in which it started: the first placement's."""
-        started = text(self.observed.get(OBJECT), _NAMESPACE)
+        """The namespace of the route on the cluster: where it was created, else that of the first placement."""
+        started = text(self.observed.get(REMOTE_ROUTE), _NAMESPACE)
         return started or next((p.service_namespace for p in self.members), "")
 
     @property
     def gateway(self) -> Gateway | None:
-        """The gateway, reached with the kubeconfig as it was reached first; None: its placements are gone."""
+        """The gateway, by the kubeconfig that its route uses if that still exists; None: its placements are gone."""
         gateways = [p.gateway for p in self.members if p.gateway]
-        config = text(self.observed.get(OBJECT), _CONFIG)
+        config = text(self.observed.get(REMOTE_ROUTE), _CONFIG)
         return next((g for g in gateways if g.provider_config == config), next(iter(gateways), None))
 
-    def lists(self, placement: Placement) -> bool:
+    def is_listed(self, placement: Placement) -> bool:
         """Tells whether the status lists a placement here."""
         return self.entry is not None and any(b.placement == placement.name for b in self.entry.backends)
 
-    def routes(self, placement: Placement) -> bool:
+    def is_routed(self, placement: Placement) -> bool:
         """Tells whether the route on the cluster, as last written, names a placement."""
-        written = mapping(self.observed.get(OBJECT), "spec.forProvider.manifest")
+        written = mapping(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest")
         return placement.workload in read_weights(written)
 
     def sends_to(self, placement: Placement) -> bool:
@@ -105,7 +105,7 @@ def gather_sites(
                 observed=parts,
                 entry=entry,
                 named=name in named,
-                unnamed=name not in named and is_programmed(route),
+                withdrawn=name not in named and is_programmed(route),
             )
         )
     return tuple(sites)
@@ -113,22 +113,19 @@ def gather_sites(
 
 def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway) -> str:
     """Returns why a placement cannot serve requests of a ModelService; empty if it can."""
-    gateway = placement.gateway
+    gateway, environment = placement.gateway, f"InferenceEnvironment {placement.environment}"
     if placement.deleting:
         return "it is being deleted"
     if placement.ready_replicas < 1:
         return "no replica is ready"
     if gateway is None or site is None:
-        return (
-            f"{placement.environment} has no gateway: kserve.gateway of the environment is false, or KServe has not "
-            "reported one yet"
-        )
+        return f"{environment} has no gateway: its kserve.gateway is false, or KServe has not reported one yet"
     if not placement.workload:
         return "KServe has not reported the Kubernetes Service of its pods yet"
     if (gateway.origin.host, gateway.origin.port) == (platform.origin.host, platform.origin.port):
-        return f"{gateway.origin} is the control plane's own gateway; set spec.gateway.url of {placement.environment}"
+        return f"{gateway.origin} is the control plane's own gateway; set spec.gateway.url of {environment}"
     if lacks_tls_name(gateway):
-        return f"{gateway.origin} has no host name; set spec.gateway.tls.hostname of {placement.environment}"
+        return f"{gateway.origin} has no host name to verify; set spec.gateway.tls.hostname of {environment}"
     if placement.service_namespace != site.remote_namespace:
-        return f"its namespace on the cluster is {placement.service_namespace}, the route's {site.remote_namespace}"
+        return f"it runs in namespace {placement.service_namespace}, but the route is in {site.remote_namespace}"
     return ""

@@ -83,7 +83,7 @@ def test_why_says_why_an_endpoint_gets_no_requests(tmp_path: Path) -> None:
     shown = refused_output_of("why", "chat", "-q", "-f", environment, *files)
     assert shown.startswith("ModelService assistants/chat: not serving on all endpoints\n")
     assert "1. h100-madrid: NotReady" in shown
-    assert "https://10.0.0.1 has no host name; set spec.gateway.tls.hostname of h100-madrid" in shown
+    assert "has no host name to verify; set spec.gateway.tls.hostname of InferenceEnvironment h100-madrid" in shown
     assert output_of("why", "chat", *CANARY).startswith("ModelService assistants/chat: serving on all endpoints\n")
 
 

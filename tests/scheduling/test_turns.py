@@ -4,9 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.placement import Gate, Placement, Rollout, Update
+from function.domain.placement import Gate, PendingUpdate, Placement, Rollout
 from function.scheduling.turns import asks_gate, assign_turns
 from tests.support.builders import placement
+
+STUCK = PendingUpdate("1 of 2 pods")
 
 
 def at(name: str, served: str, requested: str, allowed: str | None = "1", *, ready: bool = True) -> Placement:
@@ -56,13 +58,13 @@ CASES = (
     Case(
         "fix-of-an-update",
         "one whose new pods do not start takes a fix first, although it is Ready",
-        (at("a", "2", "3", "2"), replace(at("b", "2", "3", "2"), update=Update("1 of 2 pods")), at("c", "1", "3")),
+        (at("a", "2", "3", "2"), replace(at("b", "2", "3", "2"), update=STUCK), at("c", "1", "3")),
         {"a": "2", "b": "3", "c": "1"},
     ),
     Case(
         "updating",
         "a service whose new pods have not all started keeps the next one waiting",
-        (replace(at("a", "2", "2", "2"), update=Update("1 of 2 pods")), at("b", "1", "2")),
+        (replace(at("a", "2", "2", "2"), update=STUCK), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
     Case("paused", "nothing changes", (at("a", "1", "2"),), {"a": "1"}, Rollout(paused=True)),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.placement import Update
+from function.domain.placement import PendingUpdate
 from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State
@@ -53,7 +53,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_update_has_arrived_when_every_pod_has_the_spec(case: Case) -> None:
-    assert find_update(SERVICE, case.deployment) == (Update(case.want) if case.want else None), case.reason
+    assert find_update(SERVICE, case.deployment) == (PendingUpdate(case.want) if case.want else None), case.reason
 
 
 def observe(service: Manifest) -> dict[str, bool | None]:

@@ -199,7 +199,9 @@ def test_nothing_able_leaves_a_route_without_backends() -> None:
     plane = _at_rest(backends(stable=1), replace(STABLE[0], deleting=True), serving("stable", "e2", gateway=None))
     assert plane.route() == {}
     assert _state(plane, "e1") == ("NotReady", 0, "it is being deleted")
-    assert _state(plane, "e2")[2].startswith("e2 has no gateway: kserve.gateway of the environment is false, or KServe")
+    assert _state(plane, "e2")[2].startswith(
+        "InferenceEnvironment e2 has no gateway: its kserve.gateway is false, or KServe"
+    )
     assert "address" not in plane.rows()["e2"]
 
 
@@ -209,11 +211,14 @@ def test_nothing_able_leaves_a_route_without_backends() -> None:
         ({"workload": ""}, "KServe has not reported the Kubernetes Service of its pods yet"),
         (
             {"gateway": gateway("http://models.example.com:443")},
-            "http://models.example.com:443 is the control plane's own gateway; set spec.gateway.url of e1",
+            (
+                "http://models.example.com:443 is the control plane's own gateway; "
+                "set spec.gateway.url of InferenceEnvironment e1"
+            ),
         ),
         (
             {"gateway": gateway("https://10.0.0.1")},
-            "https://10.0.0.1 has no host name; set spec.gateway.tls.hostname of e1",
+            "https://10.0.0.1 has no host name to verify; set spec.gateway.tls.hostname of InferenceEnvironment e1",
         ),
     ],
 )
@@ -226,7 +231,7 @@ def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
     other = serving("canary", "e1", service_namespace="prefix-team")
     plane = _at_rest(backends(stable=1, canary=1), STABLE[0], other)
     rows = {text(row, "deployment"): text(row, "reason") for row in listing(plane.rows()["e1"], "backends")}
-    assert sorted(filter(None, rows.values())) == ["its namespace on the cluster is team, the route's prefix-team"]
+    assert sorted(filter(None, rows.values())) == ["it runs in namespace team, but the route is in prefix-team"]
     assert len(plane.remote("10.0.0.1")) == 1
 
 
