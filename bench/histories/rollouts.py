@@ -19,6 +19,7 @@ class RolloutAuditor:
     def __init__(self, auditor: "Auditor", say: Callable[[str], None]) -> None:
         self._plane, self._say = auditor.plane, say
         self._unfinished: dict[str, float] = {}  # placement by uid: since when its change has not arrived
+        self._may_serve: dict[str, float] = {}  # placement by uid: since when it may serve what is requested
 
     def watch(self, event: Event) -> None:
         """Looks at a write."""
@@ -27,10 +28,11 @@ class RolloutAuditor:
         before, now = (parse_placement(v.manifest).value if v else None for v in (event.before, event.now))
         if before and now and now.allowed_digest and now.allowed_digest != before.allowed_digest:
             self._look_at_others(event.now, before)
-        if now and _is_unfinished(now):
-            self._unfinished.setdefault(event.now.uid, self._plane.kernel.now)
-        else:
-            self._unfinished.pop(event.now.uid, None)
+        for times, holds in ((self._unfinished, _is_unfinished), (self._may_serve, _may_serve_requested)):
+            if now and holds(now):
+                times.setdefault(event.now.uid, self._plane.kernel.now)
+            else:
+                times.pop(event.now.uid, None)
 
     def _look_at_others(self, changed: Version, before: Placement) -> None:
         """Finds what has not arrived, for long enough that the call that allowed the change knew of it."""
@@ -45,13 +47,10 @@ class RolloutAuditor:
                 self._say(f"{changed.ref} may change, and {other.ref} has not arrived")
 
     def _behind_since(self, other: Version, since: float) -> float:
-        """Returns since when a placement that takes part has had pods of an earlier spec, whatever it reports."""
-        placement = parse_placement(other.manifest).value
-        if placement is None or not _may_serve_requested(placement):
-            return since
+        """Returns since when a placement that may change has had pods of an earlier spec, whatever it reports."""
         behind = self._plane.provider.deployments.behind
         times = [behind.get(v.uid, since) for v in self._plane.all("Object") if text(v.controller, "uid") == other.uid]
-        return min(times, default=since)
+        return max(min(times, default=since), self._may_serve.get(other.uid, since))
 
 
 def _is_unfinished(placement: Placement) -> bool:

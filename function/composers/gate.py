@@ -4,7 +4,7 @@ A kind that Crossplane may not read, or that does not exist, fails the whole rec
 settings list are therefore required (decision 32).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from function.composers import requirements
 from function.contract import Call, Requirement
@@ -19,11 +19,15 @@ _MAX_CAUSE = 256  # bytes of what the object says
 
 
 def check_gate(
-    call: Call, settings: Settings, deployment: Deployment, placements: Iterable[Placement]
+    call: Call,
+    settings: Settings,
+    deployment: Deployment,
+    placements: Iterable[Placement],
+    leaving: Collection[Placement],
 ) -> tuple[str, dict[str, Requirement]]:
     """Returns why the gate of a deployment stops the next change, empty if it does not, and what it requires."""
     rollout = deployment.rollout
-    if rollout is None or rollout.gate is None or not asks_gate(rollout, placements):
+    if rollout is None or rollout.gate is None or not asks_gate(rollout, placements, leaving):
         return "", {}
     gate, name = rollout.gate, f"{rollout.gate.kind} {rollout.gate.name}"
     if (gate.api_version, gate.kind) not in settings.gates:

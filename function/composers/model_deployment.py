@@ -193,15 +193,16 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
-    gate_obstacle, of_gate = check_gate(call, settings, request.deployment, placements)
-    placed = assign_turns(rollout, placements, gate_is_closed=bool(gate_obstacle))
+    leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
+    gate_obstacle, of_gate = check_gate(call, settings, request.deployment, placements, leaving)
+    placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
     conditions = [
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(considered)),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
-        *report.build_rolled_out(call.xr, rollout, placed, gate_obstacle),
+        *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
     ]
     return build_outcome(
         call,

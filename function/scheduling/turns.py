@@ -4,7 +4,7 @@ A placement reports the digest that its service has and the one that is requeste
 to the digest that it is allowed. One that never had a service takes no part.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from function.domain.placement import Placement, Rollout
@@ -24,12 +24,16 @@ class Turns:
         return len(self.changed) + len(self.changing) + len(self.waiting)
 
 
-def sort_turns(rollout: Rollout, placements: Iterable[Placement]) -> Turns:
-    """Returns the placements of a roll-out by their state."""
+def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> Turns:
+    """Returns the placements of a roll-out by their state.
+
+    Those that are leaving stay as observed and get no turn, but while one of them changes no other may.
+    """
     taking_part = sorted((p for p in placements if p.served_digest and p.requested_digest), key=_get_position(rollout))
     changed = tuple(p for p in taking_part if _has_arrived(p) and p.served_digest == p.requested_digest)
     waiting = tuple(p for p in taking_part if p.requested_digest not in {p.served_digest, p.allowed_digest})
-    return Turns(changed, tuple(p for p in taking_part if p not in changed and p not in waiting), waiting)
+    changing = tuple(p for p in taking_part if p not in changed and p not in waiting)
+    return Turns(changed, (*changing, *sort_turns(rollout, leaving).changing) if leaving else changing, waiting)
 
 
 def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
@@ -41,13 +45,13 @@ def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Plac
     return sorted(placements, key=lambda p: (_has_arrived(p), position(p)))
 
 
-def asks_gate(rollout: Rollout, placements: Iterable[Placement]) -> bool:
+def asks_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> bool:
     """Tells whether the next change goes further in the order than every earlier one, for which a gate must be open.
 
     The first change does not, nor does one of a placement that has not arrived at an earlier spec, or one that rolls
     back: it comes before placements that serve the requested spec still.
     """
-    turns, position = sort_turns(rollout, placements), _get_position(rollout)
+    turns, position = sort_turns(rollout, placements, leaving), _get_position(rollout)
     chosen = _choose_next(rollout, turns)
     if rollout.gate is None or chosen is None or not _has_arrived(chosen):
         return False
@@ -57,13 +61,17 @@ def asks_gate(rollout: Rollout, placements: Iterable[Placement]) -> bool:
 
 
 def assign_turns(
-    rollout: Rollout | None, placements: Iterable[Placement], *, gate_is_closed: bool = False
+    rollout: Rollout | None,
+    placements: Iterable[Placement],
+    leaving: Collection[Placement] = (),
+    *,
+    gate_is_closed: bool = False,
 ) -> tuple[Placement, ...]:
-    """Returns placements with the digests that they are allowed: one may change while all others are Ready."""
+    """Returns placements with the digests that they are allowed: one may change while no other one changes."""
     all_placements = tuple(placements)
     if rollout is None:
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
-    chosen = None if gate_is_closed else _choose_next(rollout, sort_turns(rollout, all_placements))
+    chosen = None if gate_is_closed else _choose_next(rollout, sort_turns(rollout, all_placements, leaving))
     return tuple(
         replace(p, allowed_digest=p.requested_digest if p is chosen else p.allowed_digest or "") for p in all_placements
     )

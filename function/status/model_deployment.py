@@ -5,7 +5,7 @@ order of environments and placements changes nothing.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from function.contract import Condition
@@ -152,14 +152,18 @@ def _describe_obstacles(placements: Sequence[Placement]) -> str:
 
 
 def build_rolled_out(
-    xr: Manifest, rollout: Rollout | None, placements: Sequence[Placement], gate_obstacle: str = ""
+    xr: Manifest,
+    rollout: Rollout | None,
+    placements: Sequence[Placement],
+    leaving: Collection[Placement] = (),
+    gate_obstacle: str = "",
 ) -> tuple[Condition, ...]:
     """Returns RolledOut; none where environments never changed one by one."""
     if rollout is None:
         if not condition(xr, ConditionType.ROLLED_OUT):
             return ()
         return (_rolled_out(Status.UNKNOWN, RolledOut.ALL_AT_ONCE, "All environments change at the same time"),)
-    turns = sort_turns(rollout, placements)
+    turns = sort_turns(rollout, placements, leaving)
     counts = f"{len(turns.changed)} of {turns.total} environments serve the requested spec and are Ready"
     if len(turns.changed) == turns.total:
         return (_rolled_out(Status.TRUE, RolledOut.UP_TO_DATE, counts),)

@@ -84,6 +84,14 @@ def test_one_may_change_while_all_others_are_ready(case: Case) -> None:
     assert {p.environment: p.allowed_digest for p in assigned} == case.want, case.reason
 
 
+@pytest.mark.parametrize(("allowed", "want"), [("2", "1"), ("1", "2")], ids=["changes", "has no turn"])
+def test_one_that_leaves_keeps_others_waiting_only_while_it_changes(allowed: str, want: str) -> None:
+    """As on a drained environment until another one is Ready; it gets no turn there."""
+    leaving = at("a", "1", "2", allowed, ready=False)
+    (assigned,) = assign_turns(Rollout(), [at("b", "1", "2")], [leaving])
+    assert assigned.allowed_digest == want
+
+
 def test_without_a_rollout_any_digest_is_allowed() -> None:
     assert [p.allowed_digest for p in assign_turns(None, [at("a", "1", "2")])] == [None]
 

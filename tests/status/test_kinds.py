@@ -343,7 +343,7 @@ def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: R
 
 def test_closed_gate_is_the_reason_of_a_rollout_that_waits() -> None:
     waiting = replace(builders.placement("b"), allowed_digest="1", served_digest="1", requested_digest="2")
-    (found,) = deployments.build_rolled_out({}, Rollout(), [waiting], "waiting for Job smoke")
+    (found,) = deployments.build_rolled_out({}, Rollout(), [waiting], gate_obstacle="waiting for Job smoke")
     assert (found.status, found.reason) == (Status.FALSE, RolledOut.WAITING_FOR_GATE)
     counts = "0 of 1 environments serve the requested spec and are Ready"
     assert found.message == f"{counts}; waiting for Job smoke; not changed yet: b"
