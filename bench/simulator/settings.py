@@ -36,5 +36,8 @@ class Settings:
 
     @property
     def passing_seconds(self) -> float:
-        """For how long what follows from a write may not be written: a reconcile writes ten things, one by one."""
-        return self.unheard_seconds + self.core_seconds + 10 * self.api_seconds
+        """For how long what follows from a write may not be written.
+
+        A reconcile waits for the processor that another one has, and writes ten things, one by one.
+        """
+        return self.unheard_seconds + 2 * self.core_seconds + 10 * self.api_seconds
