@@ -15,7 +15,7 @@ from function.kube.messages import join_with_more, truncate_middle
 from function.reasons import Status
 from function.scheduling.turns import asks_gate
 
-_MAX_CAUSE = 256  # bytes of what the object says
+_MAX_STATE = 256  # bytes of what the object says
 
 
 def check_gate(
@@ -49,6 +49,6 @@ def check_gate(
         return "", required
     if not state:
         return f"waiting for {name}, which has no condition {gate.condition}", required
-    cause = truncate_middle(": ".join(filter(None, (text(state, "reason"), text(state, "message")))), _MAX_CAUSE)
-    status = f"{gate.condition} is {text(state, 'status') or 'not set'}{f' ({cause})' if cause else ''}"
-    return f"waiting for {name}, whose {status}", required
+    cause = ": ".join(filter(None, (text(state, "reason"), text(state, "message"))))
+    said = f"{text(state, 'status') or 'not set'}{f' ({cause})' if cause else ''}"
+    return f"waiting for {name}, whose {gate.condition} is {truncate_middle(said, _MAX_STATE)}", required

@@ -109,9 +109,7 @@ class Placement:
     replaces_when_full: bool = False  # as of its deployment
     served_digest: str = ""  # of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
-    update: PendingUpdate | None = (
-        None  # None: all its pods run the spec of served_digest, or it takes no part in a roll-out
-    )
+    update: PendingUpdate | None = None  # None: all pods run served_digest, or it takes no part in a roll-out
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
     ready_replicas: int = 0  # as KServe last reported
     workload: str = ""  # Kubernetes Service of its pods; empty: not known
