@@ -48,7 +48,7 @@ CASES = (
         reason="no environment has the label asked for",
         on="nowhere",
         want="NoEnvironmentMatches",
-        says="selector",
+        says="the deployment's environmentSelector requires e2e=nowhere (found full)",
     ),
     Case(
         id="no-pool-satisfies",
