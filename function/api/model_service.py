@@ -1,7 +1,5 @@
 """Parses ModelServices, and the `service` block of deployments that composes one."""
 
-from datetime import UTC, datetime
-
 from function import schemas
 from function.api.problems import Parsed, Problems, validate
 from function.domain.model_service import (
@@ -15,6 +13,7 @@ from function.domain.model_service import (
     OnUnreachable,
 )
 from function.kube.manifests import Manifest, integer, listing, text
+from function.kube.times import parse_time
 from function.kube.urls import is_hostname
 
 _HOSTNAME_FORM = "a host name such as models.example.com or *.example.com"
@@ -79,7 +78,7 @@ def _parse_entry(row: Manifest) -> EndpointEntry:
         state=EndpointState(state) if state in set(EndpointState) else EndpointState.NOT_READY,
         reason=text(row, "reason"),
         weight=integer(row, "weight"),
-        since=_parse_time(text(row, "since")),
+        since=parse_time(text(row, "since")),
         backends=tuple(
             BackendEntry(
                 deployment=text(backend, "deployment"),
@@ -87,24 +86,8 @@ def _parse_entry(row: Manifest) -> EndpointEntry:
                 ready_replicas=integer(backend, "readyReplicas"),
                 weight=integer(backend, "weight"),
                 reason=text(backend, "reason"),
-                since=_parse_time(text(backend, "since")),
+                since=parse_time(text(backend, "since")),
             )
             for backend in listing(row, "backends")
         ),
     )
-
-
-def _parse_time(value: str) -> int | None:
-    """Returns a time as written by `format_time` in seconds since 1970; None if there is none."""
-    try:
-        return int(datetime.strptime(value, TIME_FORMAT).replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        return None
-
-
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-
-
-def format_time(seconds: int) -> str:
-    """Returns a time in RFC 3339 format."""
-    return datetime.fromtimestamp(seconds, UTC).strftime(TIME_FORMAT)

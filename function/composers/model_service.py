@@ -1,10 +1,11 @@
 """ModelService: one URL for deployments on many clusters.
 
-It requires the placements of its backends and nothing else: what they report is enough to reach them. What is composed
+It requires the placements of its backends and nothing else: what they report is enough to reach them. One that the
+status lists and its label does not find is required by name, since it may only have lost the label. What is composed
 stays as observed while they are unanswered, while the spec is invalid, or while the platform names no Gateway.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from function.api.model_placement import PLACEMENTS
@@ -47,7 +48,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, required, [invalid])
     if any(key not in call.answers for key in required):
         return keep_observed(call, settings, required, [report.build_resolving()])
-    placements = _list_placements(call, service)
+    placements = _list_placements(call, service, required)
     resolved = report.build_backends_resolved(service, placements)
     if platform is None:
         return keep_observed(call, settings, required, [resolved, report.build_gateway_not_configured()])
@@ -82,17 +83,21 @@ def required_resources(call: Call) -> dict[str, Requirement]:
     if service is None:
         return {}
     names, namespace = [backend.deployment for backend in service.backends], service.namespace
-    return {requirements.key_placements_of(n): requirements.placements(namespace, deployment=n) for n in names}
+    required = {requirements.key_placements_of(n): requirements.placements(namespace, deployment=n) for n in names}
+    answers = [call.answers.get(key) for key in required]
+    if any(answer is None for answer in answers):
+        return required
+    found = {placement.name for answer in answers for placement in PLACEMENTS.parse(answer or ()) if placement}
+    listed = {row.placement for entry in service.entries for row in entry.backends}
+    missing = sorted(listed - found)
+    return required | {requirements.key_placement(n): requirements.one("ModelPlacement", n, namespace) for n in missing}
 
 
-def _list_placements(call: Call, service: ModelService) -> list[Placement]:
-    """Returns the placements of each backend: a long name is only a hash in the label."""
-    return [
-        placement
-        for backend in service.backends
-        for placement in PLACEMENTS.parse(call.answers[requirements.key_placements_of(backend.deployment)])
-        if placement and placement.deployment == backend.deployment
-    ]
+def _list_placements(call: Call, service: ModelService, required: Iterable[str]) -> list[Placement]:
+    """Returns the placements of the backends, by label and by name: a long name is only a hash in the label."""
+    deployments = {backend.deployment for backend in service.backends}
+    placements = [placement for key in required for placement in PLACEMENTS.parse(call.answers[key])]
+    return [placement for placement in placements if placement and placement.deployment in deployments]
 
 
 def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:

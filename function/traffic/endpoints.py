@@ -139,7 +139,9 @@ def _find_entered_at(site: Site, plan: _Plan) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
     if site.named or not site.prepared:
         return None
-    return plan.time_of(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
+    recorded = plan.time_of(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
+    # The status may be older than the parts: one of them may have been deleted and composed again since.
+    return max([recorded, *(time for time in site.creation_times if time <= plan.now)])
 
 
 def _decide(site: Site, plan: _Plan) -> Endpoint | None:

@@ -7,6 +7,7 @@ from function.domain.model_service import EndpointEntry, Gateway, ModelService, 
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, mapping, text
+from function.kube.times import parse_time
 from function.kube.urls import parse_origin
 from function.remote.health import is_programmed, is_up
 from function.remote.observed_object import ObservedObject, read_object
@@ -38,6 +39,14 @@ class Site:
         """Whether everything on the control plane that the route would name is observed."""
         needs_tls = self.gateway is not None and self.gateway.origin.scheme == "https"
         return self.observed.keys() >= {SERVICE, SLICE, *({TLS} if needs_tls else ())}
+
+    @property
+    def creation_times(self) -> tuple[int, ...]:
+        """When the parts on the control plane were created, by the clock of its API server."""
+        times = (
+            parse_time(text(self.observed.get(key), "metadata.creationTimestamp")) for key in (SERVICE, SLICE, TLS)
+        )
+        return tuple(time for time in times if time is not None)
 
     @property
     def prepared(self) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.api.model_service import format_time, parse_listing, parse_model_service
+from function.api.model_service import parse_listing, parse_model_service
 from function.domain.model_service import (
     Backend,
     BackendEntry,
@@ -13,6 +13,7 @@ from function.domain.model_service import (
     OnUnreachable,
 )
 from function.kube.manifests import JSON, Manifest
+from function.kube.times import format_time
 
 
 def _service(**spec: JSON) -> Manifest:

@@ -10,6 +10,7 @@ from function.contract import Call, Outcome, RequiredResource
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.kube.times import format_time
 from function.kube.urls import parse_origin
 from tests.support.builders import placement
 
@@ -97,18 +98,26 @@ class TrafficPlane:
     status: Manifest = field(default_factory=dict)
     observed: dict[str, Manifest] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # environments whose cluster does not answer
+    unlabelled: set[str] = field(default_factory=set)  # placements that have lost their labels
     outcome: Outcome = field(default_factory=Outcome)
 
     def call(self) -> Call:
-        """Returns the call for the service, with the placements of its backends."""
+        """Returns the call for the service, with the placements that it requires by label and by name."""
+        found = {
+            p.name: RequiredResource(json.dumps(m := manifest_of(p)).encode(), partial(dict, m))
+            for p in self.placements
+        }
         answers = {
             f"placements-of-{text(backend, 'deployment')}": tuple(
-                RequiredResource(json.dumps(m).encode(), partial(dict, m))
-                for m in (manifest_of(p) for p in self.placements)
-                if text(m, "spec.deploymentRef.name") == text(backend, "deployment")
+                found[p.name]
+                for p in self.placements
+                if p.deployment == text(backend, "deployment") and p.name not in self.unlabelled
             )
             for backend in listing(self.spec, "backends")
         }
+        rows = [row for entry in listing(self.status, "endpoints") for row in listing(entry, "backends")]
+        for name in (text(row, "placement") for row in rows):
+            answers[f"placement-{name}"] = (found[name],) if name in found else ()
         xr: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelService",
@@ -173,7 +182,10 @@ class TrafficPlane:
                 desired = mapping(manifest, "spec.forProvider.manifest")
                 provided = {"atProvider": {"manifest": _programmed(desired, remote) if before else {}}}
             return {**manifest, "status": provided}
-        return _programmed(manifest, before) if text(manifest, "kind") == "HTTPRoute" else manifest
+        if text(manifest, "kind") == "HTTPRoute":
+            return _programmed(manifest, before)
+        created = text(before, "metadata.creationTimestamp") or format_time(int(self.now))
+        return {**manifest, "metadata": {**mapping(manifest, "metadata"), "creationTimestamp": created}}
 
 
 def weights(route: Manifest) -> dict[str, int]:

@@ -6,6 +6,7 @@ import pytest
 
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.times import format_time
 from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving
 
 NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
@@ -360,6 +361,28 @@ def test_endpoint_without_its_service_leaves_the_route() -> None:
     assert plane.route() == {"10.0.0.2": 1}
     plane.settle()
     assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_placement_that_lost_its_labels_keeps_its_requests() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.unlabelled = {STABLE[0].name}
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_endpoint_whose_slice_was_replaced_settles_again_whatever_an_old_status_says() -> None:
+    plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
+    while not (old := plane.rows().get("e1", {})).get("since"):
+        plane.step()
+    plane.now += SETTLE
+    created = format_time(int(plane.now) - 1)
+    mapping(plane.observed[f"{gateway('http://10.0.0.1').key}/slice"], "metadata")["creationTimestamp"] = created
+    plane.step(SETTLE - 2)
+    assert plane.rows()["e1"]["since"] == created > str(old["since"])
+    plane.step()
+    assert plane.route() == {}
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 1}
 
 
 def test_clock_that_was_ahead_delays_nothing_for_ever() -> None:
