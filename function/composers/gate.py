@@ -6,13 +6,15 @@ settings list are therefore required (decision 32).
 
 from collections.abc import Collection, Iterable
 
+from function.api.common import is_current
 from function.composers import requirements
 from function.contract import Call, Requirement
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
-from function.kube.manifests import condition, text
+from function.kube.manifests import condition, integer, is_deleting, text
 from function.kube.messages import join_with_more, truncate_middle
 from function.reasons import Status
+from function.remote import health
 from function.scheduling.turns import asks_gate
 
 _MAX_STATE = 256  # bytes of what the object says
@@ -44,7 +46,12 @@ def check_gate(
     found = next((item.load() for item in answer), None)
     if found is None:
         return f"waiting for {name}, which does not exist", required
+    if is_deleting(found):
+        return f"waiting for {name}, which is being deleted", required
     state = condition(found, gate.condition)
+    if state and not (health.is_current(found) and is_current(found, gate.condition)):
+        generation = integer(found, "metadata.generation")
+        return f"waiting for {name}, whose {gate.condition} is not about its generation {generation} yet", required
     if state.get("status") == Status.TRUE:
         return "", required
     if not state:

@@ -1,7 +1,8 @@
 """Turns of a roll-out over environments: which placement may change its service, from reported digests alone.
 
 A placement reports the digest that its service has and the one that is requested, and changes a running service only
-to the digest that it is allowed. One that never had a service takes no part.
+to the digest that it is allowed. One that never had a service takes no part. One that had a turn and reports nothing
+may be changing, and holds the others.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -29,9 +30,10 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
 
     Those that are leaving stay as observed and get no turn, but while one of them changes no other may.
     """
-    taking_part = sorted((p for p in placements if p.served_digest and p.requested_digest), key=_get_position(rollout))
-    changed = tuple(p for p in taking_part if _has_arrived(p) and p.served_digest == p.requested_digest)
-    waiting = tuple(p for p in taking_part if p.requested_digest not in {p.served_digest, p.allowed_digest})
+    taking_part = sorted((p for p in placements if _has_reported(p) or p.allowed_digest), key=_get_position(rollout))
+    reported = [p for p in taking_part if _has_reported(p)]
+    changed = tuple(p for p in reported if _has_arrived(p) and p.served_digest == p.requested_digest)
+    waiting = tuple(p for p in reported if p.requested_digest not in {p.served_digest, p.allowed_digest})
     changing = tuple(p for p in taking_part if p not in changed and p not in waiting)
     return Turns(changed, (*changing, *sort_turns(rollout, leaving).changing) if leaving else changing, waiting)
 
@@ -82,6 +84,10 @@ def _choose_next(rollout: Rollout, turns: Turns) -> Placement | None:
     if rollout.paused or turns.changing or not turns.waiting:
         return None
     return sort_by_turn(rollout, turns.waiting)[0]
+
+
+def _has_reported(placement: Placement) -> bool:
+    return bool(placement.served_digest and placement.requested_digest)
 
 
 def _has_arrived(placement: Placement) -> bool:

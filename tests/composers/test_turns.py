@@ -140,10 +140,10 @@ def reconcile_deployment(control: ControlPlane) -> tuple[Call, Outcome]:
     return reconcile(control.store, deployment, lambda call: compose(replace(call, input=ALLOWED)))
 
 
-def put_job(control: ControlPlane, *conditions: Manifest, name: str = "smoke") -> None:
-    """Write the Job that the gate names, as its controller would."""
+def put_job(control: ControlPlane, *conditions: Manifest, **more: JSON) -> None:
+    """Write the Job that the gate names, as its controller would, with more metadata."""
     namespace = only(control, "ModelDeployment").namespace
-    metadata: Manifest = {"name": name, "namespace": namespace}
+    metadata: Manifest = {"name": "smoke", "namespace": namespace, **more}
     control.store.put({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "status": {"conditions": [*conditions]},
     })  # fmt: skip
@@ -173,6 +173,22 @@ def test_gate_holds_all_environments_but_the_first_until_it_is_true() -> None:
     put_job(control, {"type": "Complete", "status": "True"})
     assert watch_images(control) == [TOKYO, WIEN], "the condition is True at each step"
     assert rolled_out(control)[1] == "UpToDate"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "which is being deleted"),
+        ({"generation": 2}, "whose Complete is not about its generation 2 yet"),
+    ],
+)
+def test_gate_that_is_deleted_or_changed_is_not_open(metadata: Manifest, message: str) -> None:
+    control = on_three(ALLOWED, gate=GATE)
+    use_image(control, NEW)
+    watch_images(control)
+    put_job(control, {"type": "Complete", "status": "True", "observedGeneration": 1}, **metadata)
+    assert watch_images(control) == []
+    assert f"; waiting for Job smoke, {message}; " in rolled_out(control)[2]
 
 
 def test_rolls_back_although_the_gate_is_closed() -> None:

@@ -48,6 +48,24 @@ CASES = (
         (at("a", "2", "2", "2", ready=False), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
+    Case(
+        "says-nothing",
+        "a service that had its turn and says nothing now may be changing",
+        (at("a", "", "2", "2"), at("b", "1", "2"), at("c", "1", "2")),
+        {"a": "2", "b": "1", "c": "1"},
+    ),
+    Case(
+        "lost-status",
+        "so may one whose status is lost",
+        (at("a", "", "", "2", ready=False), at("b", "1", "2")),
+        {"a": "2", "b": "1"},
+    ),
+    Case(
+        "never-started",
+        "one that never had a service had no turn",
+        (at("a", "", "", "", ready=False), at("b", "1", "2")),
+        {"a": "", "b": "2"},
+    ),
     Case("next", "the first is done", (at("a", "2", "2", "2"), at("b", "1", "2")), {"a": "2", "b": "2"}),
     Case(
         "fix",
