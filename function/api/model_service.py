@@ -12,7 +12,7 @@ from function.domain.model_service import (
     ModelService,
     OnUnreachable,
 )
-from function.kube.manifests import Manifest, integer, listing, text
+from function.kube.manifests import Manifest, get, integer, listing, text
 from function.kube.times import parse_time
 from function.kube.urls import is_hostname
 
@@ -45,6 +45,8 @@ def parse_listing(manifest: Manifest) -> Listing:
         name=text(manifest, "metadata.name"),
         deployments=frozenset(text(backend, "deployment") for backend in listing(manifest, "spec.backends")),
         placements=frozenset(text(row, "placement") for row in rows),
+        unknown=bool(listing(manifest, "spec.crossplane.resourceRefs"))
+        and not isinstance(get(manifest, "status.endpoints"), list),
     )
 
 

@@ -127,6 +127,8 @@ def _compose_resolved(
         update = find_update(service.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(service, update)
     status |= report.build_ready_replicas(service.remote.manifest) | _report_gateway(resolved, service)
+    if placement.was_ready and not service.remote.seen:
+        status |= report.keep_last_reported(call.xr, status)
     outcome = build_outcome(
         call,
         settings,

@@ -103,6 +103,7 @@ class Listing:
     name: str
     deployments: frozenset[str]  # of its spec
     placements: frozenset[str]  # of its status: they may get requests
+    unknown: bool = False  # it has composed something, and its status does not say for what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Dec
             draining.append(Draining(placement=placement))
             continue
         concerned = [s for s in services if placement.deployment in s.deployments or placement.name in s.placements]
-        holding = [s for s in concerned if placement.name in s.placements or not placement.draining]
+        holding = [s for s in concerned if placement.name in s.placements or s.unknown or not placement.draining]
         if holding:
             draining.append(Draining(placement=placement, held_by=tuple(sorted(s.name for s in holding))))
     held = {d.placement.name for d in draining}

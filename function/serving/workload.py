@@ -9,6 +9,7 @@ from dataclasses import replace
 from function.contract import Composed
 from function.domain.placement import PendingUpdate
 from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
+from function.kube.messages import truncate_middle
 from function.kube.names import ANNOTATION_SPEC_DIGEST
 from function.remote.carry_over import reapply_observed
 from function.remote.health import is_current
@@ -16,6 +17,7 @@ from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.remote.observed_object import ObservedObject
 
 WORKLOAD = "workload"  # composition-resource-name
+_MAX_CAUSE = 256  # bytes of what the Deployment says
 _PRIMARY = "status.workloads.primary"
 
 
@@ -58,4 +60,5 @@ def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | 
     progressing = condition(deployment, "Progressing")
     is_stalled = progressing.get("status") == "False"
     message = f"{updated} of {replicas} pods have the current spec ({total} exist, {available} available)"
-    return PendingUpdate(f"{message}: {text(progressing, 'message')}" if is_stalled else message, stalled=is_stalled)
+    cause = truncate_middle(text(progressing, "message"), _MAX_CAUSE)
+    return PendingUpdate(f"{message}: {cause}" if is_stalled else message, stalled=is_stalled)

@@ -278,6 +278,22 @@ def build_ready_replicas(service: Manifest) -> Manifest:
     return prune({"readyReplicas": get(service, "status.workloads.primary.readyReplicas")})
 
 
+def keep_last_reported(xr: Manifest, status: Manifest) -> Manifest:
+    """Returns what KServe reported last of the service in a status: its Object has lost what the provider observed.
+
+    An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
+    sending requests meanwhile.
+    """
+    last, service = mapping(xr, "status"), mapping(status, "service")
+    last_service = mapping(last, "service")
+    if last_service.get("name") != service.get("name"):
+        return {}
+    kept = {key: last_service.get(key) for key in ("url", "workload", "traits")}
+    return prune(
+        {"readyReplicas": last.get("readyReplicas"), "gateway": last.get("gateway"), "service": prune(kept) | service}
+    )
+
+
 def build_gateway_status(gateway: Gateway) -> Manifest:
     """Returns the part of the status for the gateway of the cluster, to be parsed again."""
     tls = {"hostname": gateway.tls_hostname or None, "caConfigMapName": gateway.ca_config_map or None}

@@ -17,7 +17,7 @@ from function.domain.model_service import BackendEntry, Distribution, EndpointEn
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest
-from function.kube.messages import join_with_more
+from function.kube.messages import join_with_more, truncate_middle
 from function.remote.health import assess
 from function.traffic.routes import MAX_BACKENDS, ROUTE, name_service
 from function.traffic.selection import choose, find_served, find_surplus, keep_last_weights, take_first
@@ -25,6 +25,7 @@ from function.traffic.shares import compute_shares, find_first, to_weights
 from function.traffic.sites import Site, find_obstacle, gather_sites
 
 _ENTERING = {EndpointState.SERVING, EndpointState.WARMING, EndpointState.UNREACHABLE}
+_MAX_CAUSE = 256  # bytes of what a gateway or the provider says; each placement behind a gateway repeats it
 _DRAINING = "it is draining"
 _DELETING = "its routes and its Service are being deleted"
 _WITHDRAWING = "waiting until the gateways have applied a route without it"
@@ -274,7 +275,7 @@ def _explain_warming(site: Site) -> str:
         return "its Service and EndpointSlice are not observed yet"
     if not site.prepared:
         message = site.remote.problem or assess(site.remote.manifest).message
-        return f"the route on the cluster is not ready: {message}"
+        return f"the route on the cluster is not ready: {truncate_middle(message, _MAX_CAUSE)}"
     return "waiting until the gateways have applied its routes"
 
 

@@ -26,7 +26,7 @@ class Site:
     members: tuple[Placement, ...]  # by environment and name; none: its placements are gone
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
     entry: EndpointEntry | None  # of the status
-    named: bool  # the observed route names it
+    named: bool  # the route names it, as observed or, where it is not observed, as the status says
     withdrawn: bool  # the control plane's gateway has seen a route without it
 
     @property
@@ -113,8 +113,8 @@ def gather_sites(
                 members=tuple(members.get(key, ())),
                 observed=parts,
                 entry=entry,
-                named=name in named,
-                withdrawn=name not in named and is_programmed(route),
+                named=name in named or (not route and entry is not None and entry.weight > 0),
+                withdrawn=bool(route) and name not in named and is_programmed(route),
             )
         )
     return tuple(sites)

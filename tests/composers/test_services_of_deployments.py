@@ -1,5 +1,7 @@
 """A deployment composes a ModelService, and deletes no placement to which one sends requests."""
 
+import pytest
+
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, condition, flag, get, listing, mapping, text
 from tests.support.plane import change, only, plane, said
@@ -63,6 +65,22 @@ def test_placement_drains_before_it_is_deleted() -> None:
     _list(control, kept.name)
     _render(control)
     assert control.all("ModelPlacement") == [kept]
+
+
+@pytest.mark.parametrize("status", [None, {}, {"endpoints": "edited"}])
+def test_placement_is_kept_while_a_service_with_a_route_has_lost_its_status(status: JSON) -> None:
+    control = plane(STORY)
+    refs = control.all("ModelPlacement")
+    _list(control, *(ref.name for ref in refs))
+    change(control, only(control, "ModelDeployment"), "spec.environments", 1)
+    _render(control)
+    service = only(control, "ModelService")
+    refs_of_route: JSON = [{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "name": "front"}]
+    change(control, service, "spec.crossplane", {"resourceRefs": refs_of_route})
+    control.store[service] = {**control.store[service], "status": status}
+    for _ in range(2):
+        _render(control)
+        assert control.all("ModelPlacement") == refs
 
 
 def test_placement_that_stays_after_all_serves_again() -> None:

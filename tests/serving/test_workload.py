@@ -56,6 +56,14 @@ def test_update_has_arrived_when_every_pod_has_the_spec(case: Case) -> None:
     assert find_update(SERVICE, case.deployment) == (PendingUpdate(case.want) if case.want else None), case.reason
 
 
+def test_what_a_deployment_says_is_truncated() -> None:
+    progressing: JSON = {"type": "Progressing", "status": "False", "message": "x" * 32_768}
+    update = find_update(SERVICE, deployment(updatedReplicas=1, conditions=[progressing]))
+    assert update
+    assert update.stalled
+    assert len(update.message) < 400
+
+
 def observe(service: Manifest) -> dict[str, bool | None]:
     """Return whether what observes a Deployment is ready, where it was observed before and the Deployment is gone."""
     manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat-kserve"}}

@@ -80,6 +80,20 @@ def test_placement_reports_how_it_is_reached() -> None:
     assert {key: item.manifest for key, item in scene.outcome().composed.items()} == composed, "nothing else changes"
 
 
+@pytest.mark.parametrize(
+    "status", [{}, {"atProvider": {}}, {"conditions": [{"type": "Synced", "status": "False", "message": "dial tcp"}]}]
+)
+def test_placement_whose_object_lost_its_status_reports_what_it_did(status: Manifest) -> None:
+    scene = load_scene(ONE_NODE).edited(
+        edit_observed("service-", f"{MIRRORED}.workloads", REPORTED),
+        edit_observed("service-", f"{MIRRORED}.router", {"gateways": ATTACHED}),
+    )
+    before = {key: scene.outcome().status[key] for key in ("readyReplicas", "gateway", "service")}
+    scene.xr["status"] = {**mapping(scene.xr, "status"), **before, "served": True}
+    lost = scene.edited(edit_observed("service-", "status", status)).outcome()
+    assert {key: lost.status[key] for key in before} == before
+
+
 def test_placement_that_is_held_still_counts_its_replicas() -> None:
     scene = load_scene(ONE_NODE).edited(edit_observed("service-", f"{MIRRORED}.workloads", REPORTED))
     scene.answers.pop(requirements.MODEL)

@@ -1,11 +1,12 @@
 """In which order endpoints and placements come into the routes and leave them."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from function.domain.placement import Placement
-from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.times import format_time
 from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving
 
@@ -368,6 +369,26 @@ def test_placement_that_lost_its_labels_keeps_its_requests() -> None:
     plane.unlabelled = {STABLE[0].name}
     plane.step()
     assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_route_that_is_not_observed_names_what_it_did() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    del plane.observed["route"]
+    plane.step()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+def test_reason_repeats_little_of_what_a_gateway_says() -> None:
+    plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
+    for _ in range(3):
+        plane.step()
+    remote = mapping(plane.observed[f"{gateway('http://10.0.0.1').key}/route"], "status.atProvider.manifest")
+    generation = mapping(remote, "metadata")["generation"]
+    refused: JSON = {"type": "Accepted", "status": "False", "observedGeneration": generation, "message": "x" * 32_768}
+    mapping(remote, "status")["parents"] = [{"conditions": [refused]}]
+    plane.step()
+    assert "Accepted is False" in _state(plane, "e1")[2]
+    assert len(json.dumps(plane.outcome.status)) < 2000
 
 
 def test_endpoint_whose_slice_was_replaced_settles_again_whatever_an_old_status_says() -> None:
