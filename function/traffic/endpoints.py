@@ -104,6 +104,7 @@ def plan_traffic(
     )
     plan = replace(plan, entered={key: _find_entered_at(site, plan) for key, site in sites.items()})
     in_route = {key: can_serve[key] for key, site in sites.items() if plan.may_name(site)}
+    in_route |= _find_previous_sites(known, sites, plan, in_route)
     route = observed.get(ROUTE, {})
     chosen = choose(service, sites, in_route, route)
     shares = compute_shares(service, chosen)
@@ -112,16 +113,17 @@ def plan_traffic(
     of_sites = {key: sum((shares.get(p.name, Fraction(0)) for p in ps), Fraction(0)) for key, ps in in_route.items()}
     weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
-        weights = keep_last_weights(sites, chosen, route) or weights
+        keys = [key for key, ps in in_route.items() if any(p in chosen for p in ps)]
+        weights = keep_last_weights(sites, keys, route) or weights
     plan = replace(plan, shares=shares, weights=weights, surplus=surplus)
     decided = [_decide(site, plan) for site in sites.values()]
     endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
-    gateways = {key: sites[key].gateway for key in weights}
-    names = {key: name_service(service, gateway.origin) for key, gateway in gateways.items() if gateway}
+    origins = {key: origin for key in weights if (origin := sites[key].origin)}
+    names = {key: name_service(service, origin) for key, origin in origins.items()}
     return Traffic(
         endpoints=tuple(sorted(endpoints, key=lambda e: (e.entry.environment, e.entry.address))),
         weights={names[key]: weight for key, weight in weights.items()},
-        ports={names[key]: gateway.origin.port for key, gateway in gateways.items() if gateway},
+        ports={names[key]: origin.port for key, origin in origins.items()},
         wake_in=_find_wake(endpoints, plan),
     )
 
@@ -136,6 +138,16 @@ def _may_get_requests(placement: Placement, site: Site) -> bool:
     return (is_known and site.named) if placement.draining else (is_known or not site.named)
 
 
+def _find_previous_sites(
+    placements: Iterable[Placement], sites: Mapping[str, Site], plan: _Plan, in_route: Collection[str]
+) -> dict[str, list[Placement]]:
+    """Returns the placements of sites whose gateway got another address, until the route may name the new one."""
+    waiting = [p for p in placements if p.gateway and not plan.obstacles[p.name] and p.gateway.key not in in_route]
+    left = {key: site for key, site in sites.items() if site.named and not site.members}
+    previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in left.items()}
+    return {key: ps for key, ps in previous.items() if ps}
+
+
 def _find_entered_at(site: Site, plan: _Plan) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
     if site.named or not site.prepared:
@@ -147,7 +159,10 @@ def _find_entered_at(site: Site, plan: _Plan) -> int | None:
 
 def _decide(site: Site, plan: _Plan) -> Endpoint | None:
     """Decides what becomes of a site; None if nothing is there."""
-    if plan.weights.get(site.key) or any(not p.draining for p in plan.can_serve[site.key]):
+    weight = plan.weights.get(site.key, 0)
+    if weight and site.entry and not site.members:
+        return Endpoint(site=site, entry=replace(site.entry, weight=weight), leaving=True)
+    if weight or any(not p.draining for p in plan.can_serve[site.key]):
         return _compose(site, plan)
     return _withdraw(site, plan)
 

@@ -52,7 +52,10 @@ def build_route(
 
 
 def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int]) -> Manifest:
-    """Returns the route on a cluster, with the weights of the Kubernetes Services of placements."""
+    """Returns the route on a cluster, with the weights of the Kubernetes Services of placements.
+
+    Each gateway has its own: that of an earlier address is deleted later than that of the new one is created.
+    """
     prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
     rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": prefix}}
     rule: Manifest = {
@@ -62,7 +65,8 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
         # Streams last as long as they need, as with KServe's own routes.
         "timeouts": {"request": "0s", "backendRequest": "0s"},
     }
-    name = build_name(service.name, "route", service.namespace, service.name, limit=_NAME_LIMIT)
+    identity = service.namespace, service.name, str(gateway.origin)
+    name = build_name(service.name, "route", *identity, limit=_NAME_LIMIT)
     return {
         "apiVersion": _API_VERSION,
         "kind": "HTTPRoute",

@@ -59,9 +59,8 @@ def take_first(site: Site, placements: Iterable[Placement], shares: Mapping[str,
     return sorted(sharing, key=lambda p: (not site.is_routed(p), -shares[p.name], p.name))[:MAX_BACKENDS]
 
 
-def keep_last_weights(sites: Mapping[str, Site], chosen: Iterable[Placement], route: Manifest) -> dict[str, int]:
+def keep_last_weights(sites: Mapping[str, Site], keys: Iterable[str], route: Manifest) -> dict[str, int]:
     """Returns the weights of the observed route: no cluster answers, and their gateways may serve nevertheless."""
     last = read_weights(route)
-    keys = {p.gateway.key for p in chosen if p.gateway}
     names = {key: text(sites[key].observed[SERVICE], "metadata.name") for key in keys}
     return {key: last[name] for key, name in sorted(names.items()) if name in last}

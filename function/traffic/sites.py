@@ -8,7 +8,7 @@ from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.times import parse_time
-from function.kube.urls import parse_origin
+from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed, is_up
 from function.remote.observed_object import ObservedObject, read_object
 from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
@@ -25,6 +25,7 @@ class Site:
     key: str
     members: tuple[Placement, ...]  # by environment and name; none: its placements are gone
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
+    origin: Origin | None  # of the gateway
     entry: EndpointEntry | None  # of the status
     named: bool  # the route names it, as observed or, where it is not observed, as the status says
     withdrawn: bool  # the control plane's gateway has seen a route without it
@@ -112,6 +113,7 @@ def gather_sites(
                 key=key,
                 members=tuple(members.get(key, ())),
                 observed=parts,
+                origin=origin,
                 entry=entry,
                 named=name in named or (not route and entry is not None and entry.weight > 0),
                 withdrawn=bool(route) and name not in named and is_programmed(route),

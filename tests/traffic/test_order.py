@@ -1,5 +1,6 @@
 """In which order endpoints and placements come into the routes and leave them."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.times import format_time
-from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving
+from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving, weights
 
 NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
 STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
@@ -369,6 +370,28 @@ def test_placement_that_lost_its_labels_keeps_its_requests() -> None:
     plane.unlabelled = {STABLE[0].name}
     plane.step()
     assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
+@pytest.mark.parametrize("address", ["http://10.0.0.9", "http://10.0.0.1:8080"])
+@pytest.mark.parametrize("unreachable", [False, True])
+def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
+    address: str, *, unreachable: bool
+) -> None:
+    plane = _at_rest(backends(stable=1), STABLE[0])
+    old, new = gateway("http://10.0.0.1").key, gateway(address).key
+    plane.replace(replace(STABLE[0], gateway=gateway(address), unreachable=unreachable))
+    keys: list[list[str]] = []
+    names: set[str] = set()
+    for _ in range(20):
+        plane.step()
+        composed = {key: item.manifest for key, item in plane.outcome.composed.items()}
+        (name,) = weights(composed["route"])
+        serving = [key for key in (old, new) if text(composed.get(f"{key}/service"), "metadata.name") == name]
+        keys.append(serving)
+        names |= {text(composed[f"{key}/route"], "spec.forProvider.manifest.metadata.name") for key in serving}
+    assert [key for key, _ in itertools.groupby(keys)] == [[old], [new]]
+    assert len(names) == 2, "deleting the old route on the cluster leaves the new one"
+    assert {key.partition("/")[0] for key in composed} == {"route", new}
 
 
 def test_route_that_is_not_observed_names_what_it_did() -> None:
