@@ -72,7 +72,11 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         required[requirements.SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
     if isinstance(deployment.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
-    own = (*parse_placements(call.observed), *parse_placements(orphans))
+    # They are its own whatever a user has made of their deploymentRef, which is composed again.
+    own = tuple(
+        placement if placement.deployment == deployment.name else replace(placement, deployment=deployment.name)
+        for placement in (*parse_placements(call.observed), *parse_placements(orphans))
+    )
     used = requirements.environments_by_name(sorted({placement.environment for placement in own}))
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
     return Scope(

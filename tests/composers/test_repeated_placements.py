@@ -1,12 +1,13 @@
 """A placement that keeps its pool is written over the version that was observed; a late observation undoes no decision.
 
-Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's.
+Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's. What a user
+writes into a placement is written over again.
 """
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from function.kube.manifests import Manifest, get, listing, text
+from function.kube.manifests import JSON, Manifest, get, listing, text
 from tests.support.plane import call, change, only, plane, request_of
 from tools.control_plane import ControlPlane
 
@@ -46,3 +47,17 @@ def test_rescheduled_placement_is_applied_over_any_version() -> None:
     placement = _composed_placement(control)
     assert get(placement, "spec.topology.gpusPerNode") == 2
     assert text(placement, "metadata.resourceVersion") == ""
+
+
+@pytest.mark.parametrize("ref", [None, {"name": "other"}], ids=["removed", "another"])
+def test_restores_deployment_of_its_own_placement_on_a_full_pool(ref: JSON) -> None:
+    """What Crossplane observes is its own, whatever a user writes into it: it needs no room beside itself."""
+    control = plane("kimi-k2-two-nodes")
+    environment, placement = only(control, "InferenceEnvironment"), only(control, "ModelPlacement")
+    (pool,) = listing(control.composites[environment], "spec.nodePools")
+    change(control, environment, "spec.nodePools", [{**pool, "maxNodeCount": 2}])
+    control.settle()
+    change(control, placement, "spec.deploymentRef", ref)
+    composed = _composed_placement(control)
+    assert text(composed, "metadata.name") == placement.name
+    assert text(composed, "spec.deploymentRef.name") == only(control, "ModelDeployment").name
