@@ -187,6 +187,7 @@ class ReferencesResolved(StrEnum):
     POOL_NOT_FOUND = "PoolNotFound"
     CACHE_NOT_FOUND = "CacheNotFound"
     INVALID_PLACEMENT = "InvalidPlacement"
+    INVALID_SETTINGS = "InvalidSettings"  # also of ClusterReady
     RESOLVING = "Resolving"
 
 

@@ -1,8 +1,8 @@
 """Parses platform-wide settings: the function's input, overridden by EnvironmentConfigs from the context.
 
-A setting with a problem is reported and left out, so that the weaker level applies: one bad setting must not stop every
-object at once. Durations are Go's. The blocks `download` and `kserve` also exist on environments, and are merged field
-by field over the weaker level.
+A setting with a problem is reported and left out, so that the weaker level applies. Where it decides what runs, the
+settings are not valid, and composers change nothing until it is corrected (decision 36). Durations are Go's. The blocks
+`download` and `kserve` also exist on environments, and are merged field by field over the weaker level.
 """
 
 import math
@@ -38,6 +38,8 @@ _META = ("apiVersion", "kind", "metadata")
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
+# Settings that decide nothing about what runs. Without a valid Gateway, ModelServices stay as observed.
+_HARMLESS = ("gates", "gateway", "limits", "objectWatch", "ttl")
 
 
 def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settings]:
@@ -92,12 +94,15 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     if fields == {}:
         return Parsed(weaker, ())
     spec, problems = validate(schemas.Defaults, fields, path)
+    problems.update(find_unknown_fields(schemas.Defaults, fields, path))
     image_path, download = f"{path}.storageInitializerImage", weaker.download
     refuse_templates(spec.storage_initializer_image, image_path, problems)
     image = parse_image(spec.storage_initializer_image, image_path, problems)
     if image and not problems.find_within(image_path):
         download = replace(download, image=image)
     ttl, limits = spec.ttl or schemas.Ttl(), spec.limits or schemas.Limits()
+    gateway_path = f"{path}.gateway"
+    refused = problems.refuses(path) or problems.refuses(gateway_path)
 
     def choose(value: T | None, default: T) -> T:
         return default if value is None else value
@@ -105,7 +110,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     settings = Settings(
         download=parse_download(spec.download, download, f"{path}.download", problems),
         kserve=parse_kserve(spec.kserve, weaker.kserve, f"{path}.kserve", problems),
-        gateway=_parse_gateway(spec.gateway, weaker.gateway, f"{path}.gateway", problems),
+        gateway=None if refused else _parse_gateway(spec.gateway, weaker.gateway, gateway_path, problems),
         storage_class=choose(spec.storage_class_name, weaker.storage_class),
         ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, f"{path}.ttl.settled", problems),
         ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, f"{path}.ttl.pending", problems),
@@ -128,8 +133,9 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         gates=weaker.gates if spec.gates is None else frozenset((gate.api_version, gate.kind) for gate in spec.gates),
         remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
     )
-    unknown = find_unknown_fields(schemas.Defaults, fields, path)
-    return Parsed(settings, tuple(sorted({*problems.find_within(path), *unknown})))
+    found = problems.find_within(path)
+    harmless = {problem for key in _HARMLESS for problem in problems.find_within(f"{path}.{key}")}
+    return Parsed(replace(settings, valid=weaker.valid and harmless.issuperset(found)), found)
 
 
 def _parse_cost(block: schemas.CostPerHour | None, path: str, problems: Problems) -> Cost | None:
@@ -142,13 +148,13 @@ def _parse_cost(block: schemas.CostPerHour | None, path: str, problems: Problems
 def _parse_gateway(
     block: schemas.DefaultsGateway | None, weaker: PlatformGateway | None, path: str, problems: Problems
 ) -> PlatformGateway | None:
-    """Returns the Gateway of the control plane, which one level sets as a whole."""
+    """Returns the Gateway of the control plane, which one level sets as a whole; None if it has problems."""
     if block is None:
         return weaker
     origin = parse_url(block.url, f"{path}.url", problems)
     settle = _parse_seconds(block.settle, SETTLE_SECONDS, f"{path}.settle", problems)
     if origin is None or problems.find_within(path):
-        return weaker
+        return None
     return PlatformGateway(
         name=block.name,
         namespace=block.namespace or BUILT_IN.secret_namespace,

@@ -19,13 +19,14 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
-from function.reasons import Drained
+from function.reasons import ConditionType, Drained
 from function.remote.node_observation import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
+from function.status import references
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 
@@ -35,8 +36,10 @@ def compose(call: Call, settings: Settings) -> Outcome:
     parsed = parse_environment(call.xr, settings)
     placements = _find_placements(call, parsed.value)
     required = _require(call, parsed.value, placements)
-    if parsed.access is None or parsed.value.broken:
+    if parsed.access is None or parsed.value.broken or not settings.valid:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
+        if not settings.valid:
+            invalid = (references.settings_invalid(ConditionType.CLUSTER_READY), *invalid)
         outcome = keep_observed(call, settings, required, invalid)
         ledger = _compute_ledger(call, parsed.value, placements)
         return replace(outcome, status={**outcome.status, **ledger})

@@ -72,7 +72,12 @@ def find_other_cluster(observed: Mapping[str, Manifest], environment: Environmen
 
 
 def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
-    """Returns the model; raises UnresolvedError with a condition of the given type where there is none."""
+    """Returns the model; raises UnresolvedError with a condition of the given type where there is none.
+
+    Nothing is resolved with invalid settings either: what exists stays as observed.
+    """
+    if not settings.valid:
+        raise UnresolvedError(references.settings_invalid(type_))
     not_found = references.model_not_found(type_, ref, namespace)
     parsed = parse_model(_load(call, requirements.MODEL, not_found), settings)
     if parsed.value is None:

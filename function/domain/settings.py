@@ -95,6 +95,7 @@ class Settings:
     object_watch: bool = False
     gates: frozenset[tuple[str, str]] = frozenset()  # API version and kind of what Crossplane may read as a gate
     remote_namespace_prefix: str = ""
+    valid: bool = True  # False: a setting that decides what runs is invalid (decision 36)
 
     def limits_of(self, namespace: str) -> Limits:
         """Returns what a namespace may have."""

@@ -79,6 +79,12 @@ def cache_not_found(name: str, namespace: str) -> Condition:
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
 
+def settings_invalid(type_: ConditionType) -> Condition:
+    """Returns the condition while platform settings that decide what runs are invalid; a note names them."""
+    message = f"Correct the platform settings; nothing new starts until then. {KEPT}"
+    return Condition(type_, Status.FALSE, ReferencesResolved.INVALID_SETTINGS, message)
+
+
 def reference_invalid(reason: ReferencesResolved, subject: str, problems: Iterable[Problem]) -> Condition:
     """Returns the condition of a placement whose environment or ModelCache cannot be read."""
     return _unresolved(reason, f"Correct {subject}: {'; '.join(map(str, problems))}")

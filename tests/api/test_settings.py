@@ -1,4 +1,4 @@
-"""Settings: EnvironmentConfigs override the input, which overrides the built-in defaults; invalid ones are left out."""
+"""Settings: EnvironmentConfigs override the input, which overrides the built-in defaults; invalid ones are reported."""
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -185,7 +185,8 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_invalid_setting_is_reported_and_left_out(case: Case) -> None:
-    assert parse_settings(case.fields, {}) == Parsed(BUILT_IN, (case.want,)), case.reason
+    is_harmless = {"gateway", "limits", "objectWatch", "ttl"} >= case.fields.keys()
+    assert parse_settings(case.fields, {}) == Parsed(replace(BUILT_IN, valid=is_harmless), (case.want,)), case.reason
 
 
 def test_namespace_keeps_its_other_limits_when_the_one_of_costs_is_invalid() -> None:
@@ -204,11 +205,28 @@ def test_namespace_has_a_limit_of_costs() -> None:
 
 def test_invalid_setting_leaves_the_weaker_level() -> None:
     parsed = parse_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
-    assert parsed.value.ttl_settled == 300
+    assert parsed.value == replace(BUILT_IN, ttl_settled=300)
     assert [str(p) for p in parsed.problems] == [f'modelplane.ttl.settled: "soon" is not allowed; {DURATION}']
 
 
+def test_settings_are_invalid_if_one_level_is() -> None:
+    for settings in (
+        parse_settings({"kserve": {"tls": "ja"}}, _context({"kserve": {"tls": True}})),
+        parse_settings({"kserve": {"tls": True}}, _context({"kserve": {"tls": "ja"}})),
+    ):
+        assert not settings.value.valid
+
+
+@pytest.mark.parametrize("invalid", ["b", {"name": "b"}, {"name": "b", "url": "https://b", "section": "c"}], ids=str)
+def test_invalid_gateway_is_none_instead_of_a_weaker_one(invalid: JSON) -> None:
+    """The routes of the stronger level may be on the Gateway that it names: they stay there without another."""
+    weaker: Manifest = {"gateway": {"name": "a", "url": "https://a"}}
+    parsed = parse_settings(weaker, _context({"gateway": invalid}))
+    assert parsed.value == BUILT_IN
+    assert len(parsed.problems) == 1
+
+
 def test_reports_a_context_that_is_no_map() -> None:
-    assert parse_settings({}, _context("odd")) == Parsed(
-        BUILT_IN, (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),)
+    assert parse_settings({"gateway": {"name": "a", "url": "https://a"}}, _context("odd")) == Parsed(
+        replace(BUILT_IN, valid=False), (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),)
     )

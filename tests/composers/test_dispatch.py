@@ -39,9 +39,9 @@ def test_rejects_kind_of_other_group_or_version(name: str, version: str) -> None
     assert bool(status) is (version.startswith("modelplane.ai/") and "status" in story["xr"]), "a stranger's is theirs"
 
 
-SLIPS = {"ttl": {"settled": "soon"}, "storageClasName": "fast"}
+SLIPS = {"ttl": {"settled": "soon", "pendin": "1m"}}
 SAID = (
-    "Platform settings: input.storageClasName: is not a field; did you mean storageClassName?; "
+    "Platform settings: input.ttl.pendin: is not a field; did you mean pending?; "
     'input.ttl.settled: "soon" is not allowed; must be a duration like 30s, 10m or 1h30m'
 )
 
@@ -61,8 +61,9 @@ def test_reports_problems_of_settings(name: str) -> None:
 
 def test_settings_problems_leave_room_for_condition() -> None:
     story = _story("ModelPlacement/serving")
-    story["input"] = {f"field{i}": "ü" * 50 for i in range(100)}
+    story["input"] = {"ttl": {f"field{i}": "ü" * 50 for i in range(100)}}
     message = _answer(story)["conditions"][0]["message"]
-    assert message.startswith("Model, environment and pool are known. Platform settings: input.field0: is not a field")
+    note = "Platform settings: input.ttl.field0: is not a field"
+    assert message.startswith(f"Model, environment and pool are known. {note}")
     assert "..." in message, "its middle is left out"
     assert len(message.encode()) <= 1024
