@@ -223,7 +223,11 @@ class FaultKind(Enum):
         "a claim that is created for the weights",
     )
     ACCESS_MODE = FaultRow(
-        Refused.SHARED_STORAGE_MISSING, _describe_access_mode, "accessMode {fault.required}", remedy=_ADD_SHARED_CLASS
+        Refused.SHARED_STORAGE_MISSING,
+        _describe_access_mode,
+        "accessMode {fault.required}",
+        remedy="Set {fault.field} of InferenceEnvironment {environment} to {fault.required}, which its storage class "
+        "must support",
     )
     CACHE_UNKNOWN = FaultRow(
         Refused.CACHE_NOT_ON_ENVIRONMENT,

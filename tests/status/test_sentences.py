@@ -278,7 +278,10 @@ CASES = (
                 "a: profile multinode: multi-node model requires shared storage on the inference environment. "
                 "Its accessMode is ReadWriteOnce, ReadWriteMany required"
             ),
-            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
+            (
+                "Set spec.storage.accessMode of InferenceEnvironment a to ReadWriteMany, "
+                "which its storage class must support"
+            ),
         ),
     ),
     Case(
@@ -290,7 +293,10 @@ CASES = (
         says=(
             "0/1 environments can run gemma: 1 no shared storage.",
             "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany required",
-            "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
+            (
+                "Set spec.storage.accessMode of InferenceEnvironment a to ReadWriteMany, "
+                "which its storage class must support"
+            ),
         ),
     ),
     Case(
