@@ -69,11 +69,16 @@ class Refusal:
             return self.storage.remedy(self.environment)
         if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
             where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
-            return f"If its nodes have it, declare {_name_field(self)} on {where}"
+            return f"If its nodes have it, declare {self.field} on {where}"
         if self.quota_usage is not None:
             how = "Request less" if self.quota_usage.exceeds_limit else "Delete a placement of the namespace"
             return f"{how}, or ask the platform team to raise the limits"
         return "Create an InferenceEnvironment" if self.field is Field.ENVIRONMENTS else ""
+
+    @property
+    def required_field(self) -> str:
+        """The field as the author of the requirement spells it: a network speed has two names."""
+        return self.required.field if isinstance(self.required, BandwidthRequirement) else str(self.field)
 
     @property
     def replicas(self) -> str:
@@ -96,9 +101,10 @@ def _format(refusal: Refusal, value: Value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _name_field(refusal: Refusal) -> str:
-    """Returns the field as the author of the requirement spells it: a network speed has two names."""
-    return refusal.required.field if isinstance(refusal.required, BandwidthRequirement) else str(refusal.field)
+def _describe_required(refusal: Refusal) -> str:
+    """Returns the required value; with the name of its field where the author spells it as pools do not."""
+    required = _format(refusal, refusal.required)
+    return required if refusal.required_field == str(refusal.field) else f"{refusal.required_field} {required}"
 
 
 def _describe_requirement(refusal: Refusal) -> str:
@@ -106,7 +112,7 @@ def _describe_requirement(refusal: Refusal) -> str:
     if required is None:
         return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     if actual is None:
-        return f"pool {refusal.pool} does not declare {_name_field(refusal)}, {_format(refusal, required)} required"
+        return f"pool {refusal.pool} does not declare {refusal.field}, {_describe_required(refusal)} required"
     missing = ""
     if isinstance(required, int) and isinstance(actual, int):
         difference = required - actual
@@ -114,8 +120,8 @@ def _describe_requirement(refusal: Refusal) -> str:
     if isinstance(required, tuple) and isinstance(actual, tuple):
         absent = ", ".join(str(item) for item in required if item not in actual)
         return f"pool {refusal.pool} lacks {refusal.field} {absent}; it has {_format(refusal, actual) or 'none'}"
-    has = f"pool {refusal.pool} has {_name_field(refusal)} {_format(refusal, actual)}"
-    return f"{has}, {_format(refusal, required)} required{missing}"
+    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, actual)}"
+    return f"{has}, {_describe_required(refusal)} required{missing}"
 
 
 def _describe_selector(refusal: Refusal) -> str:
@@ -154,7 +160,7 @@ def _describe_quota(refusal: Refusal) -> str:
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
     required = "" if refusal.required is None else f" {_format(refusal, refusal.required)}"
-    return f"{_name_field(refusal)}{required}", "not declared" if refusal.actual is None else _format(
+    return f"{refusal.required_field}{required}", "not declared" if refusal.actual is None else _format(
         refusal, refusal.actual
     )
 

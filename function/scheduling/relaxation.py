@@ -76,17 +76,17 @@ def _relax_requirement(request: SchedulingRequest, environment: Environment, ref
     value: Any = refusal.actual
     if isinstance(refusal.required, tuple) and isinstance(value, tuple):
         value = tuple(word for word in refusal.required if word in value)
-    elif refusal.field is Field.BANDWIDTH and isinstance(value, str):
-        value = BandwidthRequirement(rung=value, or_better=True)
-    on = f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
+    elif isinstance(refusal.required, BandwidthRequirement) and isinstance(value, str):
+        value = replace(refusal.required, rung=value, or_better=True)
+    field, on = refusal.required_field, f"pool {refusal.pool} of InferenceEnvironment {environment.name}"
     if value:
         words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
         words += OR_BETTER if refusal.field is Field.BANDWIDTH else ""
-        advice = f"If the model runs with it, set {refusal.field} of profile {profile.name} to {words}, as {on} has"
+        advice = f"If the model runs with it, set {field} of profile {profile.name} to {words}, as {on} has"
     elif refusal.remedy:
         advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
     else:
-        without = f"remove {refusal.field} from profile {profile.name}"
+        without = f"remove {field} from profile {profile.name}"
         advice = f"If the model runs without it, {without}, as {on} does not have it"
     return _replace_profile(request, replace(profile, requires=replace(profile.requires, **{name: value}))), advice
 

@@ -154,15 +154,25 @@ def test_what_was_chosen_counts_towards_the_quota(limit: int, found: list[str]) 
     assert read(find(twice, environments)) == found
 
 
-def test_advises_a_bandwidth_that_better_networks_have_too() -> None:
-    needs = model(profile("p", shape(2, 8), requires=requires(bandwidth="ib-400g")))
-    found = find(replace(wants(), model=needs), (environment("a", pool("p", bandwidth="ib-200g")),))
+@pytest.mark.parametrize("field", ["interNodeBandwidth", "multiNodeBandwidth"])
+def test_advises_a_bandwidth_that_better_networks_have_too(field: str) -> None:
+    """A profile that requires both names would be invalid."""
+    needs = requires(bandwidth="ib-400g")
+    assert needs.bandwidth
+    needs = replace(needs, bandwidth=replace(needs.bandwidth, field=field))
+    fast = replace(wants(), model=model(profile("p", shape(2, 8), requires=needs)))
+    found = find(fast, (environment("a", pool("p", bandwidth="ib-200g")),))
     assert read(found) == [
         (
-            "If the model runs with it, set interNodeBandwidth of profile p to ib-200g-or-better, "
+            f"If the model runs with it, set {field} of profile p to ib-200g-or-better, "
             "as pool p of InferenceEnvironment a has"
         )
     ]
+    assert found[0].refusal.message == "pool p has interNodeBandwidth ib-200g, " + (
+        "ib-400g required" if field == "interNodeBandwidth" else "multiNodeBandwidth ib-400g required"
+    )
+    (undeclared, *_) = find(fast, (environment("a", pool("p", bandwidth=None)),))
+    assert undeclared.message.startswith("If its nodes have it, declare interNodeBandwidth on pool p of ")
 
 
 def test_names_a_way_out_once_for_several_profiles() -> None:
