@@ -163,6 +163,37 @@ def find_unknown_fields(
                 yield Problem(below, f"is not a field; {hint}")
 
 
+def find_duplicates(schema: Any, value: JSON, path: str) -> Iterator[Problem]:
+    """Yields every entry of a list of type set or map that repeats an earlier one, at a path and below."""
+    origin, args = get_origin(schema), get_args(schema)
+    if origin in (Union, types.UnionType):
+        for branch in args:
+            yield from find_duplicates(branch, value, path)
+    elif origin in (list, dict) and isinstance(value, list | dict):
+        for key, entry in enumerate(value) if isinstance(value, list) else value.items():
+            yield from find_duplicates(args[-1], entry, join_path(path, key))
+    elif _is_model(schema) and isinstance(value, dict):
+        for name, field in schema.model_fields.items():
+            key = field.alias or name
+            item, below, extra = value.get(key), join_path(path, key), field.json_schema_extra or {}
+            yield from find_duplicates(field.annotation, item, below)
+            if "unique" in extra and isinstance(item, list):
+                yield from _find_equal_entries(item, extra["unique"], below)
+
+
+def _find_equal_entries(entries: list[JSON], keys: Sequence[str], path: str) -> Iterator[Problem]:
+    """Yields every entry that has the same values of the keys as an earlier one; without keys, that is equal to it."""
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys] or [entry]
+        first = seen.setdefault(json.dumps(values, sort_keys=True), index)
+        if first != index and None not in values:
+            at = join_path(path, index) + (f".{keys[0]}" if len(keys) == 1 else "")
+            same = f"has the same {' and '.join(keys)}" if keys else "is the same"
+            value = values[0] if len(values) == 1 else dict(zip(keys, values, strict=True))
+            yield invalid_value(at, value, f"unique, and {join_path(path, first)} {same}")
+
+
 def invalid_value(path: str, value: object, allowed: str) -> Problem:
     """Returns the problem of a value that is not allowed."""
     return Problem(path, f"{format_value(value)} is not allowed; must be {allowed}")

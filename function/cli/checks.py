@@ -20,7 +20,15 @@ from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
 from function.api.model_service import parse_model_service
-from function.api.problems import SPECS, Parsed, find_nearest, find_unknown_fields, join_path, unknown_value
+from function.api.problems import (
+    SPECS,
+    Parsed,
+    find_duplicates,
+    find_nearest,
+    find_unknown_fields,
+    join_path,
+    unknown_value,
+)
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
 from function.cli.costs import find_costs, find_default_class, find_full_claims
@@ -180,7 +188,10 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
         yield from (
             Problem(p.path, p.message + (_SCALING if p.path.startswith("spec.scaling.") else "")) for p in unknown
         )
-        yield from _PARSERS[kind](manifest).problems
+        refused = _PARSERS[kind](manifest).problems
+        paths = {p.path for p in refused}
+        yield from refused
+        yield from (p for p in find_duplicates(SPECS[kind], manifest.get("spec"), "spec") if p.path not in paths)
     elif has_misspelt_group(manifest):
         if text(manifest, "apiVersion") != VERSION:
             yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))

@@ -131,8 +131,10 @@ class Engine(BaseModel):
     )
     args: list[StrictStr] | None = Field(None, max_length=128)
     resources: EngineResources | None = None
-    image_pull_secrets: list[ImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
-    env: list[Env] | None = Field(None, max_length=64)
+    image_pull_secrets: list[ImagePullSecret] | None = Field(
+        None, alias="imagePullSecrets", json_schema_extra={"unique": ["name"]}, max_length=8
+    )
+    env: list[Env] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=64)
 
 
 class Serving(BaseModel):
@@ -151,7 +153,7 @@ class ModelSpec(BaseModel):
     pvc: Pvc | None = None
     resources: Resources = Field({}, validate_default=True)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
-    serving: list[Serving] = Field(..., max_length=8, min_length=1)
+    serving: list[Serving] = Field(..., json_schema_extra={"unique": ["name"]}, max_length=8, min_length=1)
 
 
 class ExistingSecretRef(BaseModel):
@@ -244,10 +246,10 @@ class ResourceClaim(BaseModel):
 
 class Pod(BaseModel):
     resources: dict[str, StrictInt | StrictStr] | None = Field(None, max_length=16)
-    env: list[Env] | None = Field(None, max_length=64)
+    env: list[Env] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=64)
     annotations: dict[str, StrictStr] | None = Field(None, max_length=32)
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
-    volumes: list[Volume] | None = Field(None, max_length=32)
+    volumes: list[Volume] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=32)
     volume_mounts: list[VolumeMount] | None = Field(None, alias="volumeMounts", max_length=32)
     host_network: StrictBool | None = Field(None, alias="hostNetwork")
     priority_class_name: StrictStr | None = Field(
@@ -262,9 +264,13 @@ class Pod(BaseModel):
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[PodImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[PodImagePullSecret] | None = Field(
+        None, alias="imagePullSecrets", json_schema_extra={"unique": ["name"]}, max_length=16
+    )
     security_context: SecurityContext | None = Field(None, alias="securityContext")
-    resource_claims: list[ResourceClaim] | None = Field(None, alias="resourceClaims", max_length=32)
+    resource_claims: list[ResourceClaim] | None = Field(
+        None, alias="resourceClaims", json_schema_extra={"unique": ["name"]}, max_length=32
+    )
 
 
 class With(BaseModel):
@@ -311,7 +317,9 @@ class Existing(BaseModel):
     identity_secret_ref: IdentitySecretRef | None = Field(None, alias="identitySecretRef")
     provider: StrictStr | None = Field(None, max_length=253)
     instance_type: StrictStr | None = Field(None, alias="instanceType", max_length=253)
-    node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
+    node_pools: list[NodePool] | None = Field(
+        None, alias="nodePools", json_schema_extra={"unique": ["name"]}, max_length=32
+    )
 
 
 class GkeSecretRef(BaseModel):
@@ -326,7 +334,9 @@ class Gke(BaseModel):
     kubernetes_version: StrictStr | None = Field(None, alias="kubernetesVersion", max_length=63)
     secret_ref: GkeSecretRef | None = Field(None, alias="secretRef")
     identity_secret_ref: IdentitySecretRef | None = Field(None, alias="identitySecretRef")
-    node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
+    node_pools: list[NodePool] | None = Field(
+        None, alias="nodePools", json_schema_extra={"unique": ["name"]}, max_length=32
+    )
 
 
 class Cluster(BaseModel):
@@ -376,13 +386,15 @@ class DownloadSecurityContext(BaseModel):
 class Download(BaseModel):
     image: StrictStr | None = Field(None, max_length=512, min_length=1, pattern="^[^\\s:/]+(:[^\\s/]+)?(/[^\\s/]+)*$")
     resources: DownloadResources | None = None
-    env: list[Env] | None = Field(None, max_length=64)
+    env: list[Env] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=64)
     node_selector: dict[str, StrictStr] | None = Field(None, alias="nodeSelector", max_length=32)
     tolerations: list[Toleration] | None = Field(None, max_length=32)
     service_account_name: StrictStr | None = Field(
         None, alias="serviceAccountName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    image_pull_secrets: list[DownloadImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=16)
+    image_pull_secrets: list[DownloadImagePullSecret] | None = Field(
+        None, alias="imagePullSecrets", json_schema_extra={"unique": ["name"]}, max_length=16
+    )
     token_secret_name: StrictStr | None = Field(
         None, alias="tokenSecretName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
@@ -447,8 +459,10 @@ class Kserve(BaseModel):
 
 class EnvironmentSpec(BaseModel):
     cluster: Cluster
-    node_pools: list[NodePool] | None = Field(None, alias="nodePools", max_length=32)
-    taints: list[EnvironmentTaint] | None = Field(None, max_length=16)
+    node_pools: list[NodePool] | None = Field(
+        None, alias="nodePools", json_schema_extra={"unique": ["name"]}, max_length=32
+    )
+    taints: list[EnvironmentTaint] | None = Field(None, json_schema_extra={"unique": ["key", "effect"]}, max_length=16)
     storage: Storage | None = None
     hardware: Hardware | None = None
     image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
@@ -470,9 +484,9 @@ class DeploymentToleration(BaseModel):
 
 class Service(BaseModel):
     distribution: Literal["ByReplicas", "Even", "Failover"] = "ByReplicas"
-    environments: list[StrictStr] | None = Field(None, max_length=100)
+    environments: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=100)
     on_unreachable: Literal["Withdraw", "Keep"] = Field("Withdraw", alias="onUnreachable")
-    hostnames: list[StrictStr] | None = Field(None, max_length=16)
+    hostnames: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=16)
 
 
 class DeploymentPlacement(BaseModel):
@@ -488,7 +502,7 @@ class Gate(BaseModel):
 
 class Rollout(BaseModel):
     environments: Literal["AllAtOnce", "OneByOne"] = "AllAtOnce"
-    order: list[StrictStr] | None = Field(None, max_length=100)
+    order: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=100)
     paused: StrictBool = False
     when_full: Literal["Wait", "Replace"] = Field("Wait", alias="whenFull")
     gate: Gate | None = None
@@ -578,7 +592,7 @@ class CacheStorage(BaseModel):
 
 class CacheSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
-    environments: list[StrictStr] | None = Field(None, max_length=100)
+    environments: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     storage: CacheStorage | None = None
     preload: StrictBool = True
@@ -591,11 +605,11 @@ class Backend(BaseModel):
 
 
 class ServiceSpec(BaseModel):
-    backends: list[Backend] = Field(..., max_length=8, min_length=1)
+    backends: list[Backend] = Field(..., json_schema_extra={"unique": ["deployment"]}, max_length=8, min_length=1)
     distribution: Literal["ByReplicas", "Even", "Failover"] = "ByReplicas"
-    environments: list[StrictStr] | None = Field(None, max_length=100)
+    environments: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=100)
     on_unreachable: Literal["Withdraw", "Keep"] = Field("Withdraw", alias="onUnreachable")
-    hostnames: list[StrictStr] | None = Field(None, max_length=16)
+    hostnames: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=16)
 
 
 class Ttl(BaseModel):
