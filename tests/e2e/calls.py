@@ -1,7 +1,10 @@
 """What core counts of itself: calls of the function, reconciles, and its own processor time."""
 
+import json
 import re
 import urllib.request
+from collections import Counter
+from pathlib import Path
 
 from tools.stack import layout
 
@@ -39,6 +42,13 @@ def calls_by_kind() -> dict[str, int]:
         kind = dict(re.findall(r'(\w+)="(\w+)"', labels))["kind"]
         found[kind] = found.get(kind, 0) + int(float(number))
     return found
+
+
+def calls_by_name(logs: Path, kind: str) -> Counter[str]:
+    """Return how many calls the function has answered so far for each composite of a kind."""
+    lines = (logs / "function-modelplane.log").read_text().splitlines()
+    calls = [json.loads(line) for line in lines if line.startswith("{")]
+    return Counter(call["name"] for call in calls if call.get("kind") == kind)
 
 
 def _function() -> str:
