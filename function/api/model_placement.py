@@ -91,7 +91,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         applied_uri=text(service, "appliedUri"),
         claim_mode=text(manifest, "status.storage.accessMode"),
         hydration=parse_hydration(mapping(manifest, "status.storage")),
-        owner=find_controller(manifest),
+        owner=find_controller(manifest, names.GROUP, "ModelDeployment"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         cannot_start=admitted == Admitted.CANNOT_START,

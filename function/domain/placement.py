@@ -98,7 +98,7 @@ class Placement:
     applied_uri: str = ""  # in the applied spec, where the service is not Ready on it yet
     hydration: Hydration = Hydration()
     claim_mode: str = ""  # access mode of the claim with its weights
-    owner: str = ""  # uid of the composite that composed it
+    owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
     allocated: Share | None = None  # what its service has of a pool
     over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only

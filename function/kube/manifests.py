@@ -72,10 +72,12 @@ def is_deleting(manifest: JSON) -> bool:
     return get(manifest, "metadata.deletionTimestamp") is not None
 
 
-def find_controller(manifest: JSON) -> str:
-    """Returns the uid of the owner that controls an object; empty if there is none."""
-    owners = listing(manifest, "metadata.ownerReferences")
-    return next((text(owner, "uid") for owner in owners if flag(owner, "controller")), "")
+def find_controller(manifest: JSON, group: str = "", kind: str = "") -> str:
+    """Returns the uid of the owner that controls an object; empty if there is none, or it is not of this kind."""
+    owners = (owner for owner in listing(manifest, "metadata.ownerReferences") if flag(owner, "controller"))
+    owner = next(owners, {})
+    is_of_kind = not kind or (text(owner, "apiVersion").partition("/")[0], text(owner, "kind")) == (group, kind)
+    return text(owner, "uid") if is_of_kind else ""
 
 
 def prune(manifest: Mapping[str, JSON]) -> Manifest:

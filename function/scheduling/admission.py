@@ -15,7 +15,14 @@ from function.domain.placement import Placement
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.capacity import count_in_empty_pool
-from function.scheduling.ledger import PoolLedger, allocate_pool, grant_sort_key, is_charged, remaining_grant
+from function.scheduling.ledger import (
+    PoolLedger,
+    allocate_pool,
+    charge_order,
+    grant_sort_key,
+    is_charged,
+    remaining_grant,
+)
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
 # rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
@@ -28,7 +35,7 @@ class EnvironmentLedger:
 
     pools: Mapping[str, PoolLedger]  # by name; valid pools only
     grants: tuple[Grant, ...]  # of all pools, also of those that cannot be read
-    # Placements of deployments by uid and pool; not those that users wrote, which nothing bounds.
+    # Placements of deployments by uid and pool, one of each; not those that users wrote, which nothing bounds.
     rejected: tuple[tuple[str, str], ...]
 
 
@@ -54,7 +61,10 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     grants = [grant for grant in of_other_pools if grant]
     grants += (grant for ledger in pools.values() for grant in ledger.grants)
     grants.sort(key=grant_sort_key)
-    rejected = sorted((p.uid, p.pool) for ledger in pools.values() for p in ledger.rejected if p.owner)
+    # A deployment has one placement here. More with its uid as their owner are about to go, or written by a user.
+    of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
+    by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
+    rejected = sorted(by_owner.values())
     return EnvironmentLedger(pools=pools, grants=tuple(grants), rejected=tuple(rejected[:MAX_REJECTED]))
 
 

@@ -230,5 +230,23 @@ def test_vram_annotation_is_bounded() -> None:
     assert _read(given).vram == 2**60
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "want"),
+    [
+        ("modelplane.ai/v1alpha1", "ModelDeployment", "1"),
+        ("modelplane.ai/v2", "ModelDeployment", "1"),
+        ("example.org/v1", "ModelDeployment", ""),
+        ("modelplane.ai/v1alpha1", "ModelCache", ""),
+        ("v1", "ConfigMap", ""),
+    ],
+)
+def test_only_a_deployment_composes_a_placement(api_version: str, kind: str, want: str) -> None:
+    """A user may name any object of the namespace as the controller."""
+    given = manifests.placement()
+    owner: Manifest = {"apiVersion": api_version, "kind": kind, "name": "chat", "uid": "1", "controller": True}
+    given["metadata"] = {"name": "chat-east", "ownerReferences": [owner]}
+    assert _read(given).owner == want
+
+
 def test_unknown_phase_is_pending() -> None:
     assert _read(manifests.placement() | {"status": {"phase": "Thinking"}}).phase is Phase.PENDING

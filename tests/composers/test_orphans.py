@@ -12,7 +12,7 @@ import pytest
 from function.composers import compose
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.kube.names import COMPOSITION_KEY
+from function.kube.names import COMPOSITION_KEY, VERSION
 from tests.support.plane import fetched, from_file, only, plane
 
 ME, OTHER = "uid-of-the-deployment", "uid-of-another"
@@ -36,7 +36,7 @@ def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: J
     """Return a placement as the API server has it."""
     copied = copy.deepcopy(placement)
     metadata = mapping(copied, "metadata")
-    owner: Manifest = {"apiVersion": "v1", "kind": "ModelDeployment", "name": "x", "uid": by, "controller": True}
+    owner: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "name": "x", "uid": by, "controller": True}
     metadata.update({"ownerReferences": [owner], "creationTimestamp": created, "resourceVersion": "7", **more})
     metadata["annotations"] = {**mapping(metadata, "annotations"), COMPOSITION_KEY: "placement-h200-east"}
     copied["status"] = {"served": True, "conditions": _READY} if served else {}

@@ -206,7 +206,15 @@ def test_publishes_no_rejected_placements_that_users_wrote() -> None:
 
 def _many(count: int, **more: object) -> list[Placement]:
     one = replace(MINE, replicas=9, **more)  # type: ignore[arg-type]  # fields of a placement
-    return [replace(one, uid=f"{number:04}", name=f"p-{number}") for number in range(count)]
+    return [replace(one, uid=f"{number:04}", name=f"p-{number}", owner=f"{number}") for number in range(count)]
+
+
+def test_publishes_one_rejected_placement_of_a_deployment() -> None:
+    """It has no more on one environment: the others were written by a user who forged their owner."""
+    forged = [replace(p, owner="deployment") for p in _many(2)]
+    assert admit_placements(environment(), forged).rejected == (("0000", "pool"),)
+    elsewhere = replace(forged[1], namespace="victim")
+    assert admit_placements(environment(), [*forged, elsewhere]).rejected == (("0000", "pool"), ("0001", "pool"))
 
 
 def test_publishes_a_bounded_number_of_rejected_placements() -> None:
