@@ -1,6 +1,7 @@
 """Drain: which placements are left on an environment with a NoExecute taint, and why each is.
 
-Deployments move by themselves (scheduling/retention.py). This only reports it, from their conditions.
+Deployments move by themselves (scheduling/retention.py). This only reports it, from their conditions. Placements that
+were never admitted and have no resources do not count: users may have written any number of them.
 """
 
 from collections.abc import Collection
@@ -20,7 +21,8 @@ def required_resources(environment: Environment, placements: Collection[Placemen
     """Requires the deployments of the placements on an environment that is being drained."""
     if not _find_draining(environment):
         return {}
-    return {_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace) for p in placements if p.deployment}
+    holders = (p for p in _find_holders(environment, placements) if p.deployment)
+    return {_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace) for p in holders}
 
 
 def build_drained(
@@ -37,7 +39,7 @@ def build_drained(
     if placements is None or any(call.answers.get(key) is None for key in required):
         message = "Waiting for Crossplane to fetch placements and deployments"
         return (Condition(ConditionType.DRAINED, Status.UNKNOWN, Drained.DRAINING, message),)
-    ordered = sorted(placements, key=lambda p: (p.namespace, p.deployment, p.name))
+    ordered = sorted(_find_holders(environment, placements), key=lambda p: (p.namespace, p.deployment, p.name))
     left = [(placement, _explain(call, environment, placement, draining)) for placement in ordered]
     tolerating = [_name(placement) for placement, why in left if not why]
     also = f". Staying, because they tolerate the taint: {join_with_more(tolerating)}" if tolerating else ""
@@ -51,6 +53,12 @@ def build_drained(
 
 def _find_draining(environment: Environment) -> tuple[Taint, ...]:
     return find_untolerated(environment.taints, (), {NO_EXECUTE})
+
+
+def _find_holders(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
+    """Returns the placements that are admitted or have resources."""
+    admitted = {grant.uid for grant in environment.admitted}
+    return [placement for placement in placements if placement.uid in admitted or placement.has_resources]
 
 
 def _key(placement: Placement) -> str:

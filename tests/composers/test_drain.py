@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from function.cli.composing import reconcile
 from function.cli.store import Ref
 from function.composers import compose
 from function.contract import Call
-from function.kube.manifests import JSON, Manifest, condition, get, listing, text
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.kube.names import LABEL_ENVIRONMENT
 from tests.support.plane import change, only, plane, remote
 from tools.control_plane import ControlPlane
 
@@ -145,6 +147,28 @@ def test_placement_without_its_deployment_is_left(ref: JSON, name: str, why: str
     taint(control, DRAIN)
     control.advance()
     assert drained(control)[1:] == ("Draining", f"1 placement left: search/{name} {why}")
+
+
+def test_placements_that_hold_nothing_do_not_count() -> None:
+    """Any number may be written by hand: none was admitted, and so there is nothing of them to move."""
+    control = on_one()
+    running = control.composites[only(control, "ModelPlacement")]
+    spec: Manifest = {**mapping(running, "spec"), "deploymentRef": {"name": "none"}, "replicas": 1000}
+    control.apply(
+        {
+            "apiVersion": running["apiVersion"],
+            "kind": "ModelPlacement",
+            "metadata": {"name": f"by-hand-{number}", "namespace": "other", "labels": {LABEL_ENVIRONMENT: OSLO}},
+            "spec": spec,
+        }
+        for number in range(2)
+    )
+    taint(control, DRAIN)
+    control.advance()
+    assert drained(control)[1:] == ("Draining", "1 placement left: search/llama is about to move")
+    outcome = reconcile(control.store, control.composites[site(control, OSLO)])[1]
+    deployments = {wanted.name for wanted in outcome.requirements.values() if wanted.kind == "ModelDeployment"}
+    assert deployments == {"llama"}
 
 
 def test_says_that_a_placement_is_being_deleted() -> None:
