@@ -58,7 +58,7 @@ def _find_draining(environment: Environment) -> tuple[Taint, ...]:
 def _find_holders(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
     """Returns the placements that are admitted or have resources."""
     admitted = {grant.uid for grant in environment.admitted}
-    return [placement for placement in placements if placement.uid in admitted or placement.has_resources]
+    return [placement for placement in placements if placement.uid in admitted or placement.may_run]
 
 
 def _key(placement: Placement) -> str:

@@ -98,6 +98,7 @@ class Placement:
     applied_uri: str = ""  # in the applied spec, where the service is not Ready on it yet
     hydration: Hydration = Hydration()
     claim_mode: str = ""  # access mode of the claim with its weights
+    has_objects: bool = False  # an Object is in Crossplane's list in its spec, which no lost status affects
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
     allocated: Share | None = None  # what its service has of a pool
@@ -144,6 +145,11 @@ class Placement:
     def has_resources(self) -> bool:
         """Tells whether anything was composed for it, which happens only after it was admitted."""
         return self.ever_ready or bool(self.planned_uri or self.serving_uri)
+
+    @property
+    def may_run(self) -> bool:
+        """Tells whether anything may have been composed for it, also where its status was lost."""
+        return self.has_objects or self.has_resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ placements, and where an environment comes from a file. Both charge in one order
 2. What runs without a grant: the environment lost its status, or the pool was renamed or relabelled. A
    service is charged to the pools that select the nodes on which it runs.
 3. Every other request, if there is room: placements that were ever Ready first, then those with composed resources
-   (none has any before it was admitted), then by creation, uid and name. One that does not fit is rejected, and not
-   charged to those after it.
+   (none has any before it was admitted; where its status was lost, its Objects say so), then by creation, uid and name.
+   One that does not fit is rejected, and not charged to those after it.
 
 A placement that is being deleted still has its nodes. A pool whose nodes now have fewer GPUs than a granted or
 serving replica is charged whole nodes, and an overcommitted pool has nothing left. Unusable nodes are not available to
@@ -31,7 +31,7 @@ def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
     """Sorts placements into the order in which their requests are charged."""
     return (
         not placement.ever_ready,
-        not placement.has_resources,
+        not placement.may_run,
         placement.created,
         placement.uid,
         placement.namespace,
@@ -234,11 +234,15 @@ class Ledger:
         return (*sorted(self._others.get(environment.name, ()), key=id), *own), own_grants
 
     def has_room_in_turn(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
-        """Tells whether a placement may stay: it was ever Ready, or its environment has room for it in its turn."""
+        """Tells whether a placement may stay: it was ever Ready, or its environment has room for it in its turn.
+
+        One with Objects may have been Ready before its status was lost; an environment from a file admits everything,
+        so that there Objects prove nothing.
+        """
         if placement.ever_ready:
             return True
         if environment.uid:
-            return (placement.uid, placement.pool) not in environment.rejected
+            return placement.has_objects or (placement.uid, placement.pool) not in environment.rejected
         others = self._others.get(environment.name, ())
         return placement not in allocate_pool(pool, (*others, placement), pools=environment.pools).rejected
 
@@ -281,7 +285,7 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
     if not environment.uid or placement.uid in admitted or placement.allocated is not None or placement.ever_ready:
         return True
     has_label = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
-    return has_label and (placement.has_resources or not placement.deleting)
+    return has_label and (placement.may_run or not placement.deleting)
 
 
 def _published_capacity(environment: Environment, pool: Pool) -> PoolCapacity:

@@ -41,7 +41,8 @@ class Retention(Enum):
     # there is no room for a new shape; it keeps running meanwhile.
     RESCHEDULE = "reschedule"
     # It was never Ready and its environment has no room for it: two deployments chose the same GPUs at the same moment.
-    # Also if not admitted, nothing composed, and the environment is no longer schedulable.
+    # The loser has no Objects: one that has may have been Ready before its status was lost, and stays. Also if not
+    # admitted, nothing composed, and the environment is no longer schedulable.
     EVICT = "evict"
 
 
@@ -60,7 +61,7 @@ def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, 
         placement.deleting,
         not placement.ready,
         not placement.was_ready,
-        not placement.has_resources,
+        not placement.may_run,
         placement.environment,
         placement.name,
     )
@@ -94,7 +95,7 @@ def _decide_retention(
         return Retention.EVICT
     is_schedulable = environment.ready and not environment.broken
     is_admitted = not environment.uid or environment.find_grants(placement.uid)
-    if not (is_schedulable or is_admitted or placement.has_resources):
+    if not (is_schedulable or is_admitted or placement.may_run):
         return Retention.EVICT
     if _new_shape_rejected(environment, placement) or not _is_still_valid(request, environment, pool, placement):
         return Retention.RESCHEDULE

@@ -81,7 +81,7 @@ class World:
         if not environment.uid:
             return False  # the ledger is computed from all placements
         own = {placement.uid for placement in self.own}
-        staying = (p for p in self.others_on(environment.name) if p.has_resources or not p.deleting)
+        staying = (p for p in self.others_on(environment.name) if p.may_run or not p.deleting)
         requests = ((p.uid, p.effective_request) for p in staying)
         return any(name == pool and uid not in own for uid, name in environment.rejected) or any(
             request.pool == pool and (environment.count_admitted(uid, request) or 0) < request.replicas

@@ -106,6 +106,7 @@ def test_absent_fields_have_the_documented_defaults() -> None:
         profile="vllm",
         pool="h100",
         shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2)),
+        acknowledged=False,  # it has no status
     )
 
 
@@ -228,6 +229,20 @@ def test_vram_annotation_is_bounded() -> None:
     given = manifests.placement()
     given["metadata"] = {"annotations": {"modelplane.ai/vram": "1e999"}}
     assert _read(given).vram == 2**60
+
+
+@pytest.mark.parametrize(
+    ("refs", "want"), [([], False), ([{"kind": "Usage"}], False), ([{"kind": "Usage"}, {"kind": "Object"}], True)]
+)
+def test_knows_its_objects_without_a_status(refs: list[JSON], *, want: bool) -> None:
+    """A backup has Crossplane's list of what was composed, which is in the spec, and no status."""
+    assert _read(manifests.placement(crossplane={"resourceRefs": refs})).has_objects is want
+
+
+def test_has_seen_its_spec_only_with_a_status() -> None:
+    given = manifests.placement()
+    assert not _read(given).acknowledged
+    assert _read({**given, "status": {"phase": "Pending"}}).acknowledged
 
 
 @pytest.mark.parametrize(

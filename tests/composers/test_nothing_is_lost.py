@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.manifests import Manifest, listing, mapping
-from tests.support.plane import only, plane, remote, said
+from function.cli.store import Ref
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.kube.names import LABEL_ENVIRONMENT
+from tests.support.plane import change, only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 STORY = "kimi-k2-two-nodes"
@@ -192,3 +194,32 @@ def test_service_stays(case: Case) -> None:
         assert remote(control, placement, "service-") == served, case.reason
         assert set(after) == set(before), case.reason
     assert said(control, only(control, case.kind), case.condition) == case.want, case.reason
+
+
+def test_keeps_what_runs_when_every_status_is_lost() -> None:
+    """A restored backup has none. What was composed is in the spec, and a placement that waits was created before."""
+    control = plane(STORY)
+    environment, placement = only(control, "InferenceEnvironment"), only(control, "ModelPlacement")
+    (pool,) = listing(control.composites[environment], "spec.nodePools")
+    change(control, environment, "spec.nodePools", [{**pool, "maxNodeCount": 2}])
+    control.settle()
+    running, services = control.composites[placement], remote(control, placement, "service-")
+    waiting = {"name": "waiting", "namespace": "other", "uid": "0", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    labels: Manifest = {LABEL_ENVIRONMENT: environment.name}
+    control.composites[Ref("ModelPlacement", "other", "waiting")] = {
+        **{key: running[key] for key in ("apiVersion", "kind", "spec")},
+        "metadata": {**waiting, "labels": labels},
+    }
+    objects: list[JSON] = [
+        {key: composed[key] for key in ("apiVersion", "kind")} | {"name": text(composed, "metadata.name")}
+        for composed in control.store.owned(placement).values()
+    ]
+    change(control, placement, "spec.crossplane", {"resourceRefs": objects})
+    for ref in list(control.composites):
+        if "status" in control.composites[ref] and ref.kind != "Object":
+            change(control, ref, "status", None)
+    for _ in range(ROUNDS):
+        control.advance()
+        assert remote(control, placement, "service-") == services
+    admitted = listing(control.composites[environment], "status.admitted")
+    assert [text(row, "name") for row in admitted] == [placement.name]

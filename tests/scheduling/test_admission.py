@@ -175,6 +175,7 @@ def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -
 def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, planned_uri="pvc://x")) == ["me"]
+    assert _uids(environment(), replace(MINE, deleting=True, has_objects=True)) == ["me"], "its status was lost"
 
 
 def test_releases_grant_of_deleted_placement() -> None:

@@ -106,6 +106,22 @@ CASES = (
         ("old",),
     ),
     Case(
+        "objects-before-older",
+        "what has Objects was admitted once, though its status was lost, and takes no more than there is",
+        (asks("young", 3, YOUNG, has_objects=True), asks("old", 3, OLD), asks("serves", 1, was_ready=True)),
+        (),
+        {"young": 3, "serves": 1},
+        ("old",),
+    ),
+    Case(
+        "objects-take-nothing",
+        "its author can write the list of its Objects: what others have is theirs",
+        (asks("young", 3, YOUNG, has_objects=True), asks("old", 3, OLD)),
+        (grant("old", share(3)),),
+        {"old": 3},
+        ("young",),
+    ),
+    Case(
         "served-beyond",
         "it runs, with or without a grant, and beyond what there is",
         (asks("a", 3, was_ready=True), asks("b", 3, was_ready=True)),
