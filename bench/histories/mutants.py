@@ -364,8 +364,8 @@ MUTANTS = (
             Change(
                 "function.scheduling.draining",
                 "hold_draining",
-                "placement.name in s.placements or not placement.draining",
-                "not placement.draining",
+                "placement.name in s.placements or s.unknown or not placement.draining",
+                "s.unknown or not placement.draining",
             ),
         ),
         routed=True,
