@@ -3,11 +3,11 @@
 Each change is made to a copy of the world, and the filters that decide are asked again, so that a way out is advice
 that works. Nothing here is carried out. The search is bounded: it looks at the nearest environments, moves one or two
 of the smallest placements of a pool, and tries a limited number of environments for them. A refusal that has several
-causes, or that is the author's fault, has no way out.
+causes, or that is the author's fault, has no way out, except that fewer replicas need less room and less quota.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -87,7 +87,11 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     ways: list[WayOut] = []  # several profiles may have the same
     for infeasible in nearest:
         environment = world.environments[infeasible.environment]
-        for refusal in world.find_single_refusals(infeasible):
+        for refusals in world.list_refusals(infeasible):
+            ways += _lower_replicas(world, environment, refusals)
+            if len(refusals) != 1:
+                continue
+            (refusal,) = refusals
             pool = environment.pool(refusal.pool)
             if pool and refusal.use and not world.has_queue(environment, pool.name):
                 ways += _wait_for_leaving(world, environment, pool, refusal)
@@ -95,7 +99,6 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
                 ways += _add_nodes(world, environment, pool, refusal)
             ways += _wait_for_change(world, environment, pool, refusal)
             ways += _relax(world, environment, refusal)
-            ways += _lower_replicas(world, environment, refusal)
     unique = {way.message: way for way in ways}
     return tuple(sorted(unique.values(), key=lambda way: way.sort_key))
 
@@ -176,9 +179,9 @@ def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator
         yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
 
 
-def _lower_replicas(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
-    """Finds the most replicas for which there is room: no fewer than run anywhere now."""
-    if not (refusal.use or refusal.quota_usage):
+def _lower_replicas(world: World, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:
+    """Finds the most replicas for which there is room and quota: no fewer than run anywhere now."""
+    if not refusals or not all(refusal.use or refusal.quota_usage for refusal in refusals):
         return
     deployment = world.request.deployment
     running = [world.growing.get(p.environment, p.replicas) for p in world.own]
@@ -191,11 +194,14 @@ def _lower_replicas(world: World, environment: Environment, refusal: Refusal) ->
     fitting = bisect_left(numbers, 1, key=is_too_many)
     if not fitting:
         return
-    why = f"for which pool {refusal.pool} of {_name(environment)} has room"
-    if refusal.quota_usage:
-        why = f"which the limits of namespace {refusal.quota_usage.namespace} allow on {_name(environment)}"
+    allowed = f"which the limits of namespace {deployment.namespace} allow"
+    why = f"for which pool {refusals[0].pool} of {_name(environment)} has room"
+    if refusals[0].quota_usage:
+        why = f"{allowed} on {_name(environment)}"
+    elif len(refusals) > 1:
+        why += f" and {allowed}"
     message = f"Lower spec.scaling.fixed.replicas to {numbers[fitting - 1]}, {why}"
-    yield WayOut(way=Way.RELAX, message=message, refusal=refusal)
+    yield WayOut(way=Way.RELAX, message=message, refusal=refusals[0])
 
 
 def _fits(world: World, environment: Environment, request: SchedulingRequest) -> bool:

@@ -68,13 +68,13 @@ class World:
         usage, more = request.quota_usage, count_more(assignment)
         return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
 
-    def find_single_refusals(self, infeasible: Infeasible) -> list[Refusal]:
-        """Returns each refusal that is the only one of a profile on a pool."""
-        candidates, name = [infeasible.refusals], infeasible.environment
-        if name not in self.growing:
-            ledger = Ledger(self.others_on(name), self.own)
-            candidates = [r for _, r in filter_candidates(self.request, self.environments[name], ledger)]
-        return [refusals[0] for refusals in candidates if len(refusals) == 1]
+    def list_refusals(self, infeasible: Infeasible) -> list[tuple[Refusal, ...]]:
+        """Returns the refusals of each profile on each pool of an environment."""
+        name = infeasible.environment
+        if name in self.growing:
+            return [infeasible.refusals]
+        ledger = Ledger(self.others_on(name), self.own)
+        return [refusals for _, refusals in filter_candidates(self.request, self.environments[name], ledger)]
 
     def has_queue(self, environment: Environment, pool: str) -> bool:
         """Tells whether others wait for room in a pool: what becomes free is theirs first."""

@@ -206,6 +206,18 @@ def test_lowers_replicas() -> None:
     ]
 
 
+def test_lowers_replicas_where_both_room_and_quota_are_too_small() -> None:
+    """Four nodes of 8 GPUs are required. The pool has three, and the quota leaves 8 of 16 GPUs."""
+    other = (holds("other", "a", 8),)
+    request = replace(wants(replicas=4), quota_usage=namespace_usage("team", other, Limits(gpus=16)))
+    assert read(find(request, (environment("a", pool("p", nodes=3)),), other)) == [
+        (
+            "Lower spec.scaling.fixed.replicas to 1, for which pool p of InferenceEnvironment a has room "
+            "and which the limits of namespace team allow"
+        )
+    ]
+
+
 def test_lowers_replicas_to_no_fewer_than_run() -> None:
     """Two of three nodes cannot be used, and two replicas run."""
     damaged = replace(pool("p", nodes=3), facts=PoolFacts(nodes=3, usable=1))
