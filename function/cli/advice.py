@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from function.api.settings import parse_settings
-from function.cli.composing import reconcile
+from function.cli.composing import build_first_call, reconcile
 from function.cli.store import Ref, Store, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.domain.price import Cost
-from function.domain.settings import Settings
 from function.scheduling import ways_out
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
@@ -52,12 +51,10 @@ def find_savings(
                 yield Saving(saved, f"{where}: moving it would save {saved}; what runs does not move for money")
 
 
-def find_ways_out(store: Store, ref: Ref) -> tuple[WayOut, ...]:
+def find_ways_out(store: Store, ref: Ref, considered: Considered) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a deployment, given the placements of all others."""
-    found = _decide(store, ref)
-    if found is None:
-        return ()
-    considered, settings = found
+    call = build_first_call(store, store[ref])
+    settings = parse_settings(call.input, call.context).value
     placements, requests = read_placements(store), dict[Ref, SchedulingRequest | None]()
 
     def find_request(placement: Placement) -> SchedulingRequest | None:
@@ -65,17 +62,15 @@ def find_ways_out(store: Store, ref: Ref) -> tuple[WayOut, ...]:
         if owner not in requests:
             usage = namespace_usage(owner.namespace, placements, settings.limits_of(owner.namespace))
             other = _decide(store, owner) if owner in store else None
-            requests[owner] = replace(other[0].request, quota_usage=usage) if other else None
+            requests[owner] = replace(other.request, quota_usage=usage) if other else None
         return requests[owner]
 
-    own = {(placement.namespace, placement.name) for placement in considered.scope.own}
-    others = [placement for placement in placements if (placement.namespace, placement.name) not in own]
+    others = [p for p in placements if (p.namespace, p.deployment) != (ref.namespace, ref.name)]
     return ways_out.find_ways_out(considered.build_world(others, find_request), considered.decision)
 
 
-def _decide(store: Store, ref: Ref) -> tuple[Considered, Settings] | None:
+def _decide(store: Store, ref: Ref) -> Considered | None:
     """Decides a deployment; None where something that it needs is missing or invalid."""
     call, _ = reconcile(store, store[ref])
-    settings = parse_settings(call.input, call.context).value
-    considered = decide(call, settings)
-    return (considered, settings) if isinstance(considered, Considered) else None
+    considered = decide(call, parse_settings(call.input, call.context).value)
+    return considered if isinstance(considered, Considered) else None

@@ -203,11 +203,11 @@ def _print_plans(
         if plan_.costs:
             parts[-1] += f"\n{format_costs(plan_.costs)}"
         parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks if not is_quiet()]
-        if plan_.ref in ways:
+        if ways.get(plan_.ref):
             numbered = [wrap_lines(f"{n}. {way.message}", 3) for n, way in enumerate(ways[plan_.ref], 1)]
-            parts.append(
-                "\n".join(["ways out, cheapest first:", *numbered] if numbered else ["no single change helps"])
-            )
+            parts.append("\n".join(["ways out, cheapest first:", *numbered]))
+        elif plan_.ref in ways and not plan_.is_advised:
+            parts.append("no single change was found that helps")
         if plan_.ref in diffs:
             lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
             parts.append("\n".join(lines) or "nothing changes")

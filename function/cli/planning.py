@@ -20,7 +20,7 @@ from function.kube.manifests import Manifest, text
 from function.reasons import ConditionType, Status
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause
+from function.scheduling.verdicts import Decision, DropCause
 from function.scheduling.ways_out import WayOut
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
@@ -71,7 +71,13 @@ class Plan:
     @property
     def ways_out(self) -> tuple[WayOut, ...]:
         """The ways out of its refusals, once all deployments are planned."""
-        return find_ways_out(self.store, self.ref)
+        return find_ways_out(self.store, self.ref, self.considered) if self.considered else ()
+
+    @property
+    def is_advised(self) -> bool:
+        """Tells whether the decision says what to do even where no way out is found."""
+        decision = self.considered.decision if self.considered else Decision()
+        return not decision.unresolved or any(infeasible.remedy for infeasible in decision.unresolved)
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -104,12 +110,32 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref] | None = None) ->
         if ref in inventory.from_files and not store[ref].get("status"):
             compose_up(store, ref)
     shown = store.refs("ModelDeployment") if refs is None else list(refs)
+    outdated: list[Plan] = []
     for ref in store.by_creation("ModelDeployment"):
         call, outcome = reconcile(store, store[ref])
         if ref in shown:
             plans[ref] = _build_plan(store, ref, call, outcome)
         apply_placements(store, ref, outcome.composed)
+        if outcome.composed:
+            outdated = [plan for plan in plans.values() if plan.ref != ref and not plan.is_placed]
+    plans |= {plan.ref: _decide_again(plan) for plan in outdated}
     return [plans[ref] for ref in shown]
+
+
+def _decide_again(plan: Plan) -> Plan:
+    """Decides a refused deployment given the placements of all others, as the controller does in the end."""
+    store, ref, before = plan.store, plan.ref, plan.before
+    planned = store.owned(ref)
+    for key in planned.keys() - before.keys():
+        store.drop(Ref.of(planned[key]))
+    for manifest in before.values():
+        store.put(manifest)
+    for name in {text(m, "spec.inferenceEnvironmentRef.name") for m in (*planned.values(), *before.values())}:
+        publish_ledger(store, Ref("InferenceEnvironment", "", name))
+    call, outcome = reconcile(store, store[ref])
+    decided = _build_plan(store, ref, call, outcome)
+    apply_placements(store, ref, outcome.composed)
+    return decided
 
 
 def _build_plan(store: Store, ref: Ref, call: Call, outcome: Outcome) -> Plan:

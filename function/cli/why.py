@@ -184,9 +184,8 @@ def _list_remedies(infeasible: Infeasible, ways: Iterable[WayOut]) -> Iterator[s
     """Returns the ways out of an environment's refusal, else what to do about it."""
     messages = [way.message for way in ways if way.refusal.environment == infeasible.environment]
     yield from messages
-    # Where there are several refusals, one change does not suffice.
-    if not messages and len(infeasible.refusals) == 1 and infeasible.refusals[0].remedy:
-        yield infeasible.refusals[0].remedy
+    if not messages and infeasible.remedy:
+        yield infeasible.remedy
 
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:

@@ -143,6 +143,11 @@ class Infeasible:
         return self.refusals[0].reason
 
     @property
+    def remedy(self) -> str:
+        """The change that clears it, as far as that is known without the world; empty where several are needed."""
+        return self.refusals[0].remedy if len(self.refusals) == 1 else ""
+
+    @property
     def outlook(self) -> Outlook:
         """Tells whether waiting can help: as the reason says, but never where a limit is less than the request."""
         usage = self.refusals[0].quota_usage

@@ -86,8 +86,7 @@ def _describe_refused(
         more = "No further environments exist: create an InferenceEnvironment, or lower spec.environments"
     # Without a way out, what to do is said where one environment is nearest and has one refusal.
     nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
-    refusals = nearest[0].refusals if len(nearest) == 1 else ()
-    advice = ways[0].message if ways else refusals[0].remedy if len(refusals) == 1 else ""
+    advice = ways[0].message if ways else nearest[0].remedy if len(nearest) == 1 else ""
     return _join_parts(_describe_counts(request, decision, unresolved), lines, [more, carried, advice])
 
 

@@ -142,7 +142,52 @@ def test_plan_says_where_no_single_change_helps(tmp_path: Path) -> None:
     file.write_text(
         FLEET.replace("gpusPerNode: 8, parallelism: {tensor: 8}}", "gpusPerNode: 16, parallelism: {tensor: 16}}")
     )
-    assert run("plan", "-f", str(file), "chat", "--ways-out", "-q").stdout.endswith("\nno single change helps\n")
+    assert run("plan", "-f", str(file), "chat", "--ways-out", "-q").stdout.endswith(
+        "\nno single change was found that helps\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("deployment", "changed"),
+    [
+        pytest.param("search", "modelRef: {name: small}\n  modelCache: {type: PVC}", id="storage class"),
+        pytest.param("search", "modelRef: {name: small}\n  environments: 3", id="environment"),
+        pytest.param("search", "modelRef: {name: missing}", id="model"),
+    ],
+)
+def test_plan_does_not_deny_what_a_refusal_advises(tmp_path: Path, deployment: str, changed: str) -> None:
+    """A refusal may say what to do although no filter can check it."""
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("modelRef: {name: small}", changed))
+    done = run("plan", "-f", str(file), deployment, "--ways-out", "-q")
+    assert (done.returncode, "no single change" in done.stdout) == (1, False), done.stdout
+
+
+def test_condition_and_ways_out_agree_on_later_deployments(tmp_path: Path) -> None:
+    """Three nodes are required of two. One of them is taken by `search`, which is decided later."""
+    file = tmp_path / "fleet.yaml"
+    documents = [each for each in FLEET.split("---\n") if "kind: ModelPlacement" not in each]
+    chat = documents.pop().replace("2026-11-20", "2026-10-01") + "  scaling: {fixed: {replicas: 3}}\n"
+    file.write_text("---\n".join([*documents, chat]))
+    (plan,) = json.loads(run("plan", "-f", str(file), "chat", "--ways-out", "-o", "json").stdout)
+    advice = plan["message"].splitlines()[-1]
+    assert advice == "Add 2 nodes to pool h100 of InferenceEnvironment eu-h100 (maxNodeCount 4; 40.00 USD per hour)"
+    assert [way["message"] for way in plan["waysOut"]] == [
+        advice,
+        "Lower spec.scaling.fixed.replicas to 1, for which pool h100 of InferenceEnvironment eu-h100 has room",
+    ]
+
+
+def test_replicas_that_are_only_planned_can_be_lowered(tmp_path: Path) -> None:
+    """Two replicas fit on eu-h100, and one on eu-l40s."""
+    file = tmp_path / "fleet.yaml"
+    changed = "modelRef: {name: small}\n  environments: 2\n  scaling: {fixed: {replicas: 2}}"
+    file.write_text(FLEET.replace("modelRef: {name: small}", changed))
+    (plan,) = json.loads(run("plan", "-f", str(file), "search", "--ways-out", "-o", "json").stdout)
+    assert [way["message"].partition(",")[0] for way in plan["waysOut"]] == [
+        "Add 1 node to pool l40s of InferenceEnvironment eu-l40s (maxNodeCount 2)",
+        "Lower spec.scaling.fixed.replicas to 1",
+    ]
 
 
 def test_why_offers_ways_out_for_the_nearest_of_many_environments(tmp_path: Path) -> None:
