@@ -27,7 +27,7 @@ from function.domain.settings import (
     Prepare,
     Settings,
 )
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import JSON, Manifest, mapping
 
 T = TypeVar("T")
 
@@ -100,7 +100,9 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     image = parse_image(spec.storage_initializer_image, image_path, problems)
     if image and not problems.find_within(image_path):
         download = replace(download, image=image)
-    ttl, limits = spec.ttl or schemas.Ttl(), spec.limits or schemas.Limits()
+    ttl = spec.ttl or schemas.Ttl()
+    limits = _parse_limits(spec.limits or schemas.Limits(), weaker.limits, f"{path}.limits", problems)
+    own_limits = (spec.limits and spec.limits.namespaces) or {}
     gateway_path = f"{path}.gateway"
     refused = problems.refuses(path) or problems.refuses(gateway_path)
 
@@ -115,19 +117,12 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, f"{path}.ttl.settled", problems),
         ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, f"{path}.ttl.pending", problems),
         secret_namespace=choose(spec.secret_namespace, weaker.secret_namespace),
-        limits=Limits(
-            placements=choose(limits.placements_per_namespace, weaker.limits.placements),
-            gpus=choose(limits.gpus_per_namespace, weaker.limits.gpus),
-            cost=choose(_parse_cost(limits.cost_per_hour, f"{path}.limits.costPerHour", problems), weaker.limits.cost),
-        ),
+        limits=limits,
         namespace_limits=weaker.namespace_limits
         | {
-            name: Limits(
-                placements=own.placements or 0,
-                gpus=own.gpus or 0,
-                cost=_parse_cost(own.cost_per_hour, f"{path}.limits.namespaces.{name}.costPerHour", problems),
-            )
-            for name, own in (limits.namespaces or {}).items()
+            name: _parse_own_limits(own_limits.get(name), limits, f"{path}.limits.namespaces.{name}", problems)
+            for name, own in mapping(fields, "limits.namespaces").items()
+            if own is not None
         },
         object_watch=choose(spec.object_watch, weaker.object_watch),
         gates=weaker.gates if spec.gates is None else frozenset((gate.api_version, gate.kind) for gate in spec.gates),
@@ -136,6 +131,31 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     found = problems.find_within(path)
     harmless = {problem for key in _HARMLESS for problem in problems.find_within(f"{path}.{key}")}
     return Parsed(replace(settings, valid=weaker.valid and harmless.issuperset(found)), found)
+
+
+def _parse_limits(block: schemas.Limits, weaker: Limits, path: str, problems: Problems) -> Limits:
+    """Returns the limits of each namespace that has none of its own."""
+    cost = _parse_cost(block.cost_per_hour, f"{path}.costPerHour", problems)
+    found = problems.find_within(path)
+    return Limits(
+        placements=weaker.placements if block.placements_per_namespace is None else block.placements_per_namespace,
+        gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
+        cost=weaker.cost if cost is None else cost,
+        invalid=weaker.invalid or not all(problem.path.startswith(f"{path}.namespaces.") for problem in found),
+    )
+
+
+def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, path: str, problems: Problems) -> Limits:
+    """Returns the limits of one namespace; the general ones in place of those that are invalid."""
+    own, fallback = block or schemas.Namespaces(), Limits()
+    if problems.find_within(path):
+        fallback = general if general.any else Limits(invalid=True)
+    return Limits(
+        placements=own.placements or fallback.placements,
+        gpus=own.gpus or fallback.gpus,
+        cost=_parse_cost(own.cost_per_hour, f"{path}.costPerHour", problems) or fallback.cost,
+        invalid=fallback.invalid,
+    )
 
 
 def _parse_cost(block: schemas.CostPerHour | None, path: str, problems: Problems) -> Cost | None:

@@ -55,11 +55,12 @@ class Limits:
     placements: int = 0
     gpus: int = 0
     cost: Cost | None = None
+    invalid: bool = False  # a limit cannot be read: nothing more is allowed
 
     @property
     def any(self) -> bool:
         """Tells whether anything is limited."""
-        return bool(self.placements or self.gpus or self.cost)
+        return bool(self.placements or self.gpus or self.cost or self.invalid)
 
     def charge(self, price: Price | None, gpus: int) -> Decimal:
         """Returns what GPUs take of the limit of costs: nothing without a price in its currency."""
@@ -72,7 +73,7 @@ class Limits:
 
     def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
         """Tells whether a namespace that has this much may have more GPUs, for a new placement or its own."""
-        if is_new and self.placements and placements >= self.placements:
+        if (self.invalid and (is_new or more_gpus)) or (is_new and self.placements and placements >= self.placements):
             return False
         return not (self.gpus and more_gpus and gpus + more_gpus > self.gpus)
 
@@ -104,6 +105,8 @@ class QuotaUsage:
     @property
     def numbers(self) -> str:
         """What is in use of each limit: `3 of 4 placements and 20 of 24 GPUs`."""
+        if self.limits.invalid:
+            return "a limit is invalid"
         allowed = [(self.placements, self.limits.placements, "placements"), (self.gpus, self.limits.gpus, "GPUs")]
         parts = [f"{used} of {limit} {what}" for used, limit, what in allowed if limit]
         return " and ".join([*parts, f"{self.spent:.2f} of {self.limits.cost}"] if self.limits.cost else parts)
@@ -117,6 +120,11 @@ class QuotaUsage:
     @property
     def message(self) -> str:
         """The limits, what is in use and by which placements."""
+        if self.limits.invalid:
+            return (
+                f"the platform settings have an invalid limit for namespace {self.namespace}, so that it gets nothing "
+                "more"
+            )
         holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
         held_by = f", held by {holders}" if holders else ""
         return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"

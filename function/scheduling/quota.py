@@ -70,6 +70,8 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
     have, so they need not be known.
     """
     more = _QuotaBook([placement], limits).count_more(placement)
+    if limits.invalid:
+        return bool(more) or not placement.has_resources
     return bool((limits.placements and not placement.has_resources) or ((limits.gpus or limits.cost) and more))
 
 

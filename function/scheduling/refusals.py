@@ -71,6 +71,8 @@ class Refusal:
             where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
             return f"If its nodes have it, declare {self.field} on {where}"
         if self.quota_usage is not None:
+            if self.quota_usage.limits.invalid:
+                return "Ask the platform team to correct the limits"
             how = "Request less" if self.quota_usage.exceeds_limit else "Delete a placement of the namespace"
             return f"{how}, or ask the platform team to raise the limits"
         return "Create an InferenceEnvironment" if self.field is Field.ENVIRONMENTS else ""

@@ -172,7 +172,7 @@ CASES = [
          Problem("input.gateway.url", f'"https://a_b" is not allowed; must be {URL_FORM}')),
     Case("gateway-settle", "gateways need some time", {"gateway": {"name": "a", "url": "https://a", "settle": "0s"}},
          Problem("input.gateway.settle", f'"0s" is not allowed; {DURATION}')),
-    Case("cost", "a limit that cannot be read limits nothing",
+    Case("cost", "a limit that cannot be read is not an absent one",
          {"limits": {"costPerHour": {"amount": "a lot", "currency": "USD"}}},
          Problem("input.limits.costPerHour.amount", '"a lot" is not allowed; must be a decimal number such as "2.50"')),
     Case("own-variable", "the download's own would be there twice",
@@ -186,7 +186,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_invalid_setting_is_reported_and_left_out(case: Case) -> None:
     is_harmless = {"gateway", "limits", "objectWatch", "ttl"} >= case.fields.keys()
-    assert parse_settings(case.fields, {}) == Parsed(replace(BUILT_IN, valid=is_harmless), (case.want,)), case.reason
+    want = replace(BUILT_IN, valid=is_harmless, limits=Limits(invalid="limits" in case.fields))
+    assert parse_settings(case.fields, {}) == Parsed(want, (case.want,)), case.reason
 
 
 def test_namespace_keeps_its_other_limits_when_the_one_of_costs_is_invalid() -> None:
@@ -194,6 +195,35 @@ def test_namespace_keeps_its_other_limits_when_the_one_of_costs_is_invalid() -> 
     parsed = parse_settings({"limits": {"gpusPerNamespace": 2, "namespaces": {"chat": own}}}, {})
     assert parsed.value.limits_of("chat") == Limits(gpus=4)
     assert [problem.path for problem in parsed.problems] == ["input.limits.namespaces.chat.costPerHour.currency"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": {"gpus": "4"}}}, Limits(gpus=8)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": {"gpu": 4}}}, Limits(gpus=8)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": "4"}}, Limits(gpus=8)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": {"placements": 2, "gpus": "4"}}}, Limits(placements=2, gpus=8)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": None, "docs": {"gpus": "4"}}}, Limits(gpus=8)),
+        ({"namespaces": {"chat": {"gpus": "4"}}}, Limits(invalid=True)),
+        ({"namespaces": {"chat": "4"}}, Limits(invalid=True)),
+        ({"gpusPerNamespace": "8", "namespaces": {"chat": {"gpus": 4}}}, Limits(gpus=4)),
+        ({"gpusPerNamespace": "8", "namespaces": {"chat": {"gpus": "4"}}}, Limits(invalid=True)),
+        ({"gpusPerNamespace": "8"}, Limits(invalid=True)),
+        ({"gpuPerNamespace": 8}, Limits(invalid=True)),
+        ({"gpusPerNamespace": 8, "namespaces": "chat"}, Limits(gpus=8, invalid=True)),
+        ("8", Limits(invalid=True)),
+    ],
+    ids=str,
+)
+def test_invalid_limit_is_not_the_absence_of_a_limit(limits: JSON, want: Limits) -> None:
+    """A namespace has the general limit instead; without a valid one, nothing more is admitted."""
+    assert parse_settings({"limits": limits}, {}).value.limits_of("chat") == want
+
+
+def test_invalid_general_limit_concerns_all_levels() -> None:
+    parsed = parse_settings({"limits": {"gpusPerNamespace": "8"}}, _context({"limits": {"placementsPerNamespace": 2}}))
+    assert parsed.value.limits_of("chat") == Limits(placements=2, invalid=True)
 
 
 def test_namespace_has_a_limit_of_costs() -> None:

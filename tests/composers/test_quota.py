@@ -144,6 +144,33 @@ def test_namespace_with_limits_of_its_own_has_no_others() -> None:
     assert len(granted(control)) == 2, "the story's own placement and the first by hand"
 
 
+@pytest.mark.parametrize("limits", [{"gpusPerNamespace": "9"}, {"namespaces": {"chat": {"gpus": "9"}}}], ids=str)
+def test_invalid_limit_admits_nothing_more_and_keeps_what_runs(limits: Manifest) -> None:
+    control = plane(STORY, World())
+    deployment, placement = only(control, "ModelDeployment"), only(control, "ModelPlacement")
+    before = {key: mapping(manifest, "spec") for key, manifest in control.store.owned(placement).items()}
+    control.renderer = Engine(call, {"limits": limits})
+    mine = by_hand(control, 1)
+    (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
+    another: Manifest = {**given, "metadata": {**mapping(given, "metadata"), "name": "another"}}
+    control.apply([another])
+    change(control, deployment, "spec.scaling.fixed.replicas", 5)
+    control.settle()
+    assert {key: mapping(manifest, "spec") for key, manifest in control.store.owned(placement).items()} == before
+    assert said(control, placement, ADMITTED) == ("True", "Admitted")
+    assert said(control, mine, ADMITTED) == ("False", "QuotaExceeded")
+    assert not composed(control, mine)
+    why = "the platform settings have an invalid limit for namespace chat, so that it gets nothing more"
+    assert why in message(control, mine, ADMITTED)
+    for ref in (deployment, Ref.of(another)):
+        assert said(control, ref, SCHEDULED) == ("False", "QuotaExceeded")
+        assert why in message(control, ref, SCHEDULED)
+    assert "Ask the platform team to correct the limits" in message(control, Ref.of(another), SCHEDULED)
+    change(control, deployment, "spec.scaling.fixed.replicas", 1)
+    control.settle()
+    assert integer(control.composites[placement], "spec.replicas") == 1, "fewer are always possible"
+
+
 def test_mistyped_limit_of_a_namespace_is_reported() -> None:
     control = limited(namespaces={"chat": {"gpu": 2}})
     control.settle()

@@ -1,5 +1,7 @@
 """What a namespace takes of its quota, beside which one more placement has room or not."""
 
+from dataclasses import replace
+
 import pytest
 
 from function.domain.allocation import Limits, QuotaUsage
@@ -35,3 +37,11 @@ def test_adds_one_more_placement_to_the_usage() -> None:
     more = taken(gpus=20).with_more("c", 4)
     assert (more.placements, more.gpus) == (3, 14)
     assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"
+
+
+@pytest.mark.parametrize(("gpus", "is_new", "room"), [(1, False, False), (0, True, False), (0, False, True)])
+def test_invalid_limit_allows_nothing_more(gpus: int, *, is_new: bool, room: bool) -> None:
+    usage = replace(taken(), limits=Limits(invalid=True))
+    assert (usage.find_excess(gpus, is_new=is_new) is None) is room
+    assert usage.numbers == "a limit is invalid"
+    assert usage.message.startswith("the platform settings have an invalid limit for namespace team")
