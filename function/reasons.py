@@ -68,21 +68,21 @@ class Refused(StrEnum):
         member.phrase, member.outlook = phrase, outlook
         return member
 
-    INVALID_DEPLOYMENT = "InvalidDeployment", "deployment invalid"
+    INVALID_DEPLOYMENT = "InvalidDeployment", "with invalid deployment settings"
     NO_ENVIRONMENTS = "NoEnvironments", "no environment"
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "not selected"
-    INVALID_PROFILE = "InvalidProfile", "profile invalid"
+    INVALID_PROFILE = "InvalidProfile", "with an invalid profile"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"
     STORAGE_TOO_SMALL = "StorageTooSmall", "storage too small"
-    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "cache not on environment", Outlook.NOT_NOW
-    POOL_TOO_SMALL = "PoolTooSmall", "pool too small"
-    ENVIRONMENT_TAINTED = "EnvironmentTainted", "environment tainted"
-    POOL_UNSCHEDULABLE = "PoolUnschedulable", "pool unschedulable"
+    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "without the cache", Outlook.NOT_NOW
+    POOL_TOO_SMALL = "PoolTooSmall", "too small"
+    ENVIRONMENT_TAINTED = "EnvironmentTainted", "tainted"
+    POOL_UNSCHEDULABLE = "PoolUnschedulable", "unschedulable"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.NOT_NOW
-    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "environment not ready", Outlook.NOT_NOW
-    BUDGET_EXCEEDED = "BudgetExceeded", "namespace budget exceeded", Outlook.NOT_NOW
-    QUOTA_EXCEEDED = "QuotaExceeded", "namespace quota exceeded", Outlook.NOT_NOW
+    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "not Ready", Outlook.NOT_NOW
+    BUDGET_EXCEEDED = "BudgetExceeded", "beyond the namespace budget", Outlook.NOT_NOW
+    QUOTA_EXCEEDED = "QuotaExceeded", "beyond the namespace quota", Outlook.NOT_NOW
 
     @property
     def rank(self) -> int:

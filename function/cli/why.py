@@ -20,7 +20,7 @@ from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
-from function.reasons import Outlook, Refused, Status
+from function.reasons import Outlook, Refused, Scheduled, Status
 from function.scheduling.verdicts import Decision, Infeasible
 from function.scheduling.ways_out import WayOut
 from function.status.conditions import OWNED
@@ -61,6 +61,8 @@ class Report:
     @property
     def verdict(self) -> str:
         """The verdict in a few words."""
+        if any(c["reason"] == Scheduled.PARTIALLY_PLACED for c in self.conditions):
+            return "partially placed"
         words = "placed" if self.ref.kind == "ModelDeployment" else "serving on all endpoints"
         return words if self.is_placed else f"not {words}"
 

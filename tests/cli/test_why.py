@@ -39,6 +39,13 @@ def test_writes_json(tmp_path: Path) -> None:
     assert (scheduled["status"], scheduled["reason"]) == ("False", "SharedStorageMissing")
 
 
+def test_says_where_only_some_placements_exist(tmp_path: Path) -> None:
+    manifests = example("kimi-k2-two-nodes")
+    mapping(find_manifest(manifests, "ModelDeployment"), "spec")["environments"] = 2
+    shown = refused_output_of("why", "kimi-k2", "-f", write(tmp_path, *manifests))
+    assert shown.startswith("ModelDeployment assistants/kimi-k2: partially placed\n")
+
+
 def test_lists_no_reason_when_placed() -> None:
     shown = output_of("why", "kimi-k2", "-f", KIMI, *ELSEWHERE)
     assert "Scheduled True Placed" in shown

@@ -53,7 +53,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
     host = replace(pool("x", nodes=2), pod=PodAdditions(host_network=True))
     found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
     assert found.message.splitlines() == [
-        "0/1 environments can run m: 1 pool too small.",
+        "0/1 environments can run m: 1 too small.",
         (
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
             "(ports of the node's network, or its devices), required, the whole pool (2 nodes) holds 2"

@@ -147,7 +147,7 @@ CASES = (
         request=request(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 profile invalid.",
+            "0/1 environments can run m: 1 with an invalid profile.",
             (
                 "a: profile default: on pool frontier spec.serving[default].engine.args[0]: "
                 "-tp=4 disagrees with the shape of the replica; must be 8"
@@ -161,7 +161,7 @@ CASES = (
         request=request(of=model(profile(), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 profile invalid.",
+            "0/1 environments can run m: 1 with an invalid profile.",
             "a: profile default: no replicaTopology, and the model has no spec.resources.vram",
         ),
     ),
@@ -227,7 +227,7 @@ CASES = (
         request=request(of=model(profile(), name="m", vram="2000Gi"), choice=EMPTY_DIR),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 deployment invalid.",
+            "0/1 environments can run m: 1 with invalid deployment settings.",
             ("a: profile default: spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes"),
         ),
     ),
@@ -321,7 +321,7 @@ CASES = (
         request=request(choice=ModelCacheChoice(name="weights")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
+            "0/1 environments can run kimi-k2-instruct: 1 without the cache.",
             "a: profile multinode: ModelCache weights does not exist or is invalid",
             "Create ModelCache weights in the deployment's namespace, or correct the fault in its conditions",
         ),
@@ -333,7 +333,7 @@ CASES = (
         request=request(choice=ModelCacheChoice(name="weights"), cache=ELSEWHERE),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 cache not on environment.",
+            "0/1 environments can run kimi-k2-instruct: 1 without the cache.",
             "a: profile multinode: ModelCache weights does not keep the weights there",
             "Add a to ModelCache weights",
         ),
@@ -358,7 +358,7 @@ CASES = (
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", pool("tiny", memory="141Gi", nodes=1)),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 pool too small.",
+            "0/1 environments can run kimi-k2-instruct: 1 too small.",
             (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
@@ -372,7 +372,7 @@ CASES = (
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", replace(pool("tiny", memory="141Gi", nodes=1), count_field="nodeCount")),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 pool too small.",
+            "0/1 environments can run kimi-k2-instruct: 1 too small.",
             (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
@@ -386,7 +386,7 @@ CASES = (
         want=Refused.ENVIRONMENT_NOT_READY,
         environments=(site("a", FRONTIER, ready=False, ready_message="KubeconfigMissing"),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 environment not ready.",
+            "0/1 environments can run kimi-k2-instruct: 1 not Ready.",
             "a: the environment is not Ready: KubeconfigMissing",
             "Wait until InferenceEnvironment a is Ready",
         ),
