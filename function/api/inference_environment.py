@@ -56,10 +56,10 @@ from function.kube.manifests import (
     strings,
     text,
 )
+from function.kube.messages import to_one_line
 from function.kube.taints import Taint
 from function.kube.urls import is_hostname
 
-_PAUSED = "crossplane.io/paused"
 _PRICE = re.compile(r"nodePools\[\d+\]\.price\b")  # the path of a price, and of its fields
 
 
@@ -111,7 +111,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         uid=text(manifest, "metadata.uid"),
         labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
         taints=tuple(
-            Taint(key=taint.key, value=taint.value or "", effect=taint.effect, reason=taint.reason or "")
+            Taint(key=taint.key, value=taint.value or "", effect=taint.effect, reason=to_one_line(taint.reason or ""))
             for taint in spec.taints or ()
         ),
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
@@ -127,6 +127,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
+        paused=_is_paused(manifest),
         deleting=is_deleting(manifest),
         free={name: _parse_free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
@@ -288,17 +289,21 @@ def _parse_free(row: Manifest) -> Free:
     return Free(placements=integer(row, "placements"), nodes=nodes)
 
 
+def _is_paused(manifest: Manifest) -> bool:
+    return strings(manifest, "metadata.annotations").get(names.PAUSED) == "true"
+
+
 def _describe_unreadiness(manifest: Manifest) -> str:
     """Returns why the environment is not Ready; empty if it is."""
-    if strings(manifest, "metadata.annotations").get(_PAUSED) == "true":
-        return f"is paused by its annotation {_PAUSED}"
+    if _is_paused(manifest):
+        return f"paused by its annotation {names.PAUSED}"
     if is_ready(manifest):
         return ""
     if not is_current(manifest):
         return "has not reported Ready for its latest change yet"
     ready = condition(manifest, "Ready")
     words = (text(ready, "reason"), text(ready, "message"))
-    return ": ".join(word for word in words if word) or "has not reported Ready yet"
+    return to_one_line(": ".join(word for word in words if word)) or "has not reported Ready yet"
 
 
 def _parse_facts(pool: Manifest) -> PoolFacts | None:

@@ -27,6 +27,7 @@ from function.domain.model import Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.domain.price import Price
 from function.kube.manifests import text
+from function.kube.messages import to_one_line
 
 _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
 
@@ -83,7 +84,7 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         inter_node=_parse_inter_node(block, pod, path, problems),
         autoscaled=max_nodes > block.node_count if block.autoscaled is None else block.autoscaled,
         unschedulable=block.unschedulable,
-        unschedulable_reason=block.unschedulable_reason or "",
+        unschedulable_reason=to_one_line(block.unschedulable_reason or ""),
         price=_parse_price(block.price, f"{path}.price", problems),
     )
 

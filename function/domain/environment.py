@@ -199,6 +199,7 @@ class Environment:
     provider_config: str = ""
     ready: bool = False  # its Ready condition
     ready_message: str = ""  # why it is not Ready
+    paused: bool = False  # Crossplane does not reconcile it: waiting does not make it Ready
     deleting: bool = False
     free: Mapping[str, Free] = field(default_factory=dict)  # by pool, as far as published
     admitted: tuple[Grant, ...] = ()

@@ -11,6 +11,13 @@ MAX_ITEMS = 5
 ELLIPSIS = "..."
 
 
+def to_one_line(text: str) -> str:
+    """Returns a text of a user or a cluster on one line, without control characters."""
+    if text.isprintable():
+        return text
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def truncate_middle(text: str, limit: int = LIMIT) -> str:
     """Returns the text in at most `limit` bytes of UTF-8, without its middle if it is longer."""
     encoded = text.encode()

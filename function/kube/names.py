@@ -24,6 +24,7 @@ ANNOTATION_EXCLUSIVE_NODES = f"{GROUP}/exclusive-replica-nodes"
 ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_SPEC_DIGEST = f"{GROUP}/spec-digest"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
+PAUSED = "crossplane.io/paused"
 
 # KServe prefixes and suffixes the service's name; beyond 40 characters, with it, its own children break (docs/facts.md,
 # KServe).

@@ -15,6 +15,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.domain.price import NO_COST, Cost
 from function.kube.messages import format_count, join_with_more
+from function.kube.names import PAUSED
 from function.reasons import Refused
 from function.scheduling.moves import Move, MoveTargets, find_moves, size_order
 from function.scheduling.refusals import Refusal
@@ -131,18 +132,20 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
     """Finds what others are about to change: readiness, a pool that is unschedulable, nodes that are not usable."""
     where = f"pool {pool.name} of {_name(environment)}" if pool else ""
     if refusal.reason is Refused.ENVIRONMENT_NOT_READY:
-        changed, what = replace(environment, ready=True), f"{_name(environment)} is Ready"
+        changed, message = replace(environment, ready=True), f"Wait until {_name(environment)} is Ready"
+        if environment.paused:
+            message = f"Remove annotation {PAUSED} of {_name(environment)}, and wait until it is Ready"
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
         changed = replace_pool(environment, replace(pool, unschedulable=False))
-        what = f"{where} is no longer marked unschedulable"
+        message = f"Wait until {where} is no longer marked unschedulable"
     elif pool and pool.facts and refusal.use and not world.has_queue(environment, pool.name):
         facts = replace(pool.facts, nodes=pool.max_nodes, usable=pool.max_nodes)
         changed = replace_pool(environment, replace(pool, facts=facts))
-        what = f"all nodes of {where} are usable (see its condition HardwareAsDeclared)"
+        message = f"Wait until all nodes of {where} are usable (see its condition HardwareAsDeclared)"
     else:
         return
     if world.with_environment(changed).fits(environment.name):
-        yield WayOut(way=Way.WAIT, message=f"Wait until {what}", refusal=refusal)
+        yield WayOut(way=Way.WAIT, message=message, refusal=refusal)
 
 
 def _move_others(world: World, environment: Environment, refusal: Refusal, targets: MoveTargets) -> Iterator[WayOut]:

@@ -311,6 +311,8 @@ def test_absent_spec_breaks_the_environment() -> None:
         ([{"type": "Ready", "status": "False", "reason": "Creating"}], "Creating"),
         ([{"type": "Ready", "status": "False", "reason": "Creating", "message": "a is not ready"}],
          "Creating: a is not ready"),
+        ([{"type": "Ready", "status": "False", "reason": "Creating", "message": "a is\n\x1b[31mnot ready\n"}],
+         "Creating: a is [31mnot ready"),
     ],
 )  # fmt: skip
 def test_says_why_it_is_not_ready(conditions: JSON, want: str) -> None:
@@ -346,11 +348,23 @@ def test_pools_in_two_places_are_a_problem_of_the_pools() -> None:
     assert "together with spec.nodePools" in condition.message
 
 
+def test_reasons_of_users_are_one_line() -> None:
+    """They are part of messages of one line each, and of the rows of tables."""
+    taint: Manifest = {"key": "drain", "effect": "NoSchedule", "reason": "new\r\n racks"}
+    spec = manifests.environment(
+        pool("a", unschedulable=True, unschedulableReason="until\nMonday\t\x07"), taints=[taint]
+    )
+    environment = _read(spec).value
+    assert environment.pools[0].unschedulable_reason == "until Monday"
+    assert [taint.describe() for taint in environment.taints] == ["drain:NoSchedule (new racks)"]
+
+
 def test_paused_environment_is_not_ready() -> None:
     paused: Manifest = {"annotations": {"crossplane.io/paused": "true"}}
     ready: Manifest = {"conditions": [{"type": "Ready", "status": "True"}]}
     environment = parse_environment({"metadata": paused, "status": ready}, BUILT_IN).value
-    assert (environment.ready, environment.ready_message) == (False, "is paused by its annotation crossplane.io/paused")
+    assert (environment.ready, environment.ready_message) == (False, "paused by its annotation crossplane.io/paused")
+    assert environment.paused
 
 
 @dataclass(frozen=True)

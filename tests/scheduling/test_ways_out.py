@@ -181,6 +181,14 @@ def test_names_a_way_out_once_for_several_profiles() -> None:
     assert read(find(replace(wants(), model=needs), (unready,))) == ["Wait until InferenceEnvironment a is Ready"]
 
 
+def test_unpauses_an_environment() -> None:
+    """Crossplane does not reconcile it, so that it does not become Ready by itself."""
+    paused = replace(environment("a", pool("p"), ready=False), paused=True)
+    assert read(find(wants(), (paused,))) == [
+        "Remove annotation crossplane.io/paused of InferenceEnvironment a, and wait until it is Ready"
+    ]
+
+
 def test_admits_an_environment_whose_one_label_differs() -> None:
     environments = tuple(environment(name, pool("p"), labels={"tier": "test", "region": name}) for name in "ab")
     assert read(find(wants(tier="production", region="b"), environments)) == [
