@@ -12,9 +12,9 @@ import re
 from dataclasses import replace
 
 from function import schemas
-from function.api.problems import Problems
+from function.api.problems import Problems, invalid_value
 from function.domain.allocation import Share
-from function.domain.model import Parallelism, Shape
+from function.domain.model import Parallelism, Problem, Shape
 from function.kube.manifests import Manifest, condition, get, integer, strings, text
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Status
@@ -70,10 +70,8 @@ def parse_selector(
     requirements: set[SelectorRequirement] = set()
     for key, value in (selector.match_labels or {}).items():
         at = f"{path}.matchLabels.{key}"
-        if not _KEY.fullmatch(key):
-            problems.add_invalid(at, key, _KEY_FORM)
-        elif not _VALUE.fullmatch(value):
-            problems.add_invalid(at, value, _VALUE_FORM)
+        if problem := find_invalid_label(key, value, at):
+            problems.update([problem])
         else:
             requirements.add(SelectorRequirement(key=key, operator=Operator.IN, values=(value,)))
     for index, expression in enumerate(selector.match_expressions or ()):
@@ -85,6 +83,15 @@ def parse_selector(
             requirement = SelectorRequirement(key=expression.key, operator=Operator(expression.operator), values=values)
             requirements.add(requirement)
     return Selector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator, r.values))))
+
+
+def find_invalid_label(key: str, value: object, path: str) -> Problem | None:
+    """Returns why no object can have a label; None if one can."""
+    if not _KEY.fullmatch(key):
+        return invalid_value(path, key, _KEY_FORM)
+    if not isinstance(value, str):
+        return invalid_value(path, value, "text")
+    return None if _VALUE.fullmatch(value) else invalid_value(path, value, _VALUE_FORM)
 
 
 def _check_expression(expression: schemas.MatchExpression, path: str, problems: Problems) -> None:

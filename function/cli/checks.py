@@ -5,8 +5,6 @@ is followed where an object of its kind is known; otherwise it cannot be checked
 before it decides anything, and `validate` prints nothing else.
 """
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -33,6 +31,7 @@ from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
 from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
+from function.cli.metadata import find_metadata_problems
 from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
@@ -55,9 +54,6 @@ from function.weights.planner import DeploymentWeights
 from function.weights.request import build_cache_request
 
 Level: TypeAlias = Literal["error", "warning"]
-# A DNS subdomain, as the API server requires of every name.
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_LONGEST_NAME = 253
 _SCALING = "; set fixed.replicas, as nothing scales replicas"
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
@@ -99,8 +95,13 @@ class Fault:
 
     def __str__(self) -> str:
         level = paint(self.level, BAD if self.level == "error" else WAIT)
-        place, ref = f"{self.file}:{self.line}" if self.line else self.file, str(self.ref) if self.ref.kind else ""
+        place, ref = format_place(self.file, self.line), str(self.ref) if self.ref.kind else ""
         return ": ".join(filter(None, (level, place, ref, self.problem.path, self.problem.message)))
+
+
+def format_place(file: str, line: int) -> str:
+    """Returns a file and a line as errors show them; without a line where it is not known."""
+    return f"{file}:{line}" if line else file
 
 
 def find_code(faults: Iterable[Fault]) -> Code:
@@ -142,9 +143,10 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
 
     for item in known:
         ref = Ref.of(item.manifest)
-        if ref in given:
-            add(item, [Problem("metadata.name", f"{ref} is given twice, in {given[ref].file} too")])
-        given[ref] = item
+        first = given.setdefault(ref, item)
+        if first is not item and ref.name:
+            place = format_place(first.file, first.find_line("metadata.name"))
+            add(item, [Problem("metadata.name", f"{ref} is given twice, in {place} too")])
         store.put(item.manifest)
     for item in known:
         problems = (*find_problems(item.manifest), *_read_settings(store, item.manifest)[1])
@@ -168,10 +170,8 @@ def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] 
 
 def find_problems(manifest: Manifest) -> Iterator[Problem]:
     """Returns what is wrong with an object by itself."""
-    kind, name = text(manifest, "kind"), text(manifest, "metadata.name")
-    if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
-        allowed = f"must be lower-case letters, digits, - and ., {_LONGEST_NAME} at most"
-        yield Problem("metadata.name", f"{json.dumps(name)} is not allowed; {allowed}")
+    kind = text(manifest, "kind")
+    yield from find_metadata_problems(manifest)
     if kind == CONFIG:
         context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
         yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)

@@ -9,12 +9,12 @@ import yaml
 from function.cli import options
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
+from function.cli.metadata import find_invalid_name
 from function.cli.options import CliError, Code, Target, examples
 from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
 from function.remote.node_facts import parse_node
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
 _MODEL = "qwen3-8b"  # of the deployment to start from
 _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
@@ -36,8 +36,8 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
     """
     content = resources.files("function.cli").joinpath("starters", f"{kind}.yaml").read_text()
     if name:
-        if _NAME.fullmatch(name) is None:
-            raise CliError(f"{name} is not a name: lower-case letters, digits, - and .")
+        if problem := find_invalid_name(name):
+            raise CliError(f"NAME: {problem.message}")
         before = _FIRST_NAME.findall(content)[0]
         # The Secret with the kubeconfig is named after its environment.
         content = content.replace(before, name) if kind == "environment" else content.replace(before, name, 1)

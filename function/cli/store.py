@@ -15,7 +15,7 @@ from function.domain.environment import Environment
 from function.domain.model import BrokenEntry
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, flag, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
 
@@ -226,6 +226,6 @@ def _find_owner(manifest: Manifest) -> Ref | None:
 
 def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
     """Returns a manifest with a namespace where its kind has one and it names none."""
-    if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or text(manifest, "metadata.namespace"):
+    if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or get(manifest, "metadata.namespace"):
         return manifest
     return {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}
