@@ -36,6 +36,7 @@ from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
+from function.composers.model_deployment import refuse_foreign_service
 from function.domain.cache import ModelCacheChoice
 from function.domain.environment import StorageMode
 from function.domain.model import Model, Problem
@@ -224,6 +225,9 @@ def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> 
     if isinstance(deployment.cache, ModelCacheChoice):
         ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
         yield from _check_name(store, ref, "spec.modelCache.name")
+    service = store.get(Ref("ModelService", deployment.namespace, deployment.name))
+    if deployment.service and service and service not in store.owned(Ref.of(manifest)).values():
+        yield refuse_foreign_service(deployment.name)
     if model is None:
         return
     weights = _place_weights(store, deployment, model)

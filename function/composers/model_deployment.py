@@ -258,8 +258,13 @@ def _find_foreign_service(call: Call, deployment: Deployment) -> tuple[Problem, 
     uid, found = text(call.xr, "metadata.uid"), call.answers.get(requirements.SERVICE, ())
     if all(find_controller(item.load()) == uid for item in found):
         return ()
-    message = f"ModelService {deployment.name} exists and is not composed by this deployment; delete or rename it"
-    return (Problem("spec.service", message),)
+    return (refuse_foreign_service(deployment.name),)
+
+
+def refuse_foreign_service(name: str) -> Problem:
+    """Returns the problem of a deployment whose name a ModelService has that the deployment does not compose."""
+    message = f"ModelService {name} exists and is not composed by this deployment; delete or rename it"
+    return Problem("spec.service", message)
 
 
 def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Composed]:

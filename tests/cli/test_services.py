@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
 from function.kube.manifests import Manifest
@@ -105,3 +106,34 @@ def test_tree_shows_endpoints_and_routes(server: ApiServer, tmp_path: Path) -> N
 def test_unknown_name_is_that_of_a_deployment() -> None:
     done = run("why", "chatter", *CANARY)
     assert "there is no ModelDeployment chatter" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "traffic"])
+def test_hand_written_service_with_the_name_of_a_deployment_that_composes_one_is_an_error(
+    tmp_path: Path, command: str
+) -> None:
+    """The controller refuses it, too; the deployment would silently replace the service."""
+    hand: Manifest = {**SERVICE, "metadata": {"name": "chat", "namespace": "assistants"}}
+    deployment: Manifest = {**hand, "kind": "ModelDeployment", "spec": {"modelRef": {"name": "m"}, "service": {}}}
+    done = run(command, "-f", write(tmp_path, hand, deployment))
+    message = "spec.service: ModelService chat exists and is not composed by this deployment; delete or rename it"
+    assert (done.returncode, message in done.stdout + done.stderr) == (1, True)
+
+
+def test_service_that_a_deployment_composed_is_its_own(tmp_path: Path) -> None:
+    """As `kubectl get -o yaml` writes them."""
+    owner: Manifest = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "name": "chat", "uid": "1"}
+    composed: Manifest = {
+        **SERVICE,
+        "metadata": {
+            "name": "chat",
+            "namespace": "assistants",
+            "annotations": {"crossplane.io/composition-resource-name": "service"},
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {"backends": [{"deployment": "chat"}]},
+    }
+    metadata: Manifest = {"name": "chat", "namespace": "assistants", "uid": "1"}
+    spec: Manifest = {"modelRef": {"name": "m"}, "service": {}}
+    deployment: Manifest = {**composed, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
+    assert output_of("validate", "-q", write(tmp_path, composed, deployment)) == ""
