@@ -35,7 +35,7 @@ def find_metadata_problems(manifest: Manifest) -> Iterator[Problem]:
         yield problem
     namespace = get(manifest, "metadata.namespace")
     is_label = isinstance(namespace, str) and len(namespace) <= _MAX_LABEL_LENGTH and _NAMESPACE.fullmatch(namespace)
-    if namespace is not None and not is_label:
+    if namespace not in (None, "") and not is_label:
         is_text = isinstance(namespace, str)
         allowed = f"lower-case letters, digits and -, {_MAX_LABEL_LENGTH} at most" if is_text else "text"
         yield invalid_value("metadata.namespace", namespace, allowed)
