@@ -243,7 +243,7 @@ ANYTHING_ELSE = {
     ),
     "image": st.builds(edit_settings, st.just("storageInitializerImage"), TEXTS),
     "resources": st.builds(edit_settings, st.just("download.resources.requests.memory"), SIZES.filter(bool)),
-    "deadline": st.builds(edit_settings, st.just("download.activeDeadlineSeconds"), st.integers(1, 10**6)),
+    "deadline": st.builds(edit_settings, st.just("download.activeDeadlineSeconds"), st.integers(60, 10**6)),
     "watch": st.builds(edit_settings, st.just("objectWatch"), st.booleans()),
 }
 
