@@ -37,6 +37,7 @@ from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
 from function.composers.model_deployment import refuse_foreign_service
+from function.domain.allocation import format_replicas
 from function.domain.cache import ModelCacheChoice
 from function.domain.environment import StorageMode
 from function.domain.model import Model, Problem
@@ -46,10 +47,13 @@ from function.kube.manifests import JSON, Manifest, get, list_texts, listing, ma
 from function.kube.names import VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
+from function.scheduling.admission import build_required_labels
+from function.scheduling.capacity import count_in_empty_pool
 from function.scheduling.scheduler import find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
 from function.status.inference_environment import list_pool_notes
+from function.status.model_placement import describe_missing_labels
 from function.weights.faults import find_faults
 from function.weights.planner import DeploymentWeights
 from function.weights.request import build_cache_request
@@ -254,7 +258,13 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
     name, placement = text(manifest, "spec.inferenceEnvironmentRef.name"), parse_placement(manifest).value
     ref = Ref("InferenceEnvironment", "", name)
     yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
-    if ref not in store or placement is None:
+    if placement is None:
+        return
+    profiles = [profile.name for profile in model.profiles] if model else []
+    if model is not None and placement.profile not in ("", *profiles):
+        message = f"{_find_model(store, manifest)[0]} has no valid profile {placement.profile}"
+        yield Problem("spec.profile", _suggest_nearest(message, placement.profile, profiles))
+    if ref not in store:
         return
     settings, _ = _read_settings(store, manifest)
     environment = parse_environment(store[ref], settings).value
@@ -337,6 +347,8 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     match text(manifest, "kind"):
         case "ModelDeployment":
             yield from _find_costs(store, manifest)
+        case "ModelPlacement":
+            yield from _find_obstacles(store, manifest)
         case "ClusterModel" | "Model":
             model = parse_model(manifest).value
             yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
@@ -359,6 +371,22 @@ def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:
                 yield Problem(join_path(path, key), f"{item} is a number of bytes; was {item}Gi meant?")
             else:
                 yield from _find_missing_units(item, join_path(path, key))
+
+
+def _find_obstacles(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Returns why a placement would wait in vain: for its labels, or for more than its pool holds when it is empty."""
+    placement = parse_placement(manifest).value
+    if placement is None:
+        return
+    if missing := dict(build_required_labels(placement, None).items() - set(placement.labels)):
+        yield Problem("metadata.labels", describe_missing_labels(missing))
+    ref = Ref("InferenceEnvironment", "", placement.environment)
+    if placement.requested is None or ref not in store:
+        return
+    pool, request = parse_environment(store[ref], BUILT_IN).value.pool(placement.pool), placement.requested
+    if pool is not None and count_in_empty_pool(pool, request) < request.replicas:
+        size = format_replicas(request.replicas, request.nodes, request.gpus_per_node)
+        yield Problem("spec.pool", f"{size} required, more than the empty pool {pool.name} of {ref.name} holds")
 
 
 def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:

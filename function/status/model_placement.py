@@ -161,9 +161,7 @@ def get_service_url(service: Manifest) -> str:
 def _describe_admission(placement: Placement, admission: Admission) -> str:
     environment, usage = placement.environment, admission.quota_usage
     if admission.reason is Admitted.LABEL_MISSING:
-        labels = ", ".join(f"{key}: {value}" for key, value in sorted(admission.missing_labels.items()))
-        effect = "without them the environment cannot see this placement and nothing is started"
-        return f"metadata.labels must include {labels}; {effect}"
+        return f"metadata.labels {describe_missing_labels(admission.missing_labels)}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:
         if usage is None:
             return f"Quota is available again; waiting for {environment} to re-admit it"
@@ -172,6 +170,12 @@ def _describe_admission(placement: Placement, admission: Admission) -> str:
     if admission.reason is Admitted.CANNOT_START:
         return f"Its references resolve again; waiting for {environment} to re-admit it"
     return _describe_request(placement, admission)
+
+
+def describe_missing_labels(missing: Mapping[str, str]) -> str:
+    """Returns which labels a placement must have, and why."""
+    labels = ", ".join(f"{key}: {value}" for key, value in sorted(missing.items()))
+    return f"must include {labels}; without them the environment cannot see this placement and nothing is started"
 
 
 def _describe_request(placement: Placement, admission: Admission) -> str:
