@@ -347,6 +347,8 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     match text(manifest, "kind"):
         case "ModelDeployment":
             yield from _find_costs(store, manifest)
+            for index, name in enumerate(list_texts(manifest, "spec.rollout.order")):
+                yield from _check_name(store, Ref("InferenceEnvironment", "", name), f"spec.rollout.order[{index}]")
         case "ModelPlacement":
             yield from _find_obstacles(store, manifest)
         case "ClusterModel" | "Model":

@@ -151,3 +151,12 @@ def test_names_the_line_of_the_first_of_two_objects(tmp_path: Path) -> None:
     both = write(tmp_path, *[manifest("ModelDeployment", "a", {"modelRef": {"name": "m"}}, "team")] * 2)
     twice = f"metadata.name: ModelDeployment team/a is given twice, in {both}:4 too"
     assert run("validate", "-q", both).stdout == f"error: {both}:13: ModelDeployment team/a: {twice}\n"
+
+
+@pytest.mark.parametrize(("others", "found"), [((), 0), ((manifest("InferenceEnvironment", "east", EXISTING),), 1)])
+def test_warns_of_a_missing_environment_in_the_order_of_a_rollout(others: tuple[Manifest, ...], found: int) -> None:
+    """Files that hold no environment at all are only a part of the objects."""
+    deployment = manifest("ModelDeployment", "run", {"modelRef": {"name": "m"}, "rollout": {"order": ["eats"]}}, "team")
+    faults = check_items([Item(each) for each in (deployment, *others)], Store(), "")
+    want = "spec.rollout.order[0]: there is no InferenceEnvironment eats; did you mean east?"
+    assert [(f.level, str(f.problem)) for f in faults if "order" in f.problem.path] == [("warning", want)] * found
