@@ -113,6 +113,7 @@ class Auditor(invariants.Auditor):
             self._look_at_running(event)
             self._look_at_object(event)
         elif event.ref.kind == "ModelPlacement" and event.before and event.now:
+            self.words.pass_on(event.before, event.now, self.plane.kernel.now)
             self._look_at_place(event.before, event.now)
         elif event.ref.kind == "InferenceEnvironment" and event.before and event.now:
             self._look_at_grants(event.before, event.now)

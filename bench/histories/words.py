@@ -8,7 +8,9 @@ from collections import defaultdict
 
 from bench.simulator.objects import Version
 from function.cli.store import Ref
-from function.kube.manifests import text
+from function.kube.manifests import get, text
+
+_SEEN_BY_PODS = ("spec.modelRef", "spec.modelCache", "spec.profile")
 
 
 class Words:
@@ -18,6 +20,7 @@ class Words:
         self._pods: dict[Ref, float] = defaultdict(lambda: -1.0)
         self._shape: dict[Ref, float] = defaultdict(lambda: -1.0)
         self._place: dict[Ref, float] = defaultdict(lambda: -1.0)
+        self._passed_on: dict[str, float] = {}  # by uid of the placement
         self.deleted: set[Ref] = set()
 
     def pods(self, ref: Ref, now: float) -> None:
@@ -37,12 +40,21 @@ class Words:
         """Take note that a user deleted an object."""
         self.deleted.add(ref)
 
+    def pass_on(self, before: Version, now: Version, moment: float) -> None:
+        """Take note that a deployment has passed on to its placement what pods see and a user has asked for since."""
+        asked = max(self._pods[ref] for ref in behind(now))
+        is_changed = any(get(before.manifest, path) != get(now.manifest, path) for path in _SEEN_BY_PODS)
+        if is_changed and asked > self._passed_on.get(now.uid, -1.0):
+            self._passed_on[now.uid] = moment
+
     def on_pods(self, placement: Version, passing: float) -> float:
         """Return when a placement may last have heard of something that its pods see.
 
-        A deployment passes requests on, and takes up to `passing` seconds to see and to write them.
+        A deployment takes up to `passing` seconds to see and to pass on requests; longer if the processor is busy or
+        there is no room yet. The placement says when it did.
         """
-        return max(self._pods[ref] + (passing if ref.kind == "ModelDeployment" else 0.0) for ref in behind(placement))
+        heard = (self._pods[ref] + (passing if ref.kind == "ModelDeployment" else 0.0) for ref in behind(placement))
+        return max(*heard, self._passed_on.get(placement.uid, -1.0))
 
     def on_shape(self, placement: Version) -> float:
         """Return when a user last changed what the shape of a placement's replicas depends on."""
