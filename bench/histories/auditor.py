@@ -245,11 +245,8 @@ class Auditor(invariants.Auditor):
             template = mapping(remote(version), "spec.template.spec")
             (container,) = listing(template, "containers")
             source, directory = _texts(container.get("args"))
-            (claim,) = [
-                text(v, "persistentVolumeClaim.claimName")
-                for v in listing(template, "volumes")
-                if v.get("name") == "weights"
-            ]
+            volumes = [v for v in listing(template, "volumes") if v.get("name") == "weights"]
+            (claim,) = [text(v, "persistentVolumeClaim.claimName") for v in volumes]
             path = f"pvc://{claim}/{directory.removeprefix('/mnt/models/')}"
             place = Directory(config(version), text(remote(version), "metadata.namespace"), path)
             self._filled[place] = source, inf
