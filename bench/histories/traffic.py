@@ -173,14 +173,14 @@ class TrafficAuditor:
         return shares
 
     def _backends(self, service: Version) -> list[Version]:
-        """Returns the placements of the deployments of a ModelService that have a weight."""
+        """Returns the placements of the deployments of a ModelService with a weight, by label or as it lists them."""
         names = {text(b, "deployment") for b in listing(service.manifest, "spec.backends") if integer(b, "weight", 1)}
         return [
             v
             for v in self._plane.all("ModelPlacement")
             if v.ref.namespace == service.ref.namespace
             and _deployment(v) in names
-            and v.labels.get(LABEL_DEPLOYMENT) == _deployment(v)
+            and (v.labels.get(LABEL_DEPLOYMENT) == _deployment(v) or v.ref.name in self._listed.get(service.ref, {}))
         ]
 
 
