@@ -143,7 +143,7 @@ def _find_previous_sites(
 ) -> dict[str, list[Placement]]:
     """Returns the placements of sites whose gateway got another address, until the route may name the new one."""
     waiting = [p for p in placements if p.gateway and not plan.obstacles[p.name] and p.gateway.key not in in_route]
-    left = {key: site for key, site in sites.items() if site.named and not site.members}
+    left = {key: site for key, site in sites.items() if site.named and site.in_place and not site.members}
     previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in left.items()}
     return {key: ps for key, ps in previous.items() if ps}
 

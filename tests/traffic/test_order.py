@@ -394,6 +394,14 @@ def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
     assert {key.partition("/")[0] for key in composed} == {"route", new}
 
 
+def test_old_address_whose_service_is_gone_leaves_the_route() -> None:
+    plane = _at_rest(backends(stable=1), STABLE[0])
+    del plane.observed[f"{gateway('http://10.0.0.1').key}/service"]
+    plane.replace(replace(STABLE[0], gateway=gateway("http://10.0.0.9"), unreachable=True))
+    plane.step()
+    assert weights(plane.outcome.composed["route"].manifest) == {}
+
+
 def test_route_that_is_not_observed_names_what_it_did() -> None:
     plane = _at_rest(backends(stable=1), *STABLE)
     del plane.observed["route"]
