@@ -126,7 +126,7 @@ MUTANTS = (
             Change(
                 "function.composers.model_placement",
                 "_required_resources",
-                "    required[requirements.OBJECTS] = requirements.objects_of(name, namespace)\n",
+                "    required[requirements.OBJECTS] = requirements.resources_of(name, namespace)\n",
             ),
         ),
     ),

@@ -22,7 +22,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status
-from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
+from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, deletes, find_remote_namespace
 from function.status import model_cache as report
@@ -75,7 +75,7 @@ class _Part:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Composes the remote objects of a ModelCache, and reports each environment."""
-    orphans = find_orphan_objects(call, call.answers.get(requirements.OBJECTS) or ())
+    orphans = find_orphans(call, call.answers.get(requirements.OBJECTS) or ())
     call = observe_orphans(call, orphans)
     parsed, required = parse_model_cache(call.xr), required_resources(call)
     if parsed.value is None:
@@ -86,7 +86,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
             outcome = _compose_environments(call, settings, required, _resolve_inputs(call, parsed.value, settings))
         except UnresolvedError as error:
             outcome = keep_observed(call, settings, required, error.conditions)
-    return replace(outcome, composed=adopt_objects(outcome.composed, call, orphans))
+    return replace(outcome, composed=adopt_all(outcome.composed, call, orphans))
 
 
 def _compose_environments(
@@ -157,7 +157,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
 def required_resources(call: Call) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
-    required = {requirements.OBJECTS: requirements.objects_of(name, namespace)}
+    required = {requirements.OBJECTS: requirements.resources_of(name, namespace)}
     cache = parse_model_cache(call.xr).value
     if cache is None:
         return required

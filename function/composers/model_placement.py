@@ -19,7 +19,7 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Status
-from function.remote.adoption import adopt_objects, find_orphan_objects, observe_orphans
+from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.carry_over import carry_over
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
@@ -59,7 +59,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     parsed = parse_placement(call.xr)
     required = _required_resources(call, parsed.value, settings)
     listed, is_complete = requirements.collect_resources(call, required)
-    orphans, deleting = find_orphan_objects(call, listed), find_orphan_objects(call, listed, deleting=True)
+    orphans, deleting = find_orphans(call, listed), find_orphans(call, listed, deleting=True)
     call = observe_orphans(call, orphans)
     invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:
@@ -71,7 +71,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
             outcome = _compose_resolved(call, settings, required, parsed.value, deleting)
         except UnresolvedError as error:
             outcome = _hold(call, settings, required, error.conditions, parsed.value)
-    composed = adopt_objects(outcome.composed, call, orphans)
+    composed = adopt_all(outcome.composed, call, orphans)
     if not is_complete:
         composed = carry_over(call.observed) | composed
     return replace(outcome, composed=composed)
@@ -186,7 +186,7 @@ def required_resources(call: Call) -> dict[str, Requirement]:
 def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
     name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
     required = requirements.unobserved_resources(call)
-    required[requirements.OBJECTS] = requirements.objects_of(name, namespace)
+    required[requirements.OBJECTS] = requirements.resources_of(name, namespace)
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)

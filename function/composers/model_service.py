@@ -1,11 +1,12 @@
 """ModelService: one URL for deployments on many clusters.
 
-It requires the placements of its backends and nothing else: what they report is enough to reach them. One that the
-status lists and its label does not find is required by name, since it may only have lost the label. What is composed
-stays as observed while they are unanswered, while the spec is invalid, or while the platform names no Gateway.
+It requires the placements of its backends, whose statuses say how to reach them. One that the status lists and its
+label does not find is required by name, since it may only have lost the label. It also requires what it has composed
+itself, because Crossplane may have lost sight of that (remote/adoption.py). What is composed stays as observed while
+anything is unanswered, while the spec is invalid, or while the platform names no Gateway.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from function.api.model_placement import PLACEMENTS
@@ -16,8 +17,9 @@ from function.contract import Call, Composed, Outcome, Requirement
 from function.domain.model_service import ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway, Settings
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, text
 from function.reasons import BackendsResolved, ConditionType, Status
+from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.carry_over import carry_over, with_resource_version
 from function.remote.health import assess
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
@@ -28,8 +30,11 @@ from function.traffic.routes import (
     REMOTE_ROUTE,
     ROUTE,
     SERVICE,
+    SERVICE_KIND,
     SLICE,
+    SLICE_KIND,
     TLS,
+    TLS_KIND,
     build_remote_route,
     build_route,
     build_service,
@@ -41,7 +46,14 @@ from function.traffic.sites import SEPARATOR
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the routes of a ModelService on all clusters, its conditions and its endpoints."""
-    parsed, required = parse_model_service(call.xr), required_resources(call)
+    required = required_resources(call)
+    orphans = find_orphans(call, requirements.collect_resources(call, required)[0])
+    outcome = _compose(observe_orphans(call, orphans), settings, required)
+    return replace(outcome, composed=adopt_all(outcome.composed, call, orphans))
+
+
+def _compose(call: Call, settings: Settings, required: Mapping[str, Requirement]) -> Outcome:
+    parsed = parse_model_service(call.xr)
     service, platform = parsed.value, settings.gateway
     if service is None:
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
@@ -78,10 +90,29 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def required_resources(call: Call) -> dict[str, Requirement]:
-    """Returns what a ModelService requires: the placements of its backends; nothing where its spec is invalid."""
+    """Returns what a ModelService requires: what it has composed, and the placements of its backends."""
+    name, namespace, kinds = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace"), _list_kinds(call)
+    required = requirements.unobserved_resources(call, kinds)
+    required |= {requirements.key_resources_of(k): requirements.resources_of(name, namespace, k) for k in kinds}
     service = parse_model_service(call.xr).value
-    if service is None:
-        return {}
+    return required | _require_placements(call, service) if service else required
+
+
+def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
+    """Returns the kinds of which the service may have composed resources that Crossplane does not observe.
+
+    Where a kind does not exist, or Crossplane may not list it, requiring it would end every reconcile. So one of
+    Gateway API, or one whose right is granted with that to routes, is required only once such a resource is observed.
+    """
+    kinds = [requirements.OBJECT]
+    if ROUTE in call.observed:
+        kinds += [SERVICE_KIND, SLICE_KIND]
+    if any(key.endswith(SEPARATOR + TLS) for key in call.observed):
+        kinds.append(TLS_KIND)
+    return kinds
+
+
+def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:
     names, namespace = [backend.deployment for backend in service.backends], service.namespace
     required = {requirements.key_placements_of(n): requirements.placements(namespace, deployment=n) for n in names}
     answers = [call.answers.get(key) for key in required]
@@ -93,10 +124,11 @@ def required_resources(call: Call) -> dict[str, Requirement]:
     return required | {requirements.key_placement(n): requirements.one("ModelPlacement", n, namespace) for n in missing}
 
 
-def _list_placements(call: Call, service: ModelService, required: Iterable[str]) -> list[Placement]:
+def _list_placements(call: Call, service: ModelService, required: Mapping[str, Requirement]) -> list[Placement]:
     """Returns the placements of the backends, by label and by name: a long name is only a hash in the label."""
     deployments = {backend.deployment for backend in service.backends}
-    placements = [placement for key in required for placement in PLACEMENTS.parse(call.answers[key])]
+    keys = [key for key, requirement in required.items() if requirement.kind == "ModelPlacement"]
+    placements = [placement for key in keys for placement in PLACEMENTS.parse(call.answers[key])]
     return [placement for placement in placements if placement and placement.deployment in deployments]
 
 

@@ -1,6 +1,7 @@
 """The resources that composers require, under names that are stable within a reconcile."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from function.contract import Answered, Call, Requirement
 from function.domain.model import ModelRef
@@ -25,8 +26,10 @@ GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)
+ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
+OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 _RESOURCE = "resource-"
-_LISTED = {(OBJECT_VERSION, "Object"), (USAGE_API_VERSION, USAGE_KIND)}
+_LISTED = {OBJECT, (USAGE_API_VERSION, USAGE_KIND)}
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:
@@ -78,32 +81,37 @@ def key_placement(name: str, namespace: str = "") -> str:
     return f"placement-{namespace}/{name}" if namespace else f"placement-{name}"
 
 
-def objects_of(owner: str, namespace: str) -> Requirement:
-    """Requires the Objects of a composite."""
+def resources_of(owner: str, namespace: str, kind: ResourceKind = OBJECT) -> Requirement:
+    """Requires the resources of a kind that have the label of a composite."""
     labels = {LABEL_OWNER: label_value(owner)}
-    return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
+    return Requirement(api_version=kind[0], kind=kind[1], namespace=namespace, labels=labels)
 
 
-def unobserved_resources(call: Call) -> dict[str, Requirement]:
-    """Requires each Object and Usage that the composite lists and that Crossplane does not observe.
+def key_resources_of(kind: ResourceKind) -> str:
+    """Returns the requirement's name for the resources of one of several kinds."""
+    return OBJECTS if kind == OBJECT else f"{_RESOURCE}{kind[1]}"
+
+
+def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
+    """Requires each resource of some kinds that the composite lists and that Crossplane does not observe.
 
     An Object that only its label finds is seen in every second call where lists are always equally late, and what one
     call writes the next one takes back, without end (tests/simulator/test_races.py). A Usage has no such label, and is
     found by its name alone (decision 14).
     """
     namespace = text(call.xr, "metadata.namespace")
-    observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}
     required: dict[str, Requirement] = {}
     for ref in listing(call.xr, "spec.crossplane.resourceRefs"):
         api_version, kind, name = (text(ref, field) for field in ("apiVersion", "kind", "name"))
-        if (api_version, kind) in _LISTED and name and name not in observed:
+        if (api_version, kind) in kinds and name and (kind, name) not in observed:
             key = f"{_RESOURCE}{kind}-{name}"
             required[key] = Requirement(api_version=api_version, kind=kind, name=name, namespace=namespace)
     return dict(sorted(required.items()))
 
 
 def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
-    """Returns the required Objects and Usages of a composite that are answered, and whether all are."""
+    """Returns the required resources of a composite that are answered, and whether all are."""
     answers = [call.answers.get(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 

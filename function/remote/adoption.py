@@ -6,10 +6,10 @@ label is recognised by its composition-resource-name, and one on which the label
 hash that only this function makes. What another step composed and does not desire any more is left to Crossplane.
 
 A resource that Crossplane does not observe it neither shows nor deletes: if it is no longer composed, it runs on and
-nothing ever deletes it. Such an orphan is found by its label, an Object or Usage by its name in Crossplane's list. Its
-controller is this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as
-observed and is composed once more over the resourceVersion that was seen, so that Crossplane adopts it; what should be
-deleted is deleted on the reconcile that observes it (decisions 9 and 14).
+nothing ever deletes it. Such an orphan is found by its label, and by its name in Crossplane's list. Its controller is
+this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as observed and is
+composed once more over the resourceVersion that was seen, so that Crossplane adopts it; what should be deleted is
+deleted on the reconcile that observes it (decisions 9 and 14).
 """
 
 import re
@@ -99,15 +99,15 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False) -> dict[str, Manifest]:
-    """Returns the orphans of a ModelPlacement or ModelCache by composition-resource-name.
+def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dict[str, Manifest]:
+    """Returns the orphans of any composite but a ModelDeployment by composition-resource-name.
 
-    `listed` are the Objects with the label of the composite, and the Objects and Usages that it lists; of two with one
-    name the one that is not deleted counts. With `deleting` those that are being deleted are returned, whose remote
+    `listed` are the resources with the label of the composite, and those that it lists; of two with one name the one
+    that is not deleted counts. With `deleting` those that are being deleted are returned, whose remote
     objects exist until they are, else the others.
     """
     composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
-    observed_names = {text(manifest, "metadata.name") for manifest in call.observed.values()}
+    observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     orphans: dict[str, Manifest] = {}
     if not uid:
@@ -119,7 +119,7 @@ def find_orphan_objects(call: Call, listed: Answered, *, deleting: bool = False)
             and text(manifest, "metadata.namespace") == namespace
             and key
             and key not in call.observed
-            and text(manifest, "metadata.name") not in observed_names
+            and (text(manifest, "kind"), text(manifest, "metadata.name")) not in observed
             and is_own(composite, key, manifest)
         ):
             orphans.setdefault(key, manifest)
@@ -138,7 +138,7 @@ def adopt(composed: Mapping[str, Composed], orphans: Mapping[str, Manifest]) -> 
     }
 
 
-def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
+def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
     """Returns the composed resources and every orphan: none is dropped before Crossplane observes it.
 
     An orphan that should be deleted creates nothing meanwhile. While a service is among those, everything else stays as
@@ -154,5 +154,5 @@ def adopt_objects(composed: Mapping[str, Composed], call: Call, orphans: Mapping
 
 def carry_over_all(call: Call, listed: Answered) -> dict[str, Composed]:
     """Returns everything observed, and every orphan, as it is."""
-    orphans = find_orphan_objects(call, listed)
+    orphans = find_orphans(call, listed)
     return adopt(carry_over(observe_orphans(call, orphans).observed), orphans)

@@ -193,7 +193,8 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
     others = _list_withdrawn(site, plan, names, is_applied=False)
     is_left = bool(site.observed or others)
     since = plan.time_of(recorded) if is_left and site.withdrawn else None
-    is_gone = not is_left or plan.has_settled(since)
+    # Without an address there is no EndpointSlice to send requests to, nor an entry to keep the time.
+    is_gone = not is_left or plan.has_settled(since) or (site.withdrawn and site.origin is None)
     rows = [_build_row(p, 0, plan.obstacles[p.name]) for p in shown]
     if not is_gone:
         rows += others
@@ -229,7 +230,7 @@ def _build_entry(
     names = sorted({p.environment for p in site.members})
     return EndpointEntry(
         environment=", ".join(names) or (site.entry.environment if site.entry else ""),
-        address=str(site.gateway.origin) if site.gateway else (site.entry.address if site.entry else ""),
+        address=str(site.origin) if site.origin else "",
         state=state,
         reason="" if weight else _join_reasons(rows) or _DELETING,
         weight=weight,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from function.domain.model_service import Gateway, ModelService
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import JSON, Manifest, integer, listing, prune, text
+from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
 
@@ -17,6 +17,8 @@ REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of eac
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
 _API_VERSION = "gateway.networking.k8s.io/v1"
+SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
+TLS_KIND = (_API_VERSION, "BackendTLSPolicy")
 _PORT_NAME = "http"  # equal on the Service and the slice: gateways compare it
 _NAME_LIMIT = 63
 
@@ -99,6 +101,13 @@ def build_slice(service: ModelService, gateway: Gateway) -> Manifest:
         "endpoints": [{"addresses": [gateway.origin.host], "conditions": {"ready": True}}],
         "ports": [{"name": _PORT_NAME, "port": gateway.origin.port, "protocol": "TCP"}],
     }
+
+
+def read_address(endpoint_slice: Manifest) -> tuple[str, int]:
+    """Returns the host and the port of an EndpointSlice; empty and 0 where there are none."""
+    endpoint = next(iter(listing(endpoint_slice, "endpoints")), {})
+    host = next(iter(list_texts(endpoint, "addresses")), "")
+    return host, next((integer(port, "port") for port in listing(endpoint_slice, "ports")), 0)
 
 
 def build_tls_policy(service: ModelService, gateway: Gateway) -> Manifest | None:

@@ -11,7 +11,17 @@ from function.kube.times import parse_time
 from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed, is_up
 from function.remote.observed_object import ObservedObject, read_object
-from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
+from function.traffic.routes import (
+    REMOTE_ROUTE,
+    ROUTE,
+    SERVICE,
+    SLICE,
+    TLS,
+    lacks_tls_name,
+    name_service,
+    read_address,
+    read_weights,
+)
 
 SEPARATOR = "/"  # between the key of a gateway and the composed resource
 _NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
@@ -106,7 +116,7 @@ def gather_sites(
     for key in sorted(members.keys() | composed.keys()):
         entry, parts = entries.get(key), composed.get(key, {})
         origins = (p.gateway.origin for p in members.get(key, ()) if p.gateway)
-        origin = next(origins, None) or parse_origin(entry.address if entry else "")
+        origin = next(origins, None) or parse_origin(entry.address if entry else "") or _find_origin(key, parts)
         name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
         sites.append(
             Site(
@@ -120,6 +130,13 @@ def gather_sites(
             )
         )
     return tuple(sites)
+
+
+def _find_origin(key: str, parts: Mapping[str, Manifest]) -> Origin | None:
+    """Returns the address of a gateway without placements that the status does not list, from its EndpointSlice."""
+    host, port = read_address(parts.get(SLICE, {}))
+    origins = (Origin(scheme, host, port) for scheme in ("http", "https"))
+    return next((origin for origin in origins if find_gateway_key(str(origin)) == key), None)
 
 
 def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway) -> str:

@@ -12,10 +12,10 @@ from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.remote.adoption import (
     adopt,
-    adopt_objects,
+    adopt_all,
     carry_over_all,
-    find_orphan_objects,
     find_orphan_placements,
+    find_orphans,
     is_own,
     observe_orphans,
     select_own,
@@ -199,11 +199,11 @@ FOREIGN = {
 
 
 def test_finds_only_own_orphan_objects() -> None:
-    found = find_orphan_objects(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})))
+    found = find_orphans(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})))
     assert found == {"job-lost": LOST}, [reason for reason, m in FOREIGN.items() if m in found.values()]
     unnamed = Call(xr={"metadata": {"name": "chat-env", "namespace": "team"}})
     owned_by_none = an_object("job-j", metadata__ownerReferences=[{"uid": "", "controller": True}])
-    assert find_orphan_objects(unnamed, answer(LOST, owned_by_none)) == {}, "a composite without uid owns nothing"
+    assert find_orphans(unnamed, answer(LOST, owned_by_none)) == {}, "a composite without uid owns nothing"
 
 
 def test_does_not_load_observed_objects() -> None:
@@ -212,13 +212,13 @@ def test_does_not_load_observed_objects() -> None:
 
     call = Call(xr=PLACEMENT, observed={"job-seen": an_object("job-seen", metadata__uid="seen")})
     again = RequiredResource(b"", unread, "seen")
-    assert find_orphan_objects(call, (again, *answer(LOST))) == {"job-lost": LOST}
+    assert find_orphans(call, (again, *answer(LOST))) == {"job-lost": LOST}
 
 
 def test_recognises_relabelled_orphan_by_name() -> None:
     label: JSON = {"app.kubernetes.io/managed-by": "helm"}
     ours = an_object("job-k", metadata__labels=label, metadata__name=object_name("chat-env", "job-k"))
-    assert find_orphan_objects(CALL, answer(ours)) == {"job-k": ours}
+    assert find_orphans(CALL, answer(ours)) == {"job-k": ours}
 
 
 def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
@@ -232,15 +232,15 @@ def test_keeps_orphan_until_it_is_observed() -> None:
     assert call == replace(CALL, observed={**CALL.observed, **lost})
     new = Composed(manifest={"metadata": {"name": "new"}, "spec": {}})
     both = {"job-lost": new, "job-new": new}
-    kept = adopt_objects(both, call, lost)
+    kept = adopt_all(both, call, lost)
     assert versions(kept) == {"job-lost": "7", "job-new": None}, "an orphan is written over what was seen of it"
     assert {key: item.manifest["spec"] for key, item in kept.items()} == {"job-lost": {}, "job-new": {}}
-    leaving = adopt_objects({"job-new": new}, call, lost)
+    leaving = adopt_all({"job-new": new}, call, lost)
     assert versions(leaving) == {"job-new": None, "job-lost": "7"}, "what is observed goes as decided"
     assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
         "it may have been deleted meanwhile"
     )
-    assert adopt_objects({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
+    assert adopt_all({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
 
 
 def test_keeps_orphan_usage_as_it_is_until_it_is_observed() -> None:
@@ -250,14 +250,14 @@ def test_keeps_orphan_usage_as_it_is_until_it_is_observed() -> None:
         "metadata": {"name": "u", "resourceVersion": "7"},
         "spec": {"reason": "reads"},
     }
-    leaving = adopt_objects({}, CALL, {"cache-usage": usage})
+    leaving = adopt_all({}, CALL, {"cache-usage": usage})
     assert leaving["cache-usage"].manifest == usage, "it has no policies that could let it create nothing"
 
 
 def test_keeps_everything_while_orphan_service_is_deleted() -> None:
     lost = {"service-lost": an_object("service-lost")}
     new = {"service-new": Composed(manifest={"metadata": {"name": "new"}, "spec": {}})}
-    held = adopt_objects(new, observe_orphans(CALL, lost), lost)
+    held = adopt_all(new, observe_orphans(CALL, lost), lost)
     assert versions(held) == {"service-lost": "7", "job-seen": "7"}
     policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in held.items()}
     assert policies == {"service-lost": ["Observe", "Delete"], "job-seen": None}

@@ -1,21 +1,24 @@
 """A ModelService on a control plane with two gateways, played step by step: what is composed is observed later."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from function.composers import compose
-from function.contract import Call, Outcome, RequiredResource
+from function.composers.model_service import required_resources
+from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
+from function.kube.names import COMPOSITION_KEY
 from function.kube.times import format_time
 from function.kube.urls import parse_origin
 from tests.support.builders import placement
 
 SETTLE = 5
 NAMESPACE = "team"
+UID = "uid-of-chat"
 SETTINGS: Manifest = {"gateway": {"name": "models", "url": "https://models.example.com", "settle": f"{SETTLE}s"}}
 
 
@@ -99,33 +102,39 @@ class TrafficPlane:
     observed: dict[str, Manifest] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # environments whose cluster does not answer
     unlabelled: set[str] = field(default_factory=set)  # placements that have lost their labels
+    unlisted: set[str] = field(default_factory=set)  # composed resources that Crossplane's list lacks
     outcome: Outcome = field(default_factory=Outcome)
 
     def call(self) -> Call:
-        """Returns the call for the service, with the placements that it requires by label and by name."""
-        found = {
-            p.name: RequiredResource(json.dumps(m := manifest_of(p)).encode(), partial(dict, m))
-            for p in self.placements
-        }
-        answers = {
-            f"placements-of-{text(backend, 'deployment')}": tuple(
-                found[p.name]
-                for p in self.placements
-                if p.deployment == text(backend, "deployment") and p.name not in self.unlabelled
-            )
-            for backend in listing(self.spec, "backends")
-        }
-        rows = [row for entry in listing(self.status, "endpoints") for row in listing(entry, "backends")]
-        for name in (text(row, "placement") for row in rows):
-            answers[f"placement-{name}"] = (found[name],) if name in found else ()
+        """Returns the call for the service, with everything that it requires."""
         xr: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelService",
-            "metadata": {"name": "chat", "namespace": NAMESPACE},
+            "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": UID},
             "spec": self.spec,
             "status": self.status,
         }
-        return Call(xr=xr, observed=self.observed, answers=answers, input=self.settings, now=self.now)
+        listed = {key: manifest for key, manifest in self.observed.items() if key not in self.unlisted}
+        call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
+        for _ in range(2):  # placements that their label does not find are required next
+            call = replace(call, answers={name: self._find(r) for name, r in required_resources(call).items()})
+        return call
+
+    def _find(self, requirement: Requirement) -> Answered:
+        if requirement.kind == "ModelPlacement":
+            labelled = [p for p in self.placements if p.name not in self.unlabelled]
+            named = [p for p in self.placements if p.name == requirement.name]
+            deployment = requirement.labels.get("modelplane.ai/deployment")
+            manifests = [manifest_of(p) for p in named or labelled if named or p.deployment == deployment]
+        else:
+            manifests = [
+                manifest
+                for manifest in self.observed.values()
+                if (manifest["apiVersion"], manifest["kind"]) == (requirement.api_version, requirement.kind)
+                and requirement.name in (None, text(manifest, "metadata.name"))
+                and requirement.labels.items() <= strings(manifest, "metadata.labels").items()
+            ]
+        return tuple(RequiredResource(json.dumps(m).encode(), partial(dict, m)) for m in manifests)
 
     def step(self, seconds: float = 1) -> Outcome:
         """Composes once, applies what comes out, and lets time pass; gateways see a change in the next step."""
@@ -133,7 +142,8 @@ class TrafficPlane:
         seen = self.observed
         self.status = {**self.outcome.status}
         self.observed = {
-            key: self._observe(item.manifest, seen.get(key, {})) for key, item in self.outcome.composed.items()
+            key: _own(key, self._observe(item.manifest, seen.get(key, {})))
+            for key, item in self.outcome.composed.items()
         }
         self.now += seconds
         return self.outcome
@@ -186,6 +196,13 @@ class TrafficPlane:
             return _programmed(manifest, before)
         created = text(before, "metadata.creationTimestamp") or format_time(int(self.now))
         return {**manifest, "metadata": {**mapping(manifest, "metadata"), "creationTimestamp": created}}
+
+
+def _own(key: str, manifest: Manifest) -> Manifest:
+    """Returns a composed resource with what Crossplane adds to it."""
+    owner: Manifest = {"kind": "ModelService", "name": "chat", "uid": UID, "controller": True}
+    metadata: Manifest = {"annotations": {COMPOSITION_KEY: key}, "ownerReferences": [owner]}
+    return {**manifest, "metadata": {**mapping(manifest, "metadata"), **metadata}}
 
 
 def weights(route: Manifest) -> dict[str, int]:
