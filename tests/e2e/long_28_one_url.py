@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, integer, listing, mapping, text
 from function.remote.node_observation import MEMBERSHIP
 from tests.e2e.calls import calls, calls_by_kind, calls_by_name
 from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, environments, model_service, open_fleet
@@ -150,6 +150,41 @@ def test_an_unreachable_cluster_is_withdrawn_and_the_last_one_is_kept(
     record_property("all in all", str(load))
     assert (load.failed, load.cut) == ([], [])
     assert fleet.ask(CHAT, 300) == {"east": 150, "west": 150}
+
+
+def test_what_crossplane_lost_sight_of_is_adopted_and_deleted(world: World, fleet: Fleet) -> None:
+    """As after a call that saw an older list of what is composed (decision 14): it would stay for ever."""
+    name = "lost-sight"
+    world.apply(deployment(TEAM, name, "stable", on="west", modelCache={"type": "PVC"}))
+    world.apply(model_service(TEAM, name, {name: 1}))
+    world.ready(TEAM, name)
+    fleet.wait_weights(name, {"west": 1})
+    kinds = Counter({"Object": 1, "Service": 1, "EndpointSlice": 1})
+    assert _count_owned(world, name) == kinds
+    _pause(world, name, paused=True)
+    refs = listing(fleet.service(name), "spec.crossplane.resourceRefs")
+    routes: JSON = [ref for ref in refs if ref["kind"] == "HTTPRoute"]
+    route: Manifest = {"spec": {"crossplane": {"resourceRefs": routes}}}
+    world.stack.hub.patch("ModelService", name, route, TEAM)
+    world.remove(TEAM, name)
+    assert _count_owned(world, name) == kinds
+    _pause(world, name, paused=False)
+    until("all of it to be deleted", lambda: not _count_owned(world, name))
+    assert [ref["kind"] for ref in listing(fleet.service(name), "spec.crossplane.resourceRefs")] == ["HTTPRoute"]
+    world.stack.hub.delete("ModelService", name, TEAM)
+
+
+def _pause(world: World, name: str, *, paused: bool) -> None:
+    """Pause Crossplane for a ModelService, or end that."""
+    annotations: Manifest = {"crossplane.io/paused": "true" if paused else None}
+    world.stack.hub.patch("ModelService", name, {"metadata": {"annotations": annotations}}, TEAM)
+
+
+def _count_owned(world: World, service: str) -> Counter[str]:
+    """Return how many resources of each kind a ModelService has, besides its route on the control plane."""
+    label = f"modelplane.ai/owner={service}"
+    kinds = ("Object", "Service", "EndpointSlice")
+    return Counter(kind for kind in kinds for _ in world.stack.hub.find(kind, TEAM, label))
 
 
 def test_one_readiness_change_costs_few_calls(
