@@ -29,7 +29,8 @@ class TrafficAuditor:
         self._gateways = plane.provider.gateways
         self._gateways.changed = self._look_at_requests
         self._since: dict[Ref, float] = {}  # when a Service or a slice was created
-        self._able: dict[str, float] = {}  # since when a placement can serve, by uid
+        self._able: dict[str, float] = {}  # since when a placement can serve, by name
+        self._staying: dict[str, float] = {}  # since when a placement is not draining, by name
         self._specs: dict[Ref, float] = {}  # when the spec of a ModelService last changed
         self._listed: dict[Ref, dict[str, float]] = {}  # since when a ModelService lists placements
 
@@ -45,10 +46,15 @@ class TrafficAuditor:
         elif kind == "ModelPlacement":
             if before and not before.deleting and (now is None or now.deleting):
                 self._look_at_dropped(before)
-            if now is None or not _can_serve(now):
-                self._able.pop(event.ref.name, None)
-            else:
-                self._able.setdefault(event.ref.name, self._plane.kernel.now)
+            self._note_since(self._able, event.ref.name, holds=now is not None and _can_serve(now))
+            staying = now is not None and not flag(now.manifest, "spec.draining")
+            self._note_since(self._staying, event.ref.name, holds=staying)
+
+    def _note_since(self, times: dict[str, float], name: str, *, holds: bool) -> None:
+        if holds:
+            times.setdefault(name, self._plane.kernel.now)
+        else:
+            times.pop(name, None)
 
     def _note_service(self, before: Version | None, now: Version) -> None:
         moment = self._plane.kernel.now
@@ -91,7 +97,8 @@ class TrafficAuditor:
         for placement in able:
             others = [p for p in self._backends(service) if _deployment(p) == _deployment(placement) and _can_serve(p)]
             others = [p for p in others if _cluster(p) in named]
-            if not others and not _is_unreachable(placement) and not flag(placement.manifest, "spec.draining"):
+            stays = not self._is_news(self._staying.get(placement.ref.name, inf))
+            if not others and stays and not _is_unreachable(placement):
                 self._say(f"{route.ref} names no placement of {_deployment(placement)}, and {placement.ref} can serve")
 
     def _find_cluster(self, route: Version, name: str) -> str:

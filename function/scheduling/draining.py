@@ -33,4 +33,5 @@ def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Dec
 
 
 def _may_serve(dropped: Dropped) -> bool:
-    return dropped.placement.ever_ready and not dropped.placement.deleting
+    placement = dropped.placement
+    return (placement.ever_ready or placement.status_lost) and not placement.deleting

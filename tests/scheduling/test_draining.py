@@ -47,7 +47,19 @@ def test_service_that_left_the_deployment_out_still_holds_what_it_lists() -> Non
     assert hold_draining(_drop(replace(READY, draining=True)), [left]).draining
 
 
-@pytest.mark.parametrize("dropped", [placement("e1"), replace(READY, deleting=True)], ids=["never-ready", "deleting"])
+def test_placement_that_has_lost_its_status_drains_first() -> None:
+    """Its Objects exist, and it may serve: only its status said that it was Ready."""
+    lost = replace(placement("e1"), has_objects=True)
+    assert drains_first(_drop(lost))
+    assert hold_draining(_drop(lost), [SERVICE]).draining
+
+
+STARTING = replace(placement("e1"), has_objects=True, planned_uri="hf://example/chat")
+
+
+@pytest.mark.parametrize(
+    "dropped", [placement("e1"), STARTING, replace(READY, deleting=True)], ids=["nothing", "starting", "deleting"]
+)
 def test_placement_that_gets_no_requests_is_deleted_at_once(dropped: Placement) -> None:
     assert not drains_first(_drop(dropped))
     assert hold_draining(_drop(dropped), None) == _drop(dropped)
