@@ -30,7 +30,7 @@ class TrafficAuditor:
         self._gateways.changed = self._look_at_requests
         self._since: dict[Ref, float] = {}  # when a Service or a slice was created
         self._able: dict[str, float] = {}  # since when a placement can serve, by name
-        self._staying: dict[str, float] = {}  # since when a placement is not draining, by name
+        self._staying: dict[str, float] = {}  # since when a placement is reachable and not draining, by name
         self._specs: dict[Ref, float] = {}  # when the spec of a ModelService last changed
         self._listed: dict[Ref, dict[str, float]] = {}  # since when a ModelService lists placements
 
@@ -47,8 +47,8 @@ class TrafficAuditor:
             if before and not before.deleting and (now is None or now.deleting):
                 self._look_at_dropped(before)
             self._note_since(self._able, event.ref.name, holds=now is not None and _can_serve(now))
-            staying = now is not None and not flag(now.manifest, "spec.draining")
-            self._note_since(self._staying, event.ref.name, holds=staying)
+            stays = now is not None and not flag(now.manifest, "spec.draining") and not _is_unreachable(now)
+            self._note_since(self._staying, event.ref.name, holds=stays)
 
     def _note_since(self, times: dict[str, float], name: str, *, holds: bool) -> None:
         if holds:
@@ -97,8 +97,7 @@ class TrafficAuditor:
         for placement in able:
             others = [p for p in self._backends(service) if _deployment(p) == _deployment(placement) and _can_serve(p)]
             others = [p for p in others if _cluster(p) in named]
-            stays = not self._is_news(self._staying.get(placement.ref.name, inf))
-            if not others and stays and not _is_unreachable(placement):
+            if not others and not self._is_news(self._staying.get(placement.ref.name, inf)):
                 self._say(f"{route.ref} names no placement of {_deployment(placement)}, and {placement.ref} can serve")
 
     def _find_cluster(self, route: Version, name: str) -> str:
