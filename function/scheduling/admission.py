@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.allocation import Free, Grant, QuotaUsage
+from function.domain.allocation import Free, Grant, QuotaUsage, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment, find_pools
 from function.domain.placement import Placement
@@ -22,6 +22,7 @@ from function.scheduling.ledger import (
     grant_sort_key,
     is_charged,
     remaining_grant,
+    runs_as_requested,
 )
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
@@ -147,6 +148,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
     admitted = environment.count_admitted(placement.uid, request)
+    replicas = 0 if _loses_replicas(placement.allocated, request, admitted or 0, environment) else admitted or 0
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and has.get(key) != value}
@@ -166,7 +168,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     waits_for_status = reason is not Admitted.ADMITTED and admitted is None and len(listed) >= limit
     return Admission(
         reason=reason,
-        replicas=admitted or 0,
+        replicas=replicas,
         evaluated=evaluated,
         free=free,
         exclusive_node=exclusive,
@@ -175,6 +177,16 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         missing_labels=missing,
         status_limit=limit if waits_for_status else None,
     )
+
+
+def _loses_replicas(allocated: Share | None, request: Share, admitted: int, environment: Environment) -> bool:
+    """Tells whether a service would move to other nodes, or to another size, with fewer replicas than it has there.
+
+    It is admitted to both or neither, unless pools exchange names while an earlier grant is not released yet.
+    """
+    if allocated is None or runs_as_requested(allocated, request, environment.pools):
+        return False
+    return admitted < min(request.replicas, allocated.replicas)
 
 
 def apply_quota(

@@ -180,15 +180,18 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
 
     It no longer is once it has what is requested from the pool that has that name now.
     """
-    request, allocated = placement.effective_request, placement.allocated
+    request = placement.effective_request
     if request is None or request.pool != grant.requested_pool:
         return False
-    has_moved = (
-        allocated is not None
-        and replace(allocated, pool=request.pool).is_like(request)
-        and request.pool in find_pools(allocated, pools)
-    )
+    has_moved = runs_as_requested(placement.allocated, request, pools)
     return replace(grant.share, pool=request.pool).is_like(request) and not has_moved
+
+
+def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[Pool]) -> bool:
+    """Tells whether a service runs in the size that is requested, on nodes of the pool that has the name now."""
+    if allocated is None or not replace(allocated, pool=request.pool).is_like(request):
+        return False
+    return request.pool in find_pools(allocated, pools)
 
 
 class Ledger:
