@@ -148,7 +148,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
     admitted = environment.count_admitted(placement.uid, request)
-    replicas = 0 if _loses_replicas(placement.allocated, request, admitted or 0, environment) else admitted or 0
+    replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and has.get(key) != value}
@@ -179,14 +179,16 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     )
 
 
-def _loses_replicas(allocated: Share | None, request: Share, admitted: int, environment: Environment) -> bool:
-    """Tells whether a service would move to other nodes, or to another size, with fewer replicas than it has there.
+def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:
+    """Tells whether a service would move with fewer replicas than it is admitted to where it runs.
 
-    It is admitted to both or neither, unless pools exchange names while an earlier grant is not released yet.
+    Only pools that exchange names do that: an earlier grant that is not released yet is then for what is requested.
     """
-    if allocated is None or runs_as_requested(allocated, request, environment.pools):
+    if runs_as_requested(placement.allocated, request, environment.pools):
         return False
-    return admitted < min(request.replicas, allocated.replicas)
+    grants = environment.find_grants(placement.uid)
+    by_earlier_name = (replace(g.share, pool=request.pool) for g in grants if g.requested_pool == request.pool)
+    return any(s.is_like(request) and admitted < min(s.replicas, request.replicas) for s in by_earlier_name)
 
 
 def apply_quota(

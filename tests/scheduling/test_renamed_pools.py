@@ -126,14 +126,12 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants_beside_those_of_its_nodes()
     assert held(there, running) == [("a", "new"), ("a", "old")]
 
 
-@pytest.mark.parametrize(("admitted", "moves"), [(1, False), (2, True)])
-def test_service_moves_only_with_the_replicas_that_it_has(admitted: int, moves: bool) -> None:
-    """Two pools exchanged names before an earlier grant was released: three replicas moved to room for two.
-
-    Such a grant is for the pool that the placement requests by name, and for fewer replicas than serve in the other.
-    """
-    running = replace(serves("old", X), pool="old", replicas=3)
-    earlier = replace(grant(running, "old"), share=share("old", None, replicas=admitted))
-    there = of(("old", Y), ("new", X), granted=(earlier, replace(grant(running, "new"), requested_pool="old")))
-    found = check_admission(running, there, LABELS)
-    assert (found.reason, found.replicas, found.admits_service) == (Admitted.WAITING, admitted if moves else 0, moves)
+@pytest.mark.parametrize(("asked", "granted", "moves"), [(3, 2, False), (2, 2, True), (3, 3, True)])
+def test_service_moves_only_with_the_replicas_that_it_has(asked: int, granted: int, moves: bool) -> None:
+    """Two pools exchanged names before an earlier grant was released: three replicas moved to room for two."""
+    running = replace(serves("old", X), replicas=asked, allocated=share("old", X, replicas=3))
+    earlier = replace(grant(running, "old"), share=share("old", None, replicas=granted))
+    served = replace(grant(running, "new"), share=share("new", None, replicas=3), requested_pool="old")
+    found = check_admission(running, of(("old", Y), ("new", X), granted=(earlier, served)), LABELS)
+    want = (Admitted.ADMITTED, granted, True) if moves else (Admitted.WAITING, 0, False)
+    assert (found.reason, found.replicas, found.admits_service) == want
