@@ -26,7 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 
 from function.contract import Answered, Call, Pause, RequiredResource, noop
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, text
 from function.wire.structs import read_struct
 
 # With the numbers of run_function.proto (Request, Resources, Resource) and struct.proto (Fields is Struct, and Value).
@@ -65,6 +65,8 @@ _MANAGED_FIELDS = "managedFields"
 # length tells a uid and a version in a row apart from any other two, and no Struct begins as a text does, so that no
 # content equals them.
 _TEXT_HEAD = 2
+# Those of Kubernetes. Requirements and composed resources repeat the names of the composite.
+_NAME_LIMITS = {"metadata.name": 253, "metadata.namespace": 63}
 
 
 class MalformedError(Exception):
@@ -95,11 +97,19 @@ def split_request(data: bytes) -> Received:
 
 
 def read_call(received: Received, pause: Pause = noop, *, now: float = 0, trust_versions: bool = False) -> Call:
-    """Returns the call of a request; a requirement without an answer is left out of `answers`."""
+    """Returns the call of a request; a requirement without an answer is left out of `answers`.
+
+    Raises:
+        MalformedError: The composite has a name that no API server stores.
+    """
     request = received.rest
     observed = request.observed.resources
+    xr = read_struct(request.observed.composite.resource)
+    for field, limit in _NAME_LIMITS.items():
+        if len(text(xr, field)) > limit:
+            raise MalformedError(f"{field} of the composite is longer than {limit} characters")
     return Call(
-        xr=read_struct(request.observed.composite.resource),
+        xr=xr,
         # Indexing a protobuf map creates missing entries, so only names that it lists are used.
         observed={name: read_struct(observed[name].resource) for name in sorted(observed)},
         desired_by_earlier_steps=frozenset(request.desired.resources),

@@ -404,3 +404,12 @@ def test_metadata_of_empty_and_malformed_item() -> None:
     assert dict(parse_metadata(b"")) == {}
     with pytest.raises(MalformedError):
         parse_metadata(b"\xff")
+
+
+@pytest.mark.parametrize(("name", "length"), [("name", 254), ("namespace", 64)])
+def test_refuses_names_that_no_api_server_stores(name: str, length: int) -> None:
+    """Each requirement repeats them, so that a request of 300 kB had a response of 1.8 MB."""
+    longest: Manifest = {"metadata": {name: "a" * (length - 1)}}
+    assert received(of_composite(longest)).xr == longest
+    with pytest.raises(MalformedError):
+        received(of_composite({"metadata": {name: "a" * length}}))
