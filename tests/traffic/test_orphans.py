@@ -3,7 +3,6 @@
 import pytest
 
 from function.composers import compose, recover
-from function.contract import Requirement
 from function.domain.model_service import Gateway
 from function.kube.manifests import Manifest, mapping, text
 from tests.support.traffic_scene import NAMESPACE, TrafficPlane, backends, gateway, serving
@@ -60,7 +59,7 @@ def test_adopts_after_an_internal_error() -> None:
     assert recover(plane.call()).composed.keys() == plane.observed.keys()
 
 
-def test_requires_kinds_of_the_gateway_only_where_it_has_composed_them() -> None:
+def test_requires_gateway_kinds_only_once_it_has_composed_them() -> None:
     """A control plane may lack them, or the right to list them; then Crossplane would not even call the function."""
     plane = TrafficPlane(spec=backends(stable=1), placements=[serving("stable", "e1")])
     assert _list_required(plane) == {"Object"}
@@ -74,7 +73,5 @@ def test_requires_kinds_of_the_gateway_only_where_it_has_composed_them() -> None
 def _list_required(plane: TrafficPlane) -> set[str]:
     """Returns the kinds that are required by the label of the service, in its namespace."""
     required = [r for r in compose(plane.call()).requirements.values() if r.kind != "ModelPlacement"]
-    assert all(
-        isinstance(r, Requirement) and (r.namespace, r.labels, r.name) == (NAMESPACE, OWNER, None) for r in required
-    )
+    assert all((r.namespace, r.labels, r.name) == (NAMESPACE, OWNER, None) for r in required)
     return {r.kind for r in required}
