@@ -25,8 +25,7 @@ from function.executor import MAX_CALL_SECONDS, FairExecutor, TooLongError
 from function.kube.manifests import mapping, text
 from function.metrics import CallResult, Metrics
 from function.reasons import Unfinished
-from function.wire.requests import MalformedError, read_call, split_request
-from function.wire.responses import TooLargeError, refuse_request, write_response
+from function.wire import MalformedError, TooLargeError, read_call, refuse_request, split_request, write_response
 
 
 class Runner:

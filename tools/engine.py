@@ -11,7 +11,7 @@ from function.cli.store import Ref, Store
 from function.contract import Call, Composed, Condition, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, mapping
 from function.reasons import ConditionType, Status
-from function.wire.structs import merge, read_struct
+from function.wire import merge, read_struct
 from tools.control_plane import Rendered, render_in_process
 
 Function = Callable[[fnv1.RunFunctionRequest], fnv1.RunFunctionResponse]

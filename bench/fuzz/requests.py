@@ -21,7 +21,7 @@ from function.kube.manifests import mapping, text
 from function.kube.messages import LIMIT
 from function.runner import Runner
 from function.status.conditions import OPTIONAL, OWNED
-from function.wire.requests import MalformedError
+from function.wire import MalformedError
 
 SLOW_SECONDS, SMALL = 1.0, 1_000_000
 OVER_GRPC, NO_REQUEST = 20, 100

@@ -25,7 +25,7 @@ from bench.simulator.workqueue import WorkQueue
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, integer, listing, mapping, strings, text
-from function.wire.structs import read_struct as as_manifest
+from function.wire import read_struct as as_manifest
 
 FINALIZER = "composite.apiextensions.crossplane.io"
 PAUSED = "crossplane.io/paused"

@@ -57,7 +57,7 @@ from function.kube.manifests import (
     text,
 )
 from function.kube.messages import to_one_line
-from function.kube.taints import Taint
+from function.kube.selectors import Taint
 from function.kube.urls import is_hostname
 
 _PRICE = re.compile(r"nodePools\[\d+\]\.price\b")  # the path of a price, and of its fields

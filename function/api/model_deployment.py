@@ -9,7 +9,7 @@ from function.api.problems import Parsed, Problems, validate
 from function.domain.model import ModelRef
 from function.domain.placement import Deployment, Gate, Preference, Rollout
 from function.kube.manifests import Manifest, text
-from function.kube.taints import Toleration
+from function.kube.selectors import Toleration
 from function.schemas import DeploymentSpec, DeploymentToleration
 from function.schemas import Rollout as RolloutBlock
 

@@ -12,8 +12,7 @@ from function.domain.model_service import (
     ModelService,
     OnUnreachable,
 )
-from function.kube.manifests import Manifest, get, integer, listing, text
-from function.kube.times import parse_time
+from function.kube.manifests import Manifest, get, integer, listing, parse_time, text
 from function.kube.urls import is_hostname
 
 _HOSTNAME_FORM = "a host name such as models.example.com or *.example.com"

@@ -17,7 +17,7 @@ from function.domain.price import Cost
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
-from function.kube.taints import Taint
+from function.kube.selectors import Taint
 from function.remote import node_facts, node_observation
 from function.remote.node_facts import Node
 from function.scheduling.admission import admit_placements

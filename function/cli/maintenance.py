@@ -19,7 +19,7 @@ from function.cli.store import Ref, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, prune, text
 from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
-from function.kube.taints import NO_EXECUTE, NO_SCHEDULE
+from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE
 from function.reasons import ConditionType, Status
 
 _KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}

@@ -13,7 +13,7 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.kube.manifests import condition, listing, text
 from function.kube.messages import format_count, join_with_more
-from function.kube.taints import NO_EXECUTE, Taint, find_untolerated
+from function.kube.selectors import NO_EXECUTE, Taint, find_untolerated
 from function.reasons import ConditionType, Drained, Phase, Status
 
 

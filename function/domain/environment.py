@@ -12,7 +12,7 @@ from function.domain.price import Price
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more
-from function.kube.taints import Taint
+from function.kube.selectors import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted

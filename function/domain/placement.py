@@ -10,8 +10,7 @@ from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.model_service import Gateway
 from function.domain.price import Price
 from function.domain.settings import Settings
-from function.kube.selectors import Selector
-from function.kube.taints import Toleration
+from function.kube.selectors import Selector, Toleration
 from function.reasons import Phase
 
 

@@ -1,4 +1,4 @@
-"""Reading nested manifests by dotted path, and their size on the wire.
+"""Reading nested manifests by dotted path, times in them, and their size on the wire.
 
 Every reader returns an empty value of its own type where the path is absent or has another type: the shape of what a
 remote cluster or an older object wrote is never trusted.
@@ -6,6 +6,7 @@ remote cluster or an older object wrote is never trusted.
 
 import marshal
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -83,6 +84,23 @@ def find_controller(manifest: JSON, group: str = "", kind: str = "") -> str:
 def prune(manifest: Mapping[str, JSON]) -> Manifest:
     """Returns the map without its entries that are None, so that a literal can have optional fields."""
     return {key: value for key, value in manifest.items() if value is not None}
+
+
+# Times as Kubernetes writes them: RFC 3339, in UTC, to the second.
+_TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def parse_time(value: str) -> int | None:
+    """Returns a time in seconds since 1970; None if it is not written so."""
+    try:
+        return int(datetime.strptime(value, _TIME_FORMAT).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
+
+
+def format_time(seconds: int) -> str:
+    """Returns seconds since 1970 as a time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime(_TIME_FORMAT)
 
 
 _TAG = 1

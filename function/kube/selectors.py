@@ -1,11 +1,15 @@
-"""Label selectors, as in k8s.io/apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector.
+"""What label selectors and tolerations admit.
 
-An empty selector admits everything. `NotIn` and `DoesNotExist` admit an object without the label.
+Label selectors are those of k8s.io/apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector: an empty one admits
+everything, and `NotIn` and `DoesNotExist` admit an object without the label. Taints and tolerations are those of
+k8s.io/component-helpers/scheduling/corev1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 
 
 class Operator(StrEnum):
@@ -59,3 +63,42 @@ class Selector:
     def equalities(self) -> dict[str, str]:
         """The labels that all selected objects have: those of requirements that allow one value."""
         return {r.key: r.values[0] for r in self.requirements if r.operator is Operator.IN and len(r.values) == 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A taint of a node or of an environment."""
+
+    key: str
+    value: str = ""
+    effect: str
+    reason: str = ""  # of an environment's taint only
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+    def describe(self) -> str:
+        """Returns the taint with its reason, if it has one."""
+        return f"{self} ({self.reason})" if self.reason else str(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Taints that are tolerated."""
+
+    key: str = ""  # empty: every key
+    any_value: bool = False  # operator Exists
+    value: str = ""
+    effect: str = ""  # empty: every effect
+
+    def admits(self, taint: Taint) -> bool:
+        """Tells whether it tolerates a taint."""
+        has_key = self.key in {"", taint.key}
+        return has_key and self.effect in {"", taint.effect} and (self.any_value or self.value == taint.value)
+
+
+def find_untolerated(
+    taints: Iterable[Taint], tolerations: Collection[Toleration], effects: Collection[str] = (NO_SCHEDULE, NO_EXECUTE)
+) -> tuple[Taint, ...]:
+    """Returns the taints with one of these effects that no toleration admits."""
+    return tuple(t for t in taints if t.effect in effects and not any(own.admits(t) for own in tolerations))

@@ -18,7 +18,7 @@ from typing import TypeVar
 from function.domain.environment import MAX_NODE_NAMES, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
 from function.kube import quantity
 from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
-from function.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint
+from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint
 
 Value = TypeVar("Value", int, str)
 _BLOCKING_EFFECTS = frozenset({NO_SCHEDULE, NO_EXECUTE})

@@ -19,8 +19,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.hardware import COVERED_INTERCONNECTS
 from function.domain.model import Profile, Shape, Spread
 from function.domain.placement import Preference
-from function.kube.selectors import Selector
-from function.kube.taints import find_untolerated
+from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
 from function.scheduling.ledger import Ledger, measure_use

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 from function.domain.environment import Environment
 from function.domain.hardware import OR_BETTER, BandwidthRequirement
 from function.domain.model import Model, Profile
-from function.kube.selectors import Selector
-from function.kube.taints import Toleration, find_untolerated
+from function.kube.selectors import Selector, Toleration, find_untolerated
 from function.reasons import Refused
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import SchedulingRequest

@@ -7,7 +7,7 @@ from enum import Enum
 from function.domain.environment import Environment, Pool
 from function.domain.model import Profile, Shape
 from function.domain.placement import Placement
-from function.kube.taints import NO_EXECUTE, find_untolerated
+from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (

@@ -7,9 +7,8 @@ from function.contract import Condition
 from function.domain.model_service import BackendEntry, EndpointEntry, EndpointState, ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import JSON, Manifest, listing, prune
+from function.kube.manifests import JSON, Manifest, format_time, listing, prune
 from function.kube.messages import join_with_more
-from function.kube.times import format_time
 from function.kube.urls import Origin
 from function.reasons import BackendsAlike, BackendsResolved, ConditionType, EndpointsReady, RouteReady, Status
 from function.remote.health import Level, assess

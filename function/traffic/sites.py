@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from function.domain.model_service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest, mapping, text
-from function.kube.times import parse_time
+from function.kube.manifests import Manifest, mapping, parse_time, text
 from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed, is_up
 from function.remote.observed_object import ObservedObject, read_object

@@ -22,7 +22,7 @@ from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest
-from function.kube.taints import Taint
+from function.kube.selectors import Taint
 from function.status.inference_environment import build_node_facts, list_invalid
 from tests.api import manifests
 from tests.api.manifests import pool

@@ -10,8 +10,7 @@ from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelC
 from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment, Gate, Rollout
 from function.kube.manifests import JSON, Manifest
-from function.kube.selectors import Operator, Selector, SelectorRequirement
-from function.kube.taints import Toleration
+from function.kube.selectors import Operator, Selector, SelectorRequirement, Toleration
 from tests.api import manifests
 
 GIB = 2**30

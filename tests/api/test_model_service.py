@@ -12,8 +12,7 @@ from function.domain.model_service import (
     Listing,
     OnUnreachable,
 )
-from function.kube.manifests import JSON, Manifest
-from function.kube.times import format_time
+from function.kube.manifests import JSON, Manifest, format_time
 
 
 def _service(**spec: JSON) -> Manifest:

@@ -10,7 +10,7 @@ from bench.fuzz.downloads import Downloads, play
 from bench.fuzz.guided import Chosen, corpus
 from bench.fuzz.requests import NO_REQUEST, Counts, ask, chosen, request
 from function.runner import Runner
-from function.wire.requests import MalformedError
+from function.wire import MalformedError
 
 # A sound repository with records like the client's, a marker over nothing, and no kill: found by it once.
 SOUND = 7

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.taints import Taint, Toleration, find_untolerated
+from function.kube.selectors import Taint, Toleration, find_untolerated
 
 TAINT = Taint(key="team", value="a", effect="NoSchedule", reason="reserved")
 

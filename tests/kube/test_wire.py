@@ -4,7 +4,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from function.kube.manifests import JSON, Manifest, max_wire_bytes, wire_bytes
-from function.wire.structs import merge
+from function.wire import merge
 
 # 127 and 16,383 are the largest lengths of one and of two bytes.
 MANIFESTS: dict[str, Manifest] = {

@@ -17,8 +17,7 @@ from function.domain.model import Profile
 from function.domain.placement import Placement
 from function.domain.price import Price
 from function.kube.names import LABEL_ENVIRONMENT
-from function.kube.selectors import Selector
-from function.kube.taints import NO_SCHEDULE, Taint, Toleration
+from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused
 from function.scheduling.admission import admit_placements
 from function.scheduling.quota import limit_decision, namespace_usage

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
-from function.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 from function.reasons import Refused
 from function.scheduling.filters import NEVER, TAINTED, UNSCHEDULABLE
 from function.scheduling.scheduler import schedule

@@ -6,7 +6,7 @@ from function.composers.model_placement import compute_service_identity
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST
-from function.wire.requests import read_call, split_request
+from function.wire import read_call, split_request
 from tests.support.remote_scene import (
     ONE_NODE,
     SEVERAL_NODES,

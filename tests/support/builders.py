@@ -24,8 +24,7 @@ from function.domain.model import (
 )
 from function.domain.placement import Deployment, Placement, Preference
 from function.kube.quantity import round_up
-from function.kube.selectors import Operator, Selector, SelectorRequirement
-from function.kube.taints import Taint, Toleration
+from function.kube.selectors import Operator, Selector, SelectorRequirement, Taint, Toleration
 from function.reasons import Phase
 from function.scheduling.filters import Candidate
 from function.scheduling.verdicts import SchedulingRequest

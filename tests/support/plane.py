@@ -15,7 +15,7 @@ from function.composers import compose
 from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import Manifest, condition, get, mapping, text
 from function.runner import Runner
-from function.wire.structs import merge
+from function.wire import merge
 from tools.control_plane import ControlPlane
 from tools.engine import Engine, requirement
 from tools.world import World

@@ -9,8 +9,7 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from function.composers import compose, requirements
 from function.contract import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, mapping, text
-from function.wire.requests import read_call, split_request
-from function.wire.structs import merge
+from function.wire import merge, read_call, split_request
 from tests.support.plane import plane
 from tools.remote_stages import copy_manifest
 

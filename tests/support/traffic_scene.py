@@ -10,9 +10,8 @@ from function.composers.model_service import required_resources
 from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, listing, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY
-from function.kube.times import format_time
 from function.kube.urls import parse_origin
 from tests.support.builders import placement
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.kube.times import format_time
+from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, text
 from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving, weights
 
 NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from bench import wire
 from function.contract import Call, RequiredResource
 from function.kube.manifests import JSON, Manifest
-from function.wire.requests import MalformedError, identify_items, parse_metadata, read_call, split_request
-from function.wire.structs import read_struct
+from function.wire import MalformedError, identify_items, parse_metadata, read_call, read_struct, split_request
 from tests.wire.wire import REQUESTS, field
 
 

@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from function.contract import Composed, Condition, Event, Outcome, Requirement
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ConditionType, Phase, Status
-from function.wire.responses import refuse_request, write_response
+from function.wire import refuse_request, write_response
 
 JOB: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
 

@@ -1,4 +1,4 @@
-"""A serialised RunFunctionRequest becomes a `Call`.
+"""The only protobuf: a serialised RunFunctionRequest becomes a `Call`, an `Outcome` becomes a RunFunctionResponse.
 
 **Splitting.** Required resources stay bytes, the rest becomes the SDK's own message: parsing 3,000 items costs ten
 times what receiving them does. The reader is protobuf's own, with a schema that says `bytes` where run_function.proto
@@ -10,24 +10,32 @@ so equal items have different bytes. Items from an API server are identified by 
 which needs no full parse. A file keeps its resourceVersion when it is edited, so from other callers (`crossplane
 render`) an item is identified by its content in protobuf's deterministic form.
 
+**Responding.** A pipeline may hold other functions, so the response starts from what they desire: their resources,
+status and context stay, ours are added, and ours count where both wrote a status field. Entries that are None are left
+out, because for Kubernetes null and absent are the same while schemas refuse null. The composite's `ready` stays unset
+unless the outcome sets it, because users would lose the list of unready resources that Crossplane gives them.
+
 Nothing here logs: observed resources may hold the copy of a Secret.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from crossplane.function.proto.v1.run_function_pb2 import Resource, RunFunctionRequest
+from crossplane.function import response
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
-from function.contract import Answered, Call, Pause, RequiredResource, noop
-from function.kube.manifests import Manifest, text
-from function.wire.structs import read_struct
+from function.contract import RESPONSE_BYTES, Answered, Call, Outcome, Pause, RequiredResource, noop
+from function.kube.manifests import JSON, Manifest, text
+from function.reasons import Status
 
 # With the numbers of run_function.proto (Request, Resources, Resource) and struct.proto (Fields is Struct, and Value).
 _SCHEMA = """
@@ -67,6 +75,13 @@ _MANAGED_FIELDS = "managedFields"
 _TEXT_HEAD = 2
 # Those of Kubernetes. Requirements and composed resources repeat the names of the composite.
 _NAME_LIMITS = {"metadata.name": 253, "metadata.namespace": 63}
+_STATUS = {
+    Status.TRUE: fnv1.STATUS_CONDITION_TRUE,
+    Status.FALSE: fnv1.STATUS_CONDITION_FALSE,
+    Status.UNKNOWN: fnv1.STATUS_CONDITION_UNKNOWN,
+}
+_READY = {True: fnv1.READY_TRUE, False: fnv1.READY_FALSE}
+_MAX_FLOAT = sys.float_info.max
 
 
 class MalformedError(Exception):
@@ -76,7 +91,7 @@ class MalformedError(Exception):
 class Received(NamedTuple):
     """A request in two parts."""
 
-    rest: RunFunctionRequest  # all except the required resources
+    rest: fnv1.RunFunctionRequest  # all except the required resources
     required: Mapping[str, Sequence[bytes]]  # by requirement name; each item is an unparsed Resource
 
 
@@ -91,7 +106,7 @@ def split_request(data: bytes) -> Received:
         # The items are held, not copied: they outlive clearing the map.
         required = {name: resources.items for name, resources in outer.required_resources.items()}
         outer.ClearField("required_resources")
-        return Received(RunFunctionRequest.FromString(outer.SerializeToString()), required)
+        return Received(fnv1.RunFunctionRequest.FromString(outer.SerializeToString()), required)
     except DecodeError as error:
         raise MalformedError("The request is no RunFunctionRequest") from error
 
@@ -168,10 +183,134 @@ def _load_item(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:
 
 def _parse_item(item: bytes) -> Struct:
     try:
-        struct = Resource.FromString(item).resource
+        struct = fnv1.Resource.FromString(item).resource
     except DecodeError as error:
         raise MalformedError("A required resource is no Resource") from error
     metadata = struct.fields.get("metadata")
     if metadata is not None and _MANAGED_FIELDS in metadata.struct_value.fields:
         del metadata.struct_value.fields[_MANAGED_FIELDS]
     return struct
+
+
+class TooLargeError(Exception):
+    """A response is larger than what Crossplane reads; the text has both sizes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"It has {size:,} bytes, {RESPONSE_BYTES:,} are read")
+        self.size = size
+
+
+def write_response(request: fnv1.RunFunctionRequest, outcome: Outcome) -> fnv1.RunFunctionResponse:
+    """Returns what the pipeline desires so far plus the outcome.
+
+    Raises:
+        TooLargeError: Crossplane would not read it.
+    """
+    answer = response.to(request, ttl=timedelta(seconds=outcome.ttl_seconds))
+    desired = answer.desired
+    if outcome.status:
+        merge(desired.composite.resource, {"status": outcome.status})
+    if outcome.version:
+        # Crossplane applies the status as written here, and an API server takes a version as a precondition.
+        merge(desired.composite.resource, {"metadata": {"resourceVersion": outcome.version}})
+    if outcome.ready is not None:
+        desired.composite.ready = _READY[outcome.ready]
+    for name, composed in sorted(outcome.composed.items()):
+        resource = fnv1.Resource(ready=_READY[composed.ready])
+        merge(resource.resource, composed.manifest)
+        desired.resources[name].CopyFrom(resource)
+    for name, requirement in sorted(outcome.requirements.items()):
+        # With neither name nor labels the selector matches every object of the kind (docs/facts.md, Crossplane).
+        selector = fnv1.ResourceSelector(
+            api_version=requirement.api_version,
+            kind=requirement.kind,
+            match_name=requirement.name,
+            match_labels=fnv1.MatchLabels(labels=requirement.labels) if requirement.labels else None,
+            namespace=requirement.namespace,
+        )
+        answer.requirements.resources[name].CopyFrom(selector)
+    for condition in outcome.conditions:
+        answer.conditions.add(
+            type=condition.type,
+            status=_STATUS[condition.status],
+            reason=condition.reason,
+            message=condition.message or None,
+            target=fnv1.TARGET_COMPOSITE,
+        )
+    for event in outcome.events:
+        answer.results.add(
+            severity=fnv1.SEVERITY_WARNING if event.warning else fnv1.SEVERITY_NORMAL,
+            message=event.message,
+            reason=event.reason,
+            target=fnv1.TARGET_COMPOSITE,
+        )
+    size = answer.ByteSize()
+    if size > RESPONSE_BYTES:
+        raise TooLargeError(size)
+    return answer
+
+
+def refuse_request(request: fnv1.RunFunctionRequest, message: str) -> fnv1.RunFunctionResponse:
+    """Returns a fatal response: Crossplane retries, and neither applies nor deletes anything."""
+    answer = response.to(request)
+    response.fatal(answer, message)
+    return answer
+
+
+def read_struct(struct: Struct) -> Manifest:
+    """Returns a manifest with sorted keys and whole numbers as integers, at every depth.
+
+    Protobuf knows only floats, and maps arrive in random order: nothing may depend on either.
+    """
+    manifest: Manifest = {}
+    fields = struct.fields
+    for key in sorted(fields):
+        value = fields[key]
+        kind = value.WhichOneof("kind")
+        # Most values are texts, and a function call for each would be a tenth of the time.
+        manifest[key] = value.string_value if kind == "string_value" else _READERS[kind](value)
+    return manifest
+
+
+_READERS: Mapping[str | None, Callable[[Value], JSON]] = {
+    "string_value": lambda value: value.string_value,
+    "struct_value": lambda value: read_struct(value.struct_value),
+    "list_value": lambda value: [_READERS[item.WhichOneof("kind")](item) for item in value.list_value.values],
+    "number_value": lambda value: int(number) if (number := value.number_value).is_integer() else number,
+    "bool_value": lambda value: value.bool_value,
+    "null_value": lambda _: None,
+    None: lambda _: None,
+}
+
+
+def merge(struct: Struct, manifest: Manifest) -> None:
+    """Sets the entries of a manifest that are not null; the rest of the struct stays."""
+    for key in sorted(manifest):
+        value = manifest[key]
+        if value is not None:
+            _set(struct.fields[key], value)
+
+
+def _set(value: Value, new: JSON) -> None:
+    match new:
+        case None:
+            value.null_value = NULL_VALUE
+        case bool():
+            value.bool_value = new
+        case str():
+            value.string_value = new
+        case int():
+            # An integer that no float holds must not fail the whole response.
+            value.number_value = max(-_MAX_FLOAT, min(_MAX_FLOAT, new))
+        case float():
+            value.number_value = new
+        case dict():
+            value.struct_value.SetInParent()  # an empty map is a map
+            merge(value.struct_value, new)
+        case list():
+            value.list_value.Clear()
+            value.list_value.SetInParent()
+            for item in new:
+                _set(value.list_value.values.add(), item)
+        case _:
+            assert_never(new)

@@ -1,1 +1,0 @@
-"""The only protobuf: a request becomes a `Call`, an `Outcome` becomes a response."""
