@@ -16,8 +16,16 @@ from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
 from function.domain.engine_spec import ENGINES, Ability
 from function.domain.environment import Pool
-from function.domain.hardware import BandwidthRequirement
-from function.domain.model import EngineName, HuggingFaceSource, OciSource, PvcSource, Requires, Source, UriSource
+from function.domain.model import (
+    BandwidthRequirement,
+    EngineName,
+    HuggingFaceSource,
+    OciSource,
+    PvcSource,
+    Requires,
+    Source,
+    UriSource,
+)
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.reasons import Outlook, Refused

@@ -13,10 +13,10 @@ from function.api.common import is_current, is_ready, parse_shape, parse_share
 from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, validate
+from function.domain.allocation import Price
 from function.domain.model import ModelRef
 from function.domain.model_service import Gateway
 from function.domain.placement import PendingUpdate, Placement
-from function.domain.price import Price
 from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,

@@ -21,11 +21,10 @@ from function.api.values import (
     refuse_templates,
     sort_entries,
 )
+from function.domain.allocation import Price
 from function.domain.environment import Pool
-from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement
-from function.domain.model import Requires
+from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement, Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
-from function.domain.price import Price
 from function.kube.manifests import text
 from function.kube.messages import to_one_line
 
@@ -39,7 +38,7 @@ def parse_requires(block: schemas.Requires | None, path: str, problems: Problems
     rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
     return Requires(
         memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
-        interconnect=parse_word(block.interconnect, INTERCONNECTS, f"{path}.interconnect", problems),
+        interconnect=parse_word(block.interconnect, tuple(INTERCONNECTS), f"{path}.interconnect", problems),
         bandwidth=_build_bandwidth(block, rung) if rung else None,
         precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
         nvlink_domain=block.nvlink_domain_size,
@@ -75,7 +74,7 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         labels=sort_entries(block.labels),
         taints=dump_all(block.taints),
         memory_per_gpu=parse_amount(capabilities.memory_per_gpu, f"{at}.memoryPerGpu", problems),
-        interconnect=parse_word(capabilities.interconnect, INTERCONNECTS, f"{at}.interconnect", problems),
+        interconnect=parse_word(capabilities.interconnect, tuple(INTERCONNECTS), f"{at}.interconnect", problems),
         precision=None if declared_precisions is None else precisions,
         multi_node=capabilities.multi_node_capable,
         bandwidth=_parse_bandwidth(capabilities, at, problems),

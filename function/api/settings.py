@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
 from function.api.values import check_env, dump, parse_image, parse_quantity, parse_url, refuse_templates
-from function.domain.allocation import Limits
-from function.domain.price import Cost
+from function.domain.allocation import Cost, Limits
 from function.domain.settings import (
     BACKOFF_LIMIT,
     BUILT_IN,

@@ -11,9 +11,9 @@ from function.api.settings import parse_settings
 from function.cli.composing import build_first_call, reconcile
 from function.cli.store import Ref, Store, read_placements
 from function.composers.model_deployment import Considered, decide
+from function.domain.allocation import Cost
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
-from function.domain.price import Cost
 from function.scheduling import ways_out
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule

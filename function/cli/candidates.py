@@ -6,10 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from function.composers.model_deployment import Considered
-from function.domain.allocation import format_replica
+from function.domain.allocation import Cost, format_replica
 from function.domain.environment import Environment
 from function.domain.model import Problem, Shape
-from function.domain.price import Cost
 from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.reasons import Refused

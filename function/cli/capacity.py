@@ -17,8 +17,8 @@ from function.cli.pictures import draw_world
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_costs, format_data, format_table, paint, print_watched
+from function.domain.allocation import add_up
 from function.domain.environment import format_unusable
-from function.domain.price import add_up
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.kube.selectors import Selector

@@ -9,11 +9,10 @@ import yaml
 
 from function.api.inference_environment import parse_environment
 from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
-from function.domain.allocation import Share, format_replica
+from function.domain.allocation import Cost, Share, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
-from function.domain.price import Cost
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP

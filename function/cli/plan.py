@@ -18,7 +18,7 @@ from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
-from function.domain.price import add_up
+from function.domain.allocation import add_up
 from function.kube.manifests import Manifest, flag, get, list_texts, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector

@@ -14,8 +14,8 @@ from function.cli.options import Sources
 from function.cli.store import Ref, Store, find_invalid_pools, read_environments, read_placements
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
+from function.domain.allocation import Cost, add_up
 from function.domain.placement import Preference
-from function.domain.price import Cost, add_up
 from function.kube.manifests import Manifest, text
 from function.reasons import ConditionType, Status
 from function.scheduling.ledger import Ledger

@@ -26,8 +26,17 @@ from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, wrap_lines
 from function.domain.allocation import format_replica
 from function.domain.environment import Environment, Pool
-from function.domain.hardware import usable_memory
-from function.domain.model import Engine, EngineName, HuggingFaceSource, Model, ModelRef, Profile, Requires, Source
+from function.domain.model import (
+    Engine,
+    EngineName,
+    HuggingFaceSource,
+    Model,
+    ModelRef,
+    Profile,
+    Requires,
+    Source,
+    usable_memory,
+)
 from function.domain.placement import Deployment
 from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.messages import format_count

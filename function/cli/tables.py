@@ -13,7 +13,7 @@ import click
 import yaml
 
 from function.cli.options import Form, is_quiet
-from function.domain.price import Cost
+from function.domain.allocation import Cost
 from function.kube.manifests import JSON
 from function.reasons import Status
 

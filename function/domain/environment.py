@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from function.domain.allocation import Free, Grant, Share
-from function.domain.hardware import RDMA_PREFIXES
+from function.domain.allocation import Free, Grant, Price, Share
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import InterNode, PodAdditions, PullSecret
-from function.domain.price import Price
 from function.domain.settings import Download, Kserve
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import join_with_more
 from function.kube.selectors import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
+RDMA_PREFIXES = ("roce-", "efa-", "ib-")  # of networks for which pods need a device
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.allocation import Share
+from function.domain.allocation import Price, Share
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.model_service import Gateway
-from function.domain.price import Price
 from function.domain.settings import Settings
 from function.kube.selectors import Selector, Toleration
 from function.reasons import Phase

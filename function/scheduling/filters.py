@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
-from function.domain.hardware import COVERED_INTERCONNECTS
-from function.domain.model import Profile, Shape, Spread
+from function.domain.model import INTERCONNECTS, Profile, Shape, Spread
 from function.domain.placement import Preference
 from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
@@ -180,7 +179,7 @@ CHECKS: tuple[Check, ...] = (
     check_gpus_per_node,
     check_memory_per_gpu,
     _check_requirement("nvlink_domain", Field.NVLINK_DOMAIN, operator.ge),
-    _check_requirement("interconnect", Field.INTERCONNECT, lambda has, kind: kind in COVERED_INTERCONNECTS[has]),
+    _check_requirement("interconnect", Field.INTERCONNECT, lambda has, kind: kind in INTERCONNECTS[has]),
     _check_requirement("accelerator_type", Field.ACCELERATOR_TYPE, operator.eq),
     _check_requirement("bandwidth", Field.BANDWIDTH, lambda has, speed: speed.is_met_by(has)),
     _check_requirement("precision", Field.PRECISION, lambda has, formats: set(formats) <= set(has)),

@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from function.domain.allocation import QuotaUsage, format_replicas
 from function.domain.environment import Unusable, format_unusable
-from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Problem, Shape
+from function.domain.model import BandwidthRequirement, Problem, Shape
 from function.kube.messages import format_count
 from function.kube.quantity import exact, gib
 from function.kube.selectors import SelectorRequirement

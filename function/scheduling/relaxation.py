@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from function.domain.environment import Environment
-from function.domain.hardware import OR_BETTER, BandwidthRequirement
-from function.domain.model import Model, Profile
+from function.domain.model import OR_BETTER, BandwidthRequirement, Model, Profile
 from function.kube.selectors import Selector, Toleration, find_untolerated
 from function.reasons import Refused
 from function.scheduling.refusals import Field, Refusal

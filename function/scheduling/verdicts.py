@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from function.domain.allocation import QuotaUsage
+from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
-from function.domain.price import NO_COST, Cost, Price
 from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages

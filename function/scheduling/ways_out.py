@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from function.domain.allocation import NO_COST, Cost
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
-from function.domain.price import NO_COST, Cost
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import PAUSED
 from function.reasons import Refused

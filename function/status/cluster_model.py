@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from function.contract import Condition
 from function.domain.engine_args import get_last_value
 from function.domain.engine_spec import ENGINES, get_version
-from function.domain.hardware import usable_memory
 from function.domain.model import (
     GGUF,
     HuggingFaceSource,
@@ -17,6 +16,7 @@ from function.domain.model import (
     Spread,
     UriSource,
     find_single_file,
+    usable_memory,
 )
 from function.kube.manifests import JSON, Manifest, text
 from function.kube.messages import format_count, truncate_middle

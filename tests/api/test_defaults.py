@@ -15,7 +15,7 @@ from function.api.model_deployment import parse_deployment
 from function.api.model_placement import parse_placement
 from function.api.model_service import parse_model_service
 from function.api.problems import Parsed
-from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
+from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, mapping
 from tests.api import manifests
@@ -76,7 +76,7 @@ def test_defaults_are_those_of_the_schema(kind: Kind) -> None:
 
 
 WORDS = {
-    "interconnect": INTERCONNECTS,
+    "interconnect": tuple(INTERCONNECTS),
     "precisionSupport[0]": PRECISIONS,
     "interNodeBandwidth": LADDER,
     "multiNodeBandwidth": LADDER,

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from function.api.inference_environment import parse_environment
-from function.domain.price import Cost, Price, add_up
+from function.domain.allocation import Cost, Price, add_up
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON
 from tests.api import manifests

@@ -5,8 +5,18 @@ from dataclasses import dataclass
 import pytest
 
 from function.api.cluster_model import parse_model
-from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Engine, EngineName, Model, Parallelism, Problem, Profile, Requires, Shape, Spread
+from function.domain.model import (
+    BandwidthRequirement,
+    Engine,
+    EngineName,
+    Model,
+    Parallelism,
+    Problem,
+    Profile,
+    Requires,
+    Shape,
+    Spread,
+)
 from function.kube.manifests import JSON, Manifest
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from tests.api import manifests

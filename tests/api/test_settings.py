@@ -7,9 +7,8 @@ import pytest
 
 from function.api.problems import URL_FORM, Parsed
 from function.api.settings import parse_settings
-from function.domain.allocation import Limits
+from function.domain.allocation import Cost, Limits
 from function.domain.model import Problem
-from function.domain.price import Cost
 from function.domain.settings import BUILT_IN, Download, Kserve, PlatformGateway, Prepare, Settings
 from function.kube.manifests import JSON, Manifest
 from function.kube.urls import Origin

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from function.domain.hardware import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
+from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.reasons import ConditionType
 from tools import model_definition

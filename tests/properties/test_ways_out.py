@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from function.domain.allocation import Free, Limits
+from function.domain.allocation import Free, Limits, Price
 from function.domain.environment import Environment, PoolFacts
-from function.domain.hardware import BandwidthRequirement
-from function.domain.model import Profile
+from function.domain.model import BandwidthRequirement, Profile
 from function.domain.placement import Placement
-from function.domain.price import Price
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.domain.allocation import Price
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
-from function.domain.price import Price
 from function.scheduling.capacity import PoolCapacity
 from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
 from function.scheduling.ledger import Ledger

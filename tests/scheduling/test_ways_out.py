@@ -7,10 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from function.domain.allocation import Free, Limits
+from function.domain.allocation import Cost, Free, Limits, Price
 from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement
-from function.domain.price import Cost, Price
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Taint
 from function.scheduling.admission import admit_placements

@@ -12,8 +12,8 @@ import pytest
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
 from function.domain.environment import Pool, PoolFacts
-from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
+    BandwidthRequirement,
     Engine,
     EngineResources,
     HuggingFaceSource,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from function.domain.allocation import Free, Grant, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage, Pool
-from function.domain.hardware import BandwidthRequirement
 from function.domain.model import (
+    BandwidthRequirement,
     BrokenEntry,
     Engine,
     EngineName,

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from function.domain.hardware import LADDER, BandwidthRequirement
+from function.domain.model import LADDER, BandwidthRequirement
 
 # The design's order, written once more so that a slip in either place shows.
 ORDER = """
