@@ -286,7 +286,7 @@ MUTANTS = (
         "secret-written-back",
         "13: no credentials leak",
         (*_SERVE, "break_model", "break_model", "delete_environment"),
-        (Change("function.remote.carry_over", "_desired_spec", 'if key not in {"data", "stringData"}', ""),),
+        (Change("function.remote.object_writer", "_desired_spec", 'if key not in {"data", "stringData"}', ""),),
     ),
     Mutant(
         "users-claim-is-owned",

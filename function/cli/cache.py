@@ -21,9 +21,8 @@ from function.kube.manifests import JSON, Manifest, condition, get, list_texts, 
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.kube.selectors import Selector
 from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved, Status
-from function.remote.health import READINESS, Level, assess
 from function.remote.object_writer import deletes
-from function.remote.observed_object import read_object
+from function.remote.observed_object import READINESS, Level, assess, read_object
 from function.weights.request import Case
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")

@@ -11,7 +11,7 @@ from function.cli.live import Cluster
 from function.cli.prerequisites import Line, State, check_controller, check_release, check_served, list_denied
 from function.kube.manifests import condition, listing, text
 from function.kube.messages import format_count, join_with_more
-from function.remote.node_facts import parse_node
+from function.remote.nodes import parse_node
 from function.serving.service import API_VERSION
 
 _WRITES = ("get", "list", "watch", "create", "patch")

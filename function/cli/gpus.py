@@ -17,8 +17,7 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
 from function.kube.selectors import Taint
-from function.remote import node_facts, node_observation
-from function.remote.node_facts import Node
+from function.remote.nodes import MEMBERSHIP, Node, name_collection, parse_member, summarize_pools
 from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
 from function.status.inference_environment import describe_drift
@@ -142,7 +141,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
             pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
-            gpus, product = node_facts.gpu_count(node, resource) or 0, node_facts.gpu_product(node)
+            gpus, product = node.count_gpus(resource) or 0, node.product
             groups[pool, resource, gpus, product, tuple(map(str, _list_taints(node, resource)))].append(node)
     names = Counter[str]()
     pools: list[JSON] = []
@@ -153,7 +152,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
             prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
             for taint in _list_taints(group[0], resource)
         ]
-        memories = [memory for node in group if (memory := node_facts.gpu_memory(node))]
+        memories = [node.memory_per_gpu for node in group if node.memory_per_gpu]
         suggested: Manifest = {
             "name": stem if names[stem] == 1 else f"{stem}-{names[stem]}",
             "acceleratorType": product.lower() or None,
@@ -169,7 +168,7 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
 
 
 def _list_taints(node: Node, resource: str) -> list[Taint]:
-    return [taint for taint in node_facts.persistent_taints(node) if taint.key != resource]
+    return [taint for taint in node.taints if taint.key != resource]
 
 
 def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
@@ -183,9 +182,9 @@ def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
 
 
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
-    name = node_observation.name_collection(environment.name)
-    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(node_observation.MEMBERSHIP) == name)
-    return [member.node for member in map(node_observation.parse_member, members) if member.node is not None]
+    name = name_collection(environment.name)
+    members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
+    return [member.node for member in map(parse_member, members) if member.node is not None]
 
 
 def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
@@ -193,7 +192,7 @@ def find_contradictions(store: Store, manifest: Manifest) -> list[Problem]:
     environment = parse_environment(manifest, BUILT_IN).value
     nodes = _list_observed_nodes(store, environment)
     problems: list[Problem] = []
-    for name, facts in node_facts.summarize_pools(environment, nodes).items() if nodes else ():
+    for name, facts in summarize_pools(environment, nodes).items() if nodes else ():
         messages = [describe_drift(name, row) for row in facts.drift]
         messages += [f"pool {name}: {format_unusable(facts.unusable)}"] if facts.unusable else []
         problems += [Problem(f"spec.nodePools[{name}]", message) for message in messages]

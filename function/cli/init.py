@@ -13,7 +13,7 @@ from function.cli.metadata import find_invalid_name
 from function.cli.options import CliError, Code, Target, examples
 from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
-from function.remote.node_facts import parse_node
+from function.remote.nodes import parse_node
 
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
 _MODEL = "qwen3-8b"  # of the deployment to start from

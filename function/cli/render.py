@@ -19,7 +19,7 @@ from function.cli.tables import format_data
 from function.kube.manifests import JSON, Manifest, get, mapping, strings, text
 from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Status
-from function.remote.carry_over import desired_from_observed
+from function.remote.object_writer import desired_from_observed
 
 CONTROL_PLANE = "control plane"
 # Files do not tell whether a cluster answers, and an environment without shared storage serves single nodes.

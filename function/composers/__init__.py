@@ -28,7 +28,7 @@ from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
 from function.remote.adoption import carry_over_all, select_own
-from function.remote.carry_over import carry_over
+from function.remote.object_writer import carry_over
 from function.status.conditions import OWNED, UNFINISHED, complete, with_settings_problems
 from function.status.references import unknown_kind
 

@@ -14,7 +14,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import condition, integer, is_deleting, text
 from function.kube.messages import join_with_more, truncate_middle
 from function.reasons import Status
-from function.remote import health
+from function.remote import observed_object
 from function.scheduling.turns import asks_gate
 
 _MAX_STATE = 256  # bytes of what the object says
@@ -49,7 +49,7 @@ def check_gate(
     if is_deleting(found):
         return f"waiting for {name}, which is being deleted", required
     state = condition(found, gate.condition)
-    if state and not (health.is_current(found) and is_current(found, gate.condition)):
+    if state and not (observed_object.is_current(found) and is_current(found, gate.condition)):
         generation = integer(found, "metadata.generation")
         return f"waiting for {name}, whose {gate.condition} is not about its generation {generation} yet", required
     if state.get("status") == Status.TRUE:

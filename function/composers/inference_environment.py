@@ -20,7 +20,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Drained
-from function.remote.node_observation import NODES, build_collection
+from function.remote.nodes import NODES, build_collection
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
 from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements

@@ -23,8 +23,14 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans
-from function.remote.carry_over import carry_over
-from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace, deletes, find_remote_namespace
+from function.remote.object_writer import (
+    NAMESPACE,
+    ObjectWriter,
+    carry_over,
+    compose_namespace,
+    deletes,
+    find_remote_namespace,
+)
 from function.status import model_cache as report
 from function.status import references
 from function.status.conditions import faulty

@@ -29,7 +29,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, condition, find_controller, get, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Refused, Status
 from function.remote.adoption import adopt, observe_orphans
-from function.remote.carry_over import reapply_observed, with_resource_version
+from function.remote.object_writer import reapply_observed, with_resource_version
 from function.scheduling.draining import drains_first, hold_draining
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import schedule

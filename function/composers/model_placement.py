@@ -20,19 +20,20 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans
-from function.remote.carry_over import carry_over
-from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
+from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, carry_over, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
 from function.serving.rollout import (
+    WORKLOAD,
     ServiceRollout,
     build_serving_request,
+    find_update,
     hold_services,
     name_service,
+    observe_workload,
     reconcile_service,
 )
-from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
 from function.traffic.gateways import describe_traits, find_gateway

@@ -20,9 +20,8 @@ from function.domain.settings import PlatformGateway, Settings
 from function.kube.manifests import Manifest, text
 from function.reasons import BackendsResolved, ConditionType, Status
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans
-from function.remote.carry_over import carry_over, with_resource_version
-from function.remote.health import assess
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.object_writer import ManagementPolicy, ObjectWriter, carry_over, with_resource_version
+from function.remote.observed_object import assess
 from function.status import model_service as report
 from function.status.conditions import faulty
 from function.traffic.endpoints import Endpoint, Traffic, plan_traffic

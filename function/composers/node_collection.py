@@ -10,10 +10,9 @@ from function.api.parse_cache import ParseCache
 from function.composers import requirements
 from function.contract import Call, Requirement
 from function.domain.environment import Environment
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, condition, mapping, text
 from function.reasons import HardwareAsDeclared
-from function.remote.node_facts import summarize_pools
-from function.remote.node_observation import (
+from function.remote.nodes import (
     NODES,
     Member,
     NodeObservation,
@@ -22,7 +21,7 @@ from function.remote.node_observation import (
     observe_nodes,
     parse_member,
     select_nodes,
-    serves_collections,
+    summarize_pools,
 )
 
 MEMBERS: ParseCache[Member] = ParseCache(parse_member)
@@ -59,7 +58,7 @@ def observe_environment(call: Call, environment: Environment) -> ObservedEnviron
         pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
         if definition is None:
             return ObservedEnvironment(environment=environment, observation=pending)
-        if not any(serves_collections(item.load()) for item in definition):
+        if not any(condition(item.load(), "Established").get("status") == "True" for item in definition):
             return _skip_observation(environment, Unobserved.NO_KIND)
         return ObservedEnvironment(environment=environment, observation=pending, selector=selection.selector)
     answer = call.answers.get(requirements.NODES)

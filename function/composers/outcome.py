@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
-from function.remote.carry_over import carry_over
+from function.remote.object_writer import carry_over
 from function.status.conditions import complete, list_changes
 
 

@@ -7,7 +7,7 @@ from function.contract import Answered, Call, Requirement
 from function.domain.model import ModelRef
 from function.kube.manifests import listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.remote.node_observation import DEFINITION, MEMBERSHIP
+from function.remote.nodes import DEFINITION, MEMBERSHIP
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
 from function.weights.consumers import USAGE_API_VERSION, USAGE_KIND
 

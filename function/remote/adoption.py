@@ -20,9 +20,16 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
-from function.remote.carry_over import carry_over, reapply_observed, stop_managing, with_resource_version
-from function.remote.node_observation import COLLECTION_KIND, name_collection
-from function.remote.object_writer import SERVICE, object_name
+from function.remote.nodes import name_collection
+from function.remote.object_writer import (
+    COLLECTION_KIND,
+    SERVICE,
+    carry_over,
+    object_name,
+    reapply_observed,
+    stop_managing,
+    with_resource_version,
+)
 
 _KINDS = frozenset(
     {

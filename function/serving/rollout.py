@@ -6,6 +6,10 @@ planned, all other edits wait with them.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
 service of another group size is deleted once the new one may be composed, and not before.
+
+KServe reports a service on one node per replica Ready while enough pods of the earlier spec serve, also if the new pods
+never start. The Deployment that KServe creates tells them apart (decision 35). It is observed only where environments
+change one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +19,19 @@ from enum import Enum
 from function.contract import Composed
 from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
-from function.domain.placement import Placement, ResolvedPlacement
-from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
+from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
+from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
+from function.kube.messages import truncate_middle
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
-from function.remote.carry_over import carry_over, reapply_observed, with_resource_version
-from function.remote.health import Level, assess, is_current, is_up
-from function.remote.object_writer import SERVICE, ManagementPolicy, ObjectWriter
-from function.remote.observed_object import ObservedObject, State, read_object
+from function.remote.object_writer import (
+    SERVICE,
+    ManagementPolicy,
+    ObjectWriter,
+    carry_over,
+    reapply_observed,
+    with_resource_version,
+)
+from function.remote.observed_object import Level, ObservedObject, State, assess, is_current, is_up, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems, identify_service
@@ -388,3 +398,51 @@ def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replic
         weights=plan.bound,
         bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
     )
+
+
+WORKLOAD = "workload"  # composition-resource-name
+_MAX_CAUSE = 256  # bytes of what the Deployment says
+_PRIMARY = "status.workloads.primary"
+
+
+def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
+    """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
+
+    While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
+    Deployment can be read.
+    """
+    kind, known = text(service, f"{_PRIMARY}.kind"), writer.observed.get(WORKLOAD)
+    if not kind and known:
+        return {WORKLOAD: replace(reapply_observed(known), ready=True)}
+    if kind != "Deployment":
+        return {}
+    metadata: Manifest = {"name": text(service, f"{_PRIMARY}.name"), "namespace": text(service, "metadata.namespace")}
+    manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+    return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
+
+
+def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | None:
+    """Returns why not all pods of a service run its current spec; None if they do.
+
+    The rule is that of `kubectl rollout status` (kubectl, pkg/polymorphichelpers/rollout_status.go).
+    """
+    name = text(service, f"{_PRIMARY}.name")
+    if text(service, f"{_PRIMARY}.kind") != "Deployment":
+        return None
+    if not workload.present:
+        why = f"cannot be observed: {workload.problem}" if workload.problem else "has not been observed yet"
+        return PendingUpdate(f"its Deployment {name} {why}", stalled=workload.refused)
+    deployment, status = workload.manifest, mapping(workload.manifest, "status")
+    wanted = strings(service, "spec.annotations").get(ANNOTATION_SPEC_DIGEST)
+    has_spec = strings(deployment, "spec.template.metadata.annotations").get(ANNOTATION_SPEC_DIGEST) == wanted
+    if not (has_spec and is_current(deployment)):
+        return PendingUpdate(f"its Deployment {name} does not have the current spec yet")
+    replicas, updated = integer(deployment, "spec.replicas"), integer(status, "updatedReplicas")
+    available, total = integer(status, "availableReplicas"), integer(status, "replicas")
+    if replicas <= updated and total <= updated <= available:
+        return None
+    progressing = condition(deployment, "Progressing")
+    is_stalled = progressing.get("status") == "False"
+    message = f"{updated} of {replicas} pods have the current spec ({total} exist, {available} available)"
+    cause = truncate_middle(text(progressing, "message"), _MAX_CAUSE)
+    return PendingUpdate(f"{message}: {cause}" if is_stalled else message, stalled=is_stalled)

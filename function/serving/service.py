@@ -86,7 +86,7 @@ def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | No
     in_pipeline = mode_of(request.shape) is Mode.PIPELINE
     annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
     if request.shape.nodes == 1:
-        annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see function/serving/workload.py
+        annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see function/serving/rollout.py
     return prune(
         {
             "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,

@@ -18,7 +18,7 @@ from function.reasons import (
     PoolsValid,
     Status,
 )
-from function.remote.node_observation import NodeObservation, Unobserved
+from function.remote.nodes import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import EnvironmentLedger
 from function.scheduling.ledger import PoolLedger

@@ -15,8 +15,7 @@ from function.kube.manifests import Manifest, condition, flag, get, integer, lis
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
-from function.remote.health import Level, assess, is_current
-from function.remote.observed_object import ObservedObject, State
+from function.remote.observed_object import Level, ObservedObject, State, assess, is_current
 from function.scheduling.admission import Admission
 from function.serving.rollout import ServiceDecision, ServiceRollout
 from function.status.conditions import faulty

@@ -18,7 +18,7 @@ from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest
 from function.kube.messages import join_with_more, truncate_middle
-from function.remote.health import assess
+from function.remote.observed_object import assess
 from function.traffic.routes import MAX_BACKENDS, ROUTE, name_service
 from function.traffic.selection import choose, find_served, find_surplus, keep_last_weights, take_first
 from function.traffic.shares import compute_shares, find_first, to_weights

@@ -8,8 +8,7 @@ from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, mapping, parse_time, text
 from function.kube.urls import Origin, parse_origin
-from function.remote.health import is_programmed, is_up
-from function.remote.observed_object import ObservedObject, read_object
+from function.remote.observed_object import ObservedObject, is_programmed, is_up, read_object
 from function.traffic.routes import (
     REMOTE_ROUTE,
     ROUTE,

@@ -14,9 +14,8 @@ from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
-from function.remote.carry_over import reapply_observed
-from function.remote.health import is_up
-from function.remote.observed_object import ObservedObject, read_object
+from function.remote.object_writer import reapply_observed
+from function.remote.observed_object import ObservedObject, is_up, read_object
 from function.weights.reconcile import Weights
 
 USAGE_KEY = "cache-usage"

@@ -18,10 +18,15 @@ from function.domain.model import OciSource, PvcSource
 from function.kube.manifests import Manifest, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
-from function.remote.carry_over import reapply_observed, stop_managing, with_management_policy
-from function.remote.health import Level, assess
-from function.remote.object_writer import ManagementPolicy, ObjectWriter, deletes
-from function.remote.observed_object import ObservedObject, State
+from function.remote.object_writer import (
+    ManagementPolicy,
+    ObjectWriter,
+    deletes,
+    reapply_observed,
+    stop_managing,
+    with_management_policy,
+)
+from function.remote.observed_object import Level, ObservedObject, State, assess
 from function.weights.claim import READ_ONLY_MANY, build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
 from function.weights.job import (

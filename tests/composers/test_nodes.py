@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
-from function.remote.node_observation import COLLECTION_KIND, DEFINITION, MEMBERSHIP, name_collection
+from function.remote.nodes import DEFINITION, MEMBERSHIP, name_collection
+from function.remote.object_writer import COLLECTION_KIND
 from tests.support.nodes import POOL, member, node
 from tests.support.plane import call, change, manifests, only, request_of, said
 from tools.control_plane import ControlPlane
@@ -61,11 +62,11 @@ def show(control: ControlPlane, nodes: Sequence[Manifest]) -> None:
     control.settle()
 
 
-def at_rest(*more: Manifest, served: bool = True) -> ControlPlane:
+def at_rest(*more: Manifest, definition: Manifest | None = SERVED) -> ControlPlane:
     """Return Kimi K2 at rest on two of four nodes without an autoscaler."""
     control = ControlPlane(Engine(call), Lists())
-    if served:
-        control.store.put(SERVED)
+    if definition:
+        control.store.put(definition)
     found = manifests("kimi-k2-two-nodes")
     (environment,) = [m for m in found if m["kind"] == "InferenceEnvironment"]
     for pool in listing(environment, "spec.nodePools"):
@@ -102,8 +103,12 @@ def test_publishes_node_facts() -> None:
     assert [pool["observed"] for pool in pools(control)] == [{"nodes": 4, "usable": 4, "gpusPerNode": 8}]
 
 
-def test_composes_no_collection_without_its_crd() -> None:
-    control = at_rest(served=False)
+NOT_YET: Manifest = {"conditions": [{"type": "Established", "status": "False"}]}
+
+
+@pytest.mark.parametrize("definition", [None, {**SERVED, "status": {}}, {**SERVED, "status": NOT_YET}])
+def test_composes_no_collection_before_its_crd_is_established(definition: Manifest | None) -> None:
+    control = at_rest(definition=definition)
     environment = only(control, "InferenceEnvironment")
     assert COLLECTION not in control.store
     assert said(control, environment, "HardwareAsDeclared") == ("Unknown", "NotObserved")
@@ -158,7 +163,7 @@ def test_drops_facts_when_observation_is_turned_off() -> None:
     control.settle()
     off = request_of(control, environment)
     assert COLLECTION not in control.store
-    plain = at_rest(served=False)
+    plain = at_rest(definition=None)
     change(plain, environment, "spec.hardware", {"observe": "Never"})
     plain.settle()
     assert call(off) == call(request_of(plain, environment))

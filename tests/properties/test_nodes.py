@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from function.domain.environment import Pool
 from function.kube.manifests import Manifest
-from function.remote.node_facts import parse_node, summarize_pools
+from function.remote.nodes import parse_node, summarize_pools
 from function.status.inference_environment import build_node_facts
 from tests.support.nodes import H100, POOL, environment, node, pool, taint
 

@@ -3,8 +3,7 @@
 import pytest
 
 from function.kube.manifests import JSON, Manifest, get, mapping
-from function.remote.carry_over import desired_from_observed
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.object_writer import ManagementPolicy, ObjectWriter, desired_from_observed
 
 OBJECT: Manifest = {"apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object"}
 CONFIG: Manifest = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, Manifest
-from function.remote.health import Level, assess
+from function.remote.observed_object import Level, assess
 
 
 def _condition(type_: str, status: str, message: str = "") -> Manifest:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from function.domain.model import SecretKey
 from function.domain.pods import PullSecret
 from function.kube.manifests import JSON, Manifest
-from function.remote.health import READINESS
 from function.remote.object_writer import (
     NAMESPACE,
     ManagementPolicy,
@@ -14,6 +13,7 @@ from function.remote.object_writer import (
     find_remote_namespace,
     object_name,
 )
+from function.remote.observed_object import READINESS
 from function.weights.credentials import SecretCopy, list_pull_secret_copies
 
 WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east", watch=False, observed={})

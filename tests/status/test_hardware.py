@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.reasons import HardwareAsDeclared, Status
-from function.remote.node_observation import NodeObservation, Unobserved
+from function.remote.nodes import NodeObservation, Unobserved
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger
 from function.status.inference_environment import build_hardware_as_declared, count_usable_gpus, note_unusable_nodes

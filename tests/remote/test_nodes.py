@@ -9,20 +9,20 @@ from function.domain.environment import Drift, Drifted, Environment, Hardware, O
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
-from function.remote.node_facts import find_unusable_reason, parse_node, summarize_pools
-from function.remote.node_observation import (
-    COLLECTION_KIND,
+from function.remote.nodes import (
     NODES,
     NodeSelection,
     Unobserved,
     build_collection,
+    find_unusable_reason,
     name_collection,
     observe_nodes,
     parse_member,
+    parse_node,
     select_nodes,
-    serves_collections,
+    summarize_pools,
 )
-from function.remote.object_writer import API_VERSION, ObjectWriter
+from function.remote.object_writer import API_VERSION, COLLECTION_KIND, ObjectWriter
 from tests.support.nodes import (
     DGX_H100,
     EKS_A100,
@@ -59,12 +59,6 @@ def test_recognises_relabelled_collection_by_name() -> None:
     }
     assert is_own("east", NODES, found)
     assert not is_own("west", NODES, found)
-
-
-@pytest.mark.parametrize(("status", "want"), [("True", True), ("False", False), (None, False)])
-def test_collections_are_served_once_crd_is_established(status: str | None, want: bool) -> None:  # a table
-    conditions: Manifest = {"type": "Established", "status": status}
-    assert serves_collections({"status": {"conditions": [conditions] if status else []}}) is want
 
 
 def test_builds_collection_for_selector() -> None:
