@@ -15,7 +15,7 @@ from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
 from function.cli.inputs import load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, LabelSelector, Sources, Target, examples, form
+from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, examples, form
 from function.cli.store import Ref, Store, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -75,7 +75,9 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 @click.argument("model")
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
 @click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
-@click.option("-l", "--selector", type=LabelSelector(), help="Where, by labels; '' is everywhere.")
+@click.option(
+    "-l", "--selector", metavar="SELECTOR", type=options.parse_selector, help="Where, by labels; '' is everywhere."
+)
 @click.option("--wait", is_flag=True, help="Wait until every environment has the weights.")
 @options.TIMEOUT
 @options.DRY_RUN
@@ -83,14 +85,14 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 @form(Form.TABLE, Form.YAML, Form.JSON, Form.NAME)
 def preload(  # noqa: PLR0913  # click's options
     *, model: str, name: str | None, environments: tuple[str, ...], selector: Selector | None, wait: bool,
-    timeout: int, dry_run: bool, target: Target, form: Form,
+    timeout: int, dry_run: bool, sources: Sources, form: Form,
 ) -> None:  # fmt: skip
     """Bring a model's weights to environments before anything is deployed.
 
     MODEL is a ClusterModel, or model/NAME in the namespace. For a claim of another size, class or owner, edit what
     --dry-run -o yaml writes.
     """
-    cluster = connect(target)
+    cluster = connect(sources)
     kind, model = options.split_name(model, "ClusterModel", "Model")
     manifest: Manifest = {
         "apiVersion": VERSION,
@@ -115,18 +117,18 @@ def preload(  # noqa: PLR0913  # click's options
 
 
 @cache.command(epilog=examples("cache clear"))
-@click.argument("name", type=options.Name("ModelCache"), required=False)
+@click.argument("name", type=options.read_name("ModelCache"), required=False)
 @click.option("--all", "every", is_flag=True, help="Every ModelCache of the namespace that is not in use.")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @options.TIMEOUT
 @options.DRY_RUN
 @options.target
 @options.QUIET
-def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, target: Target) -> None:
+def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, sources: Sources) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
     if bool(name) == every:
         raise click.UsageError("Name a ModelCache, or give --all")
-    cluster = connect(target)
+    cluster = connect(sources)
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     refs = [Ref("ModelCache", cluster.namespace, name)] if name else store.refs("ModelCache")
     for ref in refs:

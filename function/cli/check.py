@@ -9,7 +9,7 @@ from function.cli.check_cluster import list_cluster_checks
 from function.cli.check_control_plane import list_control_plane_checks
 from function.cli.gpus import GPU_RESOURCES
 from function.cli.live import connect
-from function.cli.options import CLUSTER, Code, Form, Target, examples, form
+from function.cli.options import CLUSTER, Code, Form, Sources, examples, form
 from function.cli.prerequisites import report
 
 _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
@@ -28,13 +28,13 @@ def check() -> None:
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
 @click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
 @form(*_FORMS)
-def cluster(*, target: Target, no_gateway: bool, resources: tuple[str, ...], form: Form) -> Code:
+def cluster(*, sources: Sources, no_gateway: bool, resources: tuple[str, ...], form: Form) -> Code:
     """Check a GPU cluster, and the rights of the identity in the kubeconfig.
 
     Run it once more with an administrator's kubeconfig, which may read more.
     """
     gpu_resources = (*GPU_RESOURCES, *resources)
-    lines = list_cluster_checks(connect(target), with_gateway=not no_gateway, gpu_resources=gpu_resources)
+    lines = list_cluster_checks(connect(sources), with_gateway=not no_gateway, gpu_resources=gpu_resources)
     return report([*lines], form)
 
 
@@ -44,10 +44,10 @@ def cluster(*, target: Target, no_gateway: bool, resources: tuple[str, ...], for
     "-n", "--namespace", metavar="NAME", default="crossplane-system", show_default=True, help="Where Crossplane runs."
 )
 @form(*_FORMS)
-def control_plane(*, target: Target, namespace: str, form: Form) -> Code:
+def control_plane(*, sources: Sources, namespace: str, form: Form) -> Code:
     """Check the control plane: Crossplane, the packages, the XRDs and their Compositions, and rights.
 
     Run it with an administrator's kubeconfig: the rights of Crossplane and of the provider are asked for.
     """
-    lines = list_control_plane_checks(connect(target), namespace)
+    lines = list_control_plane_checks(connect(sources), namespace)
     return report([*lines], form)

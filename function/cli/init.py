@@ -10,7 +10,7 @@ from function.cli import options
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
 from function.cli.metadata import find_invalid_name
-from function.cli.options import CliError, Code, Target, examples
+from function.cli.options import CliError, Code, Sources, examples
 from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
 from function.remote.nodes import parse_node
@@ -29,7 +29,7 @@ _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
 )
 @options.CLUSTER
 @options.QUIET
-def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, target: Target) -> None:
+def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources) -> None:
     """Write a manifest to start from, with comments. The three fit each other.
 
     With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else.
@@ -48,13 +48,13 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
     if from_cluster:
         if kind != "environment":
             raise CliError(f"--from-cluster writes an environment, not a {kind}")
-        written = yaml.safe_dump(_read_pools(target), sort_keys=False)
+        written = yaml.safe_dump(_read_pools(sources), sort_keys=False)
         content = content.partition(_POOLS)[0] + _POOLS + "".join(f"  {line}\n" for line in written.splitlines())
     click.echo(content, nl=False)
 
 
-def _read_pools(target: Target) -> list[JSON]:
-    answer = connect(target).fetch("/api/v1/nodes")
+def _read_pools(sources: Sources) -> list[JSON]:
+    answer = connect(sources).fetch("/api/v1/nodes")
     if answer is None:
         raise CliError("forbidden to list nodes. Use a kubeconfig that can", Code.UNREACHABLE)
     pools = suggest_pools(parse_node(node) for node in listing(answer, "items"))

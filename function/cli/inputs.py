@@ -169,13 +169,13 @@ def load_inventory(
     sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False, sets: Sequence[str] = ()
 ) -> Inventory:
     """Reads the sources and sets values of pools; with `one_namespace` only the namespace in scope, and no settings."""
-    target, store = sources.target, Store()
+    store = Store()
     # Without a control plane there is no context that has a namespace.
-    namespace = target.namespace or ""
+    namespace = sources.namespace or ""
     if sources.live or not sources.files:
-        cluster = connect(target)
+        cluster = connect(sources)
         namespace = cluster.namespace
-        narrow = namespace if one_namespace and not target.all_namespaces else ""
+        narrow = namespace if one_namespace and not sources.all_namespaces else ""
         if sources.files:
             kinds = tuple(dict.fromkeys((*kinds, *KINDS)))  # what files may refer to
         for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
@@ -192,8 +192,8 @@ def load_inventory(
             ready: JSON = [{"type": "Ready", "status": "True", "reason": "Assumed"}]
             store.put({**store[ref], "status": {"conditions": ready}})
     adopt_placements(store, from_files)
-    scope = "" if target.all_namespaces else namespace
-    inventory = Inventory(store, scope, from_files, chosen=bool(target.namespace), edited=environments)
+    scope = "" if sources.all_namespaces else namespace
+    inventory = Inventory(store, scope, from_files, chosen=bool(sources.namespace), edited=environments)
     if sets:
         inventory.before = replace(inventory, store=Store(store.values()))
         inventory.edited |= _set_values(store, sets)

@@ -10,17 +10,16 @@ import os
 import tempfile
 import warnings
 from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from function.cli.options import CliError, Code, Target, import_extra
+from function.cli.options import CliError, Code, Sources, import_extra
 from function.cli.store import OBJECT_GROUP, Ref, normalize_json
 from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, listing
+from function.kube.manifests import Manifest, listing
 from function.kube.names import VERSION
 
 T = TypeVar("T")
@@ -37,28 +36,20 @@ _ANSWER_SECONDS = 30
 class Cluster:
     """One control plane. Every method raises CliError where there is no answer."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        with ExitStack() as opened:
-            self._runner = opened.enter_context(asyncio.Runner())
-            # kr8s leaves the client's key in the temporary folder; this one is removed with the connection.
-            opened.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
-            tempfile.tempdir = opened.enter_context(tempfile.TemporaryDirectory())
-            self._api = self._connect()
-            self._opened = opened.pop_all()
+    def __init__(self, sources: Sources, runner: asyncio.Runner) -> None:
+        self._sources, self._runner = sources, runner
+        self._api = self._connect()
 
     def close(self) -> None:
-        """Ends the connection and removes its files."""
         session = self._api._session  # noqa: SLF001  # kr8s has no other way to close it
-        with self._opened:
-            if session is not None:
-                self._runner.run(session.aclose())
+        if session is not None:
+            self._runner.run(session.aclose())
 
     @property
     def namespace(self) -> str:
         """The namespace of --namespace, else the context's."""
-        if self._target.namespace:
-            return self._target.namespace
+        if self._sources.namespace:
+            return self._sources.namespace
         auth = self._api.auth
         context = auth.kubeconfig.get_context(auth.active_context) if auth.active_context else {}
         return str(context.get("namespace") or "default")
@@ -107,33 +98,32 @@ class Cluster:
             CliError: The caller is not authenticated, or there is no answer.
         """
 
-        async def work() -> tuple[int, JSON]:
+        async def work() -> tuple[int, Manifest]:
             method = "GET" if body is None else "POST"
             head, _, tail = path.rpartition("/")
             base, url = (head, tail) if head else (path, "")
             # Without kr8s's own errors: at each 403 it would try three times more.
             call = self._api.call_api(method, version="", base=base, url=url, raise_for_status=False, json=body)
             async with call as response:
-                return response.status_code, normalize_json(response.json()) if response.is_success else {}
+                return response.status_code, _read_object(response) if response.is_success else {}
 
         status, content = self._run(work(), f"read {path}")
         match status:
             case HTTPStatus.FORBIDDEN:
                 return None
             case HTTPStatus.OK | HTTPStatus.CREATED | HTTPStatus.NOT_FOUND:
-                return content if isinstance(content, dict) else {}
+                return content
             case _:
                 raise _refuse(f"read {path}", status, HTTPStatus(status).phrase)
 
     def _connect(self) -> Any:
         kr8s = import_extra("kr8s.asyncio")  # a second of start-up that commands on files do without
-        target = self._target
 
         async def work() -> Any:
             with warnings.catch_warnings():
                 # About versions of Kubernetes that the library was not tested with.
                 warnings.simplefilter("ignore")
-                api = await kr8s.api(kubeconfig=target.kubeconfig, context=target.context)
+                api = await kr8s.api(kubeconfig=self._sources.kubeconfig, context=self._sources.context)
             api.timeout = _ANSWER_SECONDS
             return api
 
@@ -151,8 +141,7 @@ class Cluster:
             params={"fieldManager": "kubectl-modelplane"} if body else None,
         )
         async with call as response:
-            content = normalize_json(response.json())
-            return content if isinstance(content, dict) else {}
+            return _read_object(response)
 
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
         httpx, kr8s = import_extra("httpx"), import_extra("kr8s")
@@ -168,10 +157,9 @@ class Cluster:
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            target = self._target
             # The system's separator joins several files, as for kubectl.
-            files = target.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-            context = f"context {target.context}" if target.context else "current context"
+            files = self._sources.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+            context = f"context {self._sources.context}" if self._sources.context else "current context"
             why = f" ({error})" if isinstance(error, ValueError) else ""  # others name kr8s's own variables
             lack = f"the kubeconfig {files} has no usable {context}{why}"
             if not any(Path(file).is_file() for file in files.split(os.pathsep)):
@@ -181,13 +169,22 @@ class Cluster:
 
 
 @functools.lru_cache(maxsize=1)  # --watch reads again over the same connection
-def connect(target: Target) -> Cluster:
+def connect(sources: Sources) -> Cluster:
     """Returns the control plane; the connection ends with the command."""
-    cluster = Cluster(target)
     command = click.get_current_context().find_root()
+    runner = command.with_resource(asyncio.Runner())
+    # kr8s leaves the client's key in the temporary folder; this one is removed with the connection.
+    command.call_on_close(functools.partial(setattr, tempfile, "tempdir", tempfile.tempdir))
+    tempfile.tempdir = command.with_resource(tempfile.TemporaryDirectory())
+    cluster = Cluster(sources, runner)
     command.call_on_close(cluster.close)
     command.call_on_close(connect.cache_clear)
     return cluster
+
+
+def _read_object(response: Any) -> Manifest:
+    content = normalize_json(response.json())
+    return content if isinstance(content, dict) else {}
 
 
 def _refuse(what: str, status: int, message: str) -> CliError:

@@ -13,7 +13,7 @@ from function.api.common import is_current
 from function.cli import options, tables
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.live import Cluster, connect
-from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Name, Sources, Target, examples
+from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Sources, examples, read_name
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref, refuse_unknown
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, prune, text
@@ -26,7 +26,7 @@ _KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}
 POLL_SECONDS = 2
 _MOVES, _STAYS, _STUCK = "moves", "stays", "cannot move"
 _COLOURS = {_MOVES: tables.GOOD, _STAYS: tables.WAIT, _STUCK: tables.BAD}
-_ENVIRONMENT = click.argument("environment", type=Name("InferenceEnvironment"))
+_ENVIRONMENT = click.argument("environment", type=read_name("InferenceEnvironment"))
 _REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.")
 
 
@@ -40,13 +40,13 @@ _REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.
 @options.CLUSTER
 @options.QUIET
 def drain(  # noqa: PLR0913  # one for each option
-    environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, target: Target
+    environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, sources: Sources
 ) -> Code:
     """Move everything from an environment to others; each model serves until its replacement is Ready.
 
     Prints first what would move where, and what cannot and why. In that case nothing is written without --force.
     """
-    inventory, ref = _load(target, environment)
+    inventory, ref = _load(sources, environment)
     taint = _build_taint(NO_EXECUTE, reason)
     rows = list(_list_moves(inventory, ref, taint))
     if rows:
@@ -61,7 +61,7 @@ def drain(  # noqa: PLR0913  # one for each option
     if dry_run:
         click.echo(f"{ref} would be drained: {summary}")
         return Code.OK
-    cluster = connect(target)
+    cluster = connect(sources)
     _apply(cluster, ref, taint)
     click.echo(f"{ref} is being drained: {summary}")
     if wait:
@@ -75,14 +75,14 @@ def drain(  # noqa: PLR0913  # one for each option
 @DRY_RUN
 @options.CLUSTER
 @options.QUIET
-def cordon(environment: str, *, reason: str | None, dry_run: bool, target: Target) -> None:
+def cordon(environment: str, *, reason: str | None, dry_run: bool, sources: Sources) -> None:
     """Place nothing new on an environment, and let nothing on it grow; what runs there stays."""
-    inventory, ref = _load(target, environment)
+    inventory, ref = _load(sources, environment)
     taint = _build_taint(NO_SCHEDULE, reason)
     # A drained environment is cordoned as well, and stays drained.
     already = _list_own_taints(inventory.store[ref])
     if not already and not dry_run:
-        _apply(connect(target), ref, taint)
+        _apply(connect(sources), ref, taint)
     click.echo(f"{ref} {'already ' if already else ''}cordoned{' (dry run)' if dry_run else ''}")
 
 
@@ -91,20 +91,20 @@ def cordon(environment: str, *, reason: str | None, dry_run: bool, target: Targe
 @DRY_RUN
 @options.CLUSTER
 @options.QUIET
-def uncordon(environment: str, *, dry_run: bool, target: Target) -> None:
+def uncordon(environment: str, *, dry_run: bool, sources: Sources) -> None:
     """Remove the taints of drain and cordon. What has moved does not move back."""
-    inventory, ref = _load(target, environment)
+    inventory, ref = _load(sources, environment)
     own = _list_own_taints(inventory.store[ref])
     if own and not dry_run:
-        _apply(connect(target), ref)
+        _apply(connect(sources), ref)
     click.echo(f"{ref} {'' if own else 'already '}uncordoned{' (dry run)' if dry_run else ''}")
     others = [text(taint, "key") for taint in listing(inventory.store[ref], "spec.taints") if taint not in own]
     if others:
         tables.warn(f"{ref} keeps other taints: {', '.join(others)}")
 
 
-def _load(target: Target, environment: str) -> tuple[Inventory, Ref]:
-    inventory = load_inventory(Sources(target=target))
+def _load(sources: Sources, environment: str) -> tuple[Inventory, Ref]:
+    inventory = load_inventory(sources)
     ref = Ref("InferenceEnvironment", "", environment)
     if ref not in inventory.store:
         names = [other.name for other in inventory.store.refs(ref.kind)]

@@ -45,23 +45,16 @@ def import_extra(module: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Which control plane, and which of its namespaces."""
-
-    context: str | None = None
-    kubeconfig: str | None = None
-    namespace: str | None = None  # None: the context's own
-    all_namespaces: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What to read. Files are applied over the live objects."""
+    """What to read: files, which are applied over the live objects, and which control plane."""
 
     files: tuple[str, ...] = ()
     live: bool = False
     strict: bool = False
-    target: Target = Target()
+    context: str | None = None
+    kubeconfig: str | None = None
+    namespace: str | None = None  # None: the context's own
+    all_namespaces: bool = False
 
 
 class Form(StrEnum):
@@ -101,17 +94,9 @@ def split_name(value: str, *kinds: str) -> tuple[str, str]:
     return "", name
 
 
-class Name(click.ParamType[str]):
-    """A name, or TYPE/NAME, of an object of a kind; the value is the name."""
-
-    name = "name"
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  # click's signature
-        """Returns the name; refuses other types."""
-        return split_name(value, self._kind)[1]
+def read_name(kind: str) -> Callable[[str], str]:
+    """Returns the type of an argument that is a name, or TYPE/NAME, of an object of a kind; its value is the name."""
+    return lambda value: split_name(value, kind)[1]
 
 
 _REQUIREMENT = re.compile(
@@ -124,31 +109,23 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-class LabelSelector(click.ParamType[Selector]):
-    """A label selector as kubectl reads it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
-
-    name = "selector"
-
-    def convert(self, value: str | Selector, param: click.Parameter | None, ctx: click.Context | None) -> Selector:
-        """Returns the selector."""
-        if isinstance(value, Selector):
-            return value
-        requirements, end = [], 0
-        while value[end:].strip():
-            match = _REQUIREMENT.match(value, end)
-            operators = [*filter(None, match.group("absent", "equality", "set"))] if match else []
-            if match is None or len(operators) > 1:
-                self.fail(f"{value[end:]} is not KEY=VALUE, KEY!=VALUE, KEY in (VALUE,...), KEY or !KEY", param, ctx)
-            operator, end = _OPERATORS["".join(operators)], match.end()
-            values = sorted(v.strip() for v in (match["value"] or match["values"] or "").split(","))
-            compares = operator in (Operator.IN, Operator.NOT_IN)
-            compared = tuple(values) if compares else ()
-            requirements.append(SelectorRequirement(key=match["key"], operator=operator, values=compared))
-        return Selector(tuple(requirements))
+def parse_selector(value: str) -> Selector:
+    """Reads a label selector as kubectl does: `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
+    requirements, end = [], 0
+    while value[end:].strip():
+        match = _REQUIREMENT.match(value, end)
+        operators = [*filter(None, match.group("absent", "equality", "set"))] if match else []
+        if match is None or len(operators) > 1:
+            raise click.BadParameter(f"{value[end:]} is not KEY=VALUE, KEY!=VALUE, KEY in (VALUE,...), KEY or !KEY")
+        operator, end = _OPERATORS["".join(operators)], match.end()
+        values = sorted(v.strip() for v in (match["value"] or match["values"] or "").split(","))
+        compared = tuple(values) if operator in (Operator.IN, Operator.NOT_IN) else ()
+        requirements.append(SelectorRequirement(key=match["key"], operator=operator, values=compared))
+    return Selector(tuple(requirements))
 
 
 SELECTOR = click.option(
-    "-l", "--selector", metavar="SELECTOR", type=LabelSelector(), help="Only what has these labels, as for kubectl."
+    "-l", "--selector", metavar="SELECTOR", type=parse_selector, help="Only what has these labels, as for kubectl."
 )
 EVERY_FORM = (Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.NAME)
 _Function: TypeAlias = Callable[..., object]
@@ -167,47 +144,39 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done a
 TIMEOUT = click.option(
     "--timeout", type=click.IntRange(1), metavar="SECONDS", default=86400, show_default=True, help="Wait no longer."
 )
-_TARGET = {
-    "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
-    "all_namespaces": click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
-    "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
-    "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
-}
-_CONNECTION = {name: _TARGET[name] for name in ("context", "kubeconfig")}
-_SOURCES = {
+_SOURCES: Mapping[str, _Decorator] = {
     "files": FILES,
     "live": click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there."),
     "strict": click.option(
         "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
     ),
-    **_TARGET,
+    "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
+    "all_namespaces": click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
+    "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),
 }
 
 
-def _group_options(name: str, build: _Function, options: Mapping[str, _Decorator]) -> _Decorator:
-    """Returns a decorator that adds options and passes them on as one value."""
+def _pass_as_sources(*names: str) -> _Decorator:
+    """Returns a decorator that adds options and passes them on as one value, `sources`."""
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
-        def wrapped(*args: object, **values: object) -> object:
-            grouped = {key: values.pop(key) for key in options}
-            return function(*args, **values, **{name: build(**grouped)})
+        def wrapped(*args: object, **values: Any) -> object:
+            given = {name: values.pop(name) for name in names}
+            return function(*args, **values, sources=Sources(**given))
 
         decorated: _Function = wrapped
-        for option in reversed([*options.values()]):
-            decorated = option(decorated)
+        for name in reversed(names):
+            decorated = _SOURCES[name](decorated)
         return decorated
 
     return decorate
 
 
-def _build_sources(*, files: tuple[str, ...], live: bool, strict: bool, **target: Any) -> Sources:
-    return Sources(files=files, live=live, strict=strict, target=Target(**target))
-
-
-target = _group_options("target", Target, _TARGET)
-CLUSTER = _group_options("target", Target, _CONNECTION)
-sources = _group_options("sources", _build_sources, _SOURCES)
+sources = _pass_as_sources(*_SOURCES)
+target = _pass_as_sources("namespace", "all_namespaces", "context", "kubeconfig")
+CLUSTER = _pass_as_sources("context", "kubeconfig")
 
 
 def is_quiet() -> bool:

@@ -13,7 +13,7 @@ from function.cli.candidates import Row, Verdict
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import load_inventory
-from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Name, Sources, examples, form, is_quiet, sources
+from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Sources, examples, form, is_quiet, read_name, sources
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
@@ -36,7 +36,7 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
 @click.command(epilog=examples("plan"))
-@click.argument("deployments", metavar="[DEPLOYMENT]...", type=Name("ModelDeployment"), nargs=-1)
+@click.argument("deployments", metavar="[DEPLOYMENT]...", type=read_name("ModelDeployment"), nargs=-1)
 @sources
 @SELECTOR
 @click.option(

@@ -6,7 +6,7 @@ import click
 
 from function.api.model_service import parse_model_service
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import WATCH, CliError, Code, Form, Name, Sources, examples, form, sources
+from function.cli.options import WATCH, CliError, Code, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_files
 from function.cli.store import Ref, refuse_unknown
 from function.cli.tables import STATUS_COLOURS, format_data, format_table, paint, print_watched, wrap_lines
@@ -16,7 +16,7 @@ from function.status.conditions import OWNED
 
 
 @click.command(epilog=examples("traffic"))
-@click.argument("service", type=Name("ModelService"), required=False)
+@click.argument("service", type=read_name("ModelService"), required=False)
 @sources
 @WATCH
 @form(Form.TABLE, Form.JSON, Form.YAML)

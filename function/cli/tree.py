@@ -11,7 +11,7 @@ import click
 
 from function.api.model_placement import parse_placement
 from function.cli.inputs import KINDS, Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, sources
+from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_deployment, find_decision, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_watched
@@ -36,7 +36,7 @@ class Node:
 
 
 @click.command(epilog=examples("tree"))
-@click.argument("deployment", type=Name("ModelDeployment"), required=False)
+@click.argument("deployment", type=read_name("ModelDeployment"), required=False)
 @sources
 @SELECTOR
 @WATCH

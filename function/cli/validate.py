@@ -1,12 +1,12 @@
 """`validate`: checks files and prints what every command prints of them before it decides anything."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
 from function.cli.checks import check_items, find_code, list_known
 from function.cli.inputs import KINDS, Inventory, load_inventory, read_files
-from function.cli.options import FILES, Code, Form, Sources, Target, examples, form, is_quiet, target
+from function.cli.options import FILES, Code, Form, Sources, examples, form, is_quiet, target
 from function.cli.store import Store
 from function.cli.tables import GOOD, format_data, paint
 from function.kube.manifests import JSON
@@ -23,7 +23,7 @@ from function.kube.messages import format_count
 @click.option("--strict", is_flag=True, help="Exit 1 for a warning, too.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def validate(  # click's options
-    *, paths: tuple[str, ...], files: tuple[str, ...], live: bool, target: Target, strict: bool, form: Form
+    *, paths: tuple[str, ...], files: tuple[str, ...], live: bool, sources: Sources, strict: bool, form: Form
 ) -> Code:
     """Check files: fields, rules across fields, references. Exits 1 where there is a fault.
 
@@ -34,8 +34,8 @@ def validate(  # click's options
     if not paths and not files:
         raise click.UsageError("Missing FILE")
     items = read_files((*paths, *files))
-    known = load_inventory(Sources(live=True, target=target), (*KINDS, "Object")) if live else Inventory(Store(), "")
-    faults = [f for f in check_items(items, known.store, target.namespace or known.namespace) if f.file]
+    known = load_inventory(replace(sources, live=True), (*KINDS, "Object")) if live else Inventory(Store(), "")
+    faults = [f for f in check_items(items, known.store, sources.namespace or known.namespace) if f.file]
     code = find_code(faults) or (Code.REFUSED if strict and faults else Code.OK)
     if form is not Form.TABLE:
         data: list[JSON] = [

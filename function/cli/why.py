@@ -14,7 +14,7 @@ from function.cli import tables
 from function.cli.candidates import explain_preference
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Code, Form, Name, Sources, examples, form, is_quiet, sources
+from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
 from function.cli.planning import find_traffic, plan_deployments
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
@@ -68,7 +68,7 @@ class Report:
 
 
 @click.command(epilog=examples("why"))
-@click.argument("deployment", type=Name("ModelDeployment"), required=False)
+@click.argument("deployment", type=read_name("ModelDeployment"), required=False)
 @sources
 @SELECTOR
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")

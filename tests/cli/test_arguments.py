@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from function.cli.options import SHORT_NAMES, LabelSelector, split_name
+from function.cli.options import SHORT_NAMES, parse_selector, split_name
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import KIMI, ROOT, output_of, run, write
@@ -61,13 +61,13 @@ def test_commands_take_types(live: Live) -> None:
     ],
 )  # fmt: skip
 def test_selects_as_kubectl_does(selector: str, *, is_met: bool) -> None:
-    assert (LabelSelector().convert(selector, None, None).find_unmet(LABELS) == ()) is is_met
+    assert (parse_selector(selector).find_unmet(LABELS) == ()) is is_met
 
 
 @pytest.mark.parametrize("selector", ["=gold", "tier in gold", "!tier=gold", "tier in (a", "a,,b", "a b"])
 def test_refuses_what_is_no_selector(selector: str) -> None:
     with pytest.raises(click.BadParameter, match="is not KEY=VALUE"):
-        LabelSelector().convert(selector, None, None)
+        parse_selector(selector)
 
 
 def _labelled(folder: Path) -> str:

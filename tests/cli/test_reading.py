@@ -4,7 +4,7 @@ from pathlib import Path
 
 from function.cli.checks import Item
 from function.cli.inputs import load_inventory, read_files
-from function.cli.options import Sources, Target
+from function.cli.options import Sources
 from function.cli.store import Ref, Store, set_owner
 from function.contract import Requirement
 from function.kube.manifests import Manifest, get, text
@@ -54,7 +54,7 @@ def test_sets_the_namespace_of_namespaced_kinds(tmp_path: Path) -> None:
     assert load_inventory(Sources(files=(file,))).store.refs("ModelDeployment") == [
         Ref("ModelDeployment", "default", "run")
     ]
-    store = load_inventory(Sources(files=(file,), target=Target(namespace="team"))).store
+    store = load_inventory(Sources(files=(file,), namespace="team")).store
     assert store.refs("ModelDeployment", "ClusterModel") == [
         Ref("ClusterModel", "", "gemma-3-27b"),
         Ref("ModelDeployment", "team", "run"),
