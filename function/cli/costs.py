@@ -27,7 +27,7 @@ def find_costs(
     """Yields remarks on storage settings of a deployment that are costly or have no effect on these environments."""
     requests = [*_list_requests(deployment, weights, environments or (_NOWHERE,))]
     for request in requests:
-        yield from (remark.problem for remark in find_remarks(request))
+        yield from find_remarks(request)
         if request.case is Case.EMPTY_DIR:
             note = format_redownload_note(weights.model.disk, deployment.replicas)
             yield Problem("spec.modelCache", f"is EmptyDir: {note}")

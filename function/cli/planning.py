@@ -26,6 +26,7 @@ from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
 from function.status.weights import describe_load, note_costs
 from function.weights.claim import estimate_load
+from function.weights.faults import find_faults, find_remarks
 from function.weights.planner import plan_weights
 
 _HOLDERS_NAMED = 3
@@ -205,10 +206,10 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
         remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
         storage = considered.weights.build_request(environment, pool, assignment.shape, assignment.replicas)
-        plan = plan_weights(storage).accept(claim_exists=False, weights_exist=False)
         profile = considered.request.find_profile(assignment.profile)
-        if plan and profile:
-            remarks += map(str, (*(remark.problem for remark in plan.remarks), *note_costs(storage)))
+        if profile and not find_faults(storage):
+            remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
+            plan = plan_weights(storage)
             load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
             remarks += [describe_load(load_time)] if load_time else []
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)

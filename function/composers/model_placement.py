@@ -39,9 +39,10 @@ from function.status import references
 from function.traffic.gateways import describe_traits, find_gateway
 from function.weights.claim import estimate_load
 from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
+from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import DeploymentWeights, plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
-from function.weights.request import ObservedStorage, StorageRequest
+from function.weights.request import StorageRequest
 
 _KNOWN = "Model, environment and pool are known"
 _RESOLVED = Condition(ConditionType.REFERENCES_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, _KNOWN)
@@ -98,13 +99,8 @@ def _compose_resolved(
         observed=call.observed,
         deleting=deleting,
     )
-    weights = reconcile_weights(
-        _request_storage(resolved),
-        writer,
-        placement.hydration,
-        placement.serving_uri,
-        service_exists=_has_service(call),
-    )
+    request = _request_storage(call, resolved)
+    weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
     service = reconcile_service(resolved, writer, weights, admission)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
@@ -171,11 +167,10 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     except UnresolvedError:
         return None
     is_hydrated = bool(resolved.placement.hydration.completed_at)
-    result = plan_weights(_request_storage(resolved), ObservedStorage(service_exists=_has_service(call)))
-    plan = result.accept(claim_exists=is_hydrated, weights_exist=is_hydrated)
-    if plan is None:
+    storage = _request_storage(call, resolved)
+    if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
-    request = build_serving_request(resolved, plan, placement.replicas)
+    request = build_serving_request(resolved, plan_weights(storage), placement.replicas)
     return request.name, compute_spec_digest(request)
 
 
@@ -222,7 +217,7 @@ def _has_service(call: Call) -> bool:
     return any(key.startswith(SERVICE) for key in call.observed)
 
 
-def _request_storage(resolved: ResolvedPlacement) -> StorageRequest:
+def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
     placement = resolved.placement
     weights = DeploymentWeights(
         model=resolved.model,
@@ -231,7 +226,8 @@ def _request_storage(resolved: ResolvedPlacement) -> StorageRequest:
         namespace=resolved.namespace,
         owner=placement.name,
     )
-    return weights.build_request(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    request = weights.build_request(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+    return replace(request, service_exists=_has_service(call))
 
 
 def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:

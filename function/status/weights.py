@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from function.domain.model import Problem
 from function.kube.manifests import Manifest, prune
 from function.kube.quantity import gib
-from function.weights.claim import LoadEstimate, SizeFrom, compute_size
+from function.weights.claim import LoadEstimate, SizeFrom
 from function.weights.request import CREATED_CLAIM, Case, StorageRequest
 from function.weights.state import Finding, StorageState
 
@@ -57,7 +57,7 @@ def format_redownload_note(weights: int | None, replicas: int = 1) -> str:
 def note_costs(request: StorageRequest) -> Iterator[Problem]:
     """Yields a remark for each storage choice that costs more than it seems to, with the field that makes it."""
     model, case, memory = request.model, request.case, request.gpu_memory or 0
-    size = compute_size(request.explicit_size, model, request.gpu_memory)
+    size = request.claim_size
     if case is Case.EMPTY_DIR and request.replicas > 1:
         note = format_redownload_note(model.disk, request.replicas)
         yield Problem("spec.modelCache", f"is EmptyDir: {note}; set type: PVC for a claim that all replicas read")

@@ -13,10 +13,9 @@ from function.domain.cache import CacheType, ModelCacheChoice, UserClaim
 from function.domain.model import HuggingFaceSource, ModelRef, OciSource, Problem, PvcSource, UriSource
 from function.kube import quantity
 from function.reasons import Refused
-from function.weights.claim import READ_WRITE_MANY, compute_size, is_shared
-from function.weights.request import CREATED_CLAIM, Case, ObservedStorage, StorageRequest, model_directory
+from function.weights.claim import READ_WRITE_MANY, is_shared
+from function.weights.request import CREATED_CLAIM, Case, StorageRequest, model_directory
 
-NOTHING_OBSERVED = ObservedStorage()
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
 _WITHOUT_CLAIM: Mapping[str, str] = {
@@ -208,20 +207,6 @@ class FaultKind(Enum):
         lambda f: f"the existing claim is {f.actual}, and {f.pods} need {f.required}; delete it to get a new one",
         "a claim that is {fault.required}",
     )
-    # Remarks: they refuse nothing.
-    SHARED_CLAIM = FaultRow(
-        Refused.INVALID_DEPLOYMENT,
-        lambda f: (
-            f"has no effect, as all models of a namespace share claim {f.actual}; the spec.storage of its "
-            "InferenceEnvironment decides"
-        ),
-        "a claim of its own",
-    )
-    NO_CLAIM = FaultRow(
-        Refused.INVALID_DEPLOYMENT,
-        lambda f: f"has no effect, as there is no claim: {_WITHOUT_CLAIM[f.actual]}",
-        "a claim that is created for the weights",
-    )
     ACCESS_MODE = FaultRow(
         Refused.SHARED_STORAGE_MISSING,
         _describe_access_mode,
@@ -271,9 +256,9 @@ NEW_CLAIM_FAULTS = frozenset(
 )
 
 
-def find_faults(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> tuple[StorageFault, ...]:
+def find_faults(request: StorageRequest) -> tuple[StorageFault, ...]:
     """Finds every fault, in the order of the rules."""
-    return tuple(fault for rule in _RULES for fault in rule(request, observed))
+    return tuple(fault for rule in _RULES for fault in rule(request))
 
 
 def list_remaining_faults(
@@ -305,14 +290,14 @@ def find_faults_for_existing_claim(
     return (*remaining, fault)
 
 
-def find_remarks(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> Iterator[StorageFault]:
+def find_remarks(request: StorageRequest) -> Iterator[Problem]:
     """Finds what is worth knowing and refuses nothing.
 
     A claim that is smaller than the weights where the storage ignores sizes, and settings of a claim where none is
     created for these weights alone.
     """
     if not request.environment.storage.size_enforced:
-        yield from _find_small_claim(request, observed)
+        yield from (fault.problem for fault in _find_small_claim(request))
     options = request.managed_options
     settings = {
         "size": options.size is not None,
@@ -320,9 +305,10 @@ def find_remarks(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
         "accessMode": options.access_mode is not None,
     }
     if request.case is Case.SHARED:
-        kind, actual = FaultKind.SHARED_CLAIM, request.environment.storage.shared_claim
+        claim = f"claim {request.environment.storage.shared_claim}"
+        reason = f"all models of a namespace share {claim}; the spec.storage of its InferenceEnvironment decides"
     elif request.case in _WITHOUT_CLAIM:
-        kind, actual = FaultKind.NO_CLAIM, request.case
+        reason = f"there is no claim: {_WITHOUT_CLAIM[request.case]}"
         settings |= {
             "type": options.type is CacheType.PVC,
             "retain": options.retain,
@@ -330,11 +316,17 @@ def find_remarks(request: StorageRequest, observed: ObservedStorage = NOTHING_OB
         }
     else:
         return
-    yield from (_fault(request, kind, name, actual=actual) for name, is_set in settings.items() if is_set)
+    for name, is_set in settings.items():
+        if is_set:
+            yield Problem(f"{_storage_block(request)}.{name}", f"has no effect, as {reason}")
 
 
-def _find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
-    disk, capacity = request.model.disk, request.claim_size(observed)
+def _storage_block(request: StorageRequest) -> str:
+    return "spec.storage" if request.for_cache else "spec.modelCache"
+
+
+def _find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
+    disk, capacity = request.model.disk, request.stated_capacity
     if not disk or not capacity or capacity >= disk:
         return
     kinds = {
@@ -348,10 +340,9 @@ def _find_small_claim(request: StorageRequest, observed: ObservedStorage) -> Ite
 def _fault(
     request: StorageRequest, kind: FaultKind, field: str, *, actual: str = "", required: str = ""
 ) -> StorageFault:
-    block = "spec.storage" if request.for_cache else "spec.modelCache"
     return StorageFault(
         kind=kind,
-        field=field if field.startswith("spec.") else f"{block}.{field}",
+        field=field if field.startswith("spec.") else f"{_storage_block(request)}.{field}",
         actual=actual,
         required=required,
         cache=request.choice.name if isinstance(request.choice, ModelCacheChoice) else "",
@@ -360,7 +351,7 @@ def _fault(
     )
 
 
-def _check_source(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
     source = request.model.source
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
@@ -372,11 +363,11 @@ def _check_source(request: StorageRequest, _: ObservedStorage) -> Iterator[Stora
         )
 
 
-def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
+def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
     if request.managed_options.type is CacheType.EMPTY_DIR and request.case in CREATED_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
-    if request.case is not Case.EMPTY_DIR or observed.service_exists:
+    if request.case is not Case.EMPTY_DIR or request.service_exists:
         return
     if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
@@ -385,7 +376,7 @@ def _check_empty_dir(request: StorageRequest, observed: ObservedStorage) -> Iter
         yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
 
 
-def _check_access_mode(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
     """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
     mode = request.access_mode
     if request.case not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.pod_count == 1:
@@ -397,15 +388,14 @@ def _check_access_mode(request: StorageRequest, _: ObservedStorage) -> Iterator[
     yield _fault(request, kind, field, actual=mode, required=READ_WRITE_MANY)
 
 
-def _check_size(request: StorageRequest, observed: ObservedStorage) -> Iterator[StorageFault]:
-    size = compute_size(request.explicit_size, request.model, request.gpu_memory)
-    if request.case in CREATED_CLAIM and size is None:
+def _check_size(request: StorageRequest) -> Iterator[StorageFault]:
+    if request.case in CREATED_CLAIM and request.claim_size is None:
         yield _fault(request, FaultKind.SIZE, "size")
     if request.environment.storage.size_enforced:
-        yield from _find_small_claim(request, observed)
+        yield from _find_small_claim(request)
 
 
-def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
     if request.case not in CREATED_CLAIM:
         return
     if request.class_name is None:
@@ -417,7 +407,7 @@ def _check_storage_class(request: StorageRequest, _: ObservedStorage) -> Iterato
         yield _fault(request, FaultKind.CLASS_NOT_FOUND, "storageClassName", actual=request.class_name)
 
 
-def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[StorageFault]:
+def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
     source, cache, entry = request.model.source, request.named_cache, request.named_cache_entry
     path = entry.hydration.path if entry else ""
@@ -437,7 +427,7 @@ def _check_named_cache(request: StorageRequest, _: ObservedStorage) -> Iterator[
         yield _fault(request, FaultKind.CACHE_ABSENT, "name")
 
 
-_RULES: tuple[Callable[[StorageRequest, ObservedStorage], Iterator[StorageFault]], ...] = (
+_RULES: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
     _check_source,
     _check_empty_dir,
     _check_access_mode,

@@ -5,7 +5,6 @@ builder and one Job builder fill that in.
 """
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from function.domain.cache import CacheChoice, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import Environment, Pool
@@ -15,28 +14,19 @@ from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
-from function.weights.claim import ClaimPlan, compute_size
+from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy, list_copies, plan_credential
-from function.weights.faults import NOTHING_OBSERVED, StorageFault, find_faults, find_remarks, list_remaining_faults
+from function.weights.faults import StorageFault, find_faults
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
+    CREATED_CLAIM,
     Case,
-    ObservedStorage,
     StorageRequest,
     cache_key,
     claim_uri,
     model_directory,
     source_uri,
 )
-
-
-class Gate(Enum):
-    """What must be observed before the service is composed first."""
-
-    NOTHING = "nothing"
-    CLAIM = "the user's claim exists"
-    JOB = "the Job is Complete"
-    CACHE = "the ModelCache is Hydrated on this environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +39,19 @@ class CaseRow:
 
     claim: ManagementPolicy
     job: ManagementPolicy  # and of the token and the scripts that its pods read
-    without_preload: Gate  # what the service waits for where `preload: false` leaves out the Job
 
 
 # The cases that write to a claim. The others compose neither claim nor Job. When the last deployment goes, Crossplane
 # deletes its placements and their Objects, and so every claim that is `FULL`; the others stay on the cluster.
 CASES = {
-    # The user's claim, which several placements may fill: it must exist before a service can mount it.
-    Case.USER_CLAIM: CaseRow(
-        claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN, without_preload=Gate.CLAIM
-    ),
+    # The user's claim, which several placements may fill.
+    Case.USER_CLAIM: CaseRow(claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN),
     # One claim for all models of a namespace.
-    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN),
     # A claim for one model, which `retain: true` keeps for later placements of the same bytes.
-    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN, without_preload=Gate.NOTHING),
+    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN),
     # A claim for one placement or ModelCache.
-    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL, without_preload=Gate.NOTHING),
+    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL),
 }
 
 
@@ -88,7 +75,6 @@ class StoragePlan:
 
     type: Case
     uri: str
-    gate: Gate = Gate.NOTHING
     key: str = ""  # cache key; empty: nothing is downloaded
     claim_name: str = ""  # of the claim that the weights are on, if any, and their directory there
     path: str = ""
@@ -96,7 +82,6 @@ class StoragePlan:
     job: JobPlan | None = None
     copies: tuple[SecretCopy, ...] = ()  # of Secrets that the Job or the initializer reads
     initializer: Initializer | None = None
-    remarks: tuple[StorageFault, ...] = ()  # what would be a fault of other storage
     bound: int | None = None  # upper bound of the weights' bytes; None: unknown
 
     @property
@@ -105,48 +90,29 @@ class StoragePlan:
         return self.bound if self.claim_name else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanningResult:
-    """A plan and the faults that speak against it."""
+def plan_weights(request: StorageRequest) -> StoragePlan:
+    """Plans the claim, the Job and the URI for one placement or ModelCache.
 
-    plan: StoragePlan | None  # None: a fault rules it out, whatever exists
-    faults: tuple[StorageFault, ...] = ()
-
-    def accept(self, *, claim_exists: bool, weights_exist: bool) -> StoragePlan | None:
-        """Returns the plan; None where a fault counts although the claim, or the weights on it, exist."""
-        is_refused = list_remaining_faults(self.faults, claim_exists=claim_exists, weights_exist=weights_exist)
-        return None if is_refused else self.plan
-
-
-def plan_weights(request: StorageRequest, observed: ObservedStorage = NOTHING_OBSERVED) -> PlanningResult:
-    """Plans the claim, the Job and the URI for one placement or ModelCache, and finds every fault of the request."""
-    faults = find_faults(request, observed)
-    if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
-        return PlanningResult(plan=None, faults=faults)
-    match request.model.source:
-        case OciSource() as source:
-            plan = StoragePlan(type=Case.OCI, uri=source_uri(source))
-        case PvcSource() as source:
+    The request may have faults that do not count where the claim and the weights exist, but no others.
+    """
+    source, download = request.model.source, request.environment.storage.download
+    plan = StoragePlan(type=request.case, uri=source_uri(source), bound=request.weights_upper_bound)
+    match source:
+        case OciSource():
+            return plan
+        case PvcSource():
             claim = ClaimPlan(name=source.claim, namespace=request.namespace, policy=ManagementPolicy.OBSERVE_ONLY)
-            existing = _plan_existing(Case.PRESTAGED, source.claim, source.path.strip("/"))
-            plan = replace(existing, gate=Gate.CLAIM, claim=claim)
-        case source if entry := request.named_cache_entry:
-            existing = _plan_existing(Case.MODEL_CACHE, entry.hydration.claim, entry.hydration.path)
-            plan = replace(existing, gate=Gate.CACHE, key=cache_key(source))
-        case source if request.case is Case.EMPTY_DIR:
-            download, secret_name = request.environment.storage.download, _name_secret(request, request.owner)
-            credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
-            plan = StoragePlan(
-                type=Case.EMPTY_DIR,
-                uri=source_uri(source),
-                key=cache_key(source),
-                copies=list_copies(credential),
-                initializer=build_initializer(download, source, credential),
-            )
-        case source:
-            plan = _plan_download(request, observed, source)
-    bound, remarks = request.weights_upper_bound(observed), tuple(find_remarks(request, observed))
-    return PlanningResult(plan=replace(plan, bound=bound, remarks=remarks), faults=faults)
+            return replace(plan, claim=claim, claim_name=source.claim, path=source.path.strip("/"))
+    plan = replace(plan, key=cache_key(source))
+    if entry := request.named_cache_entry:
+        claim_name, path = entry.hydration.claim, entry.hydration.path
+        return replace(plan, uri=claim_uri(claim_name, path), claim_name=claim_name, path=path)
+    if request.case is Case.EMPTY_DIR:
+        secret_name = _name_secret(request, request.owner)
+        credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
+        initializer = build_initializer(download, source, credential)
+        return replace(plan, copies=list_copies(credential), initializer=initializer)
+    return _plan_download(request, source, plan)
 
 
 def name_claim(request: StorageRequest) -> str:
@@ -211,32 +177,17 @@ class DeploymentWeights:
         )
 
 
-def _plan_existing(case: Case, claim: str, path: str) -> StoragePlan:
-    return StoragePlan(type=case, uri=claim_uri(claim, path), claim_name=claim, path=path)
-
-
-def _plan_download(
-    request: StorageRequest, observed: ObservedStorage, source: HuggingFaceSource | UriSource
-) -> StoragePlan:
+def _plan_download(request: StorageRequest, source: HuggingFaceSource | UriSource, plan: StoragePlan) -> StoragePlan:
     row, path = CASES[request.case], model_directory(source)
-    is_created = row.claim is not ManagementPolicy.OBSERVE_ONLY
     claim = ClaimPlan(
         name=name_claim(request),
         namespace=request.namespace,
         policy=row.claim,
-        size=compute_size(request.explicit_size, request.model, request.gpu_memory) if is_created else None,
+        size=request.claim_size if request.case in CREATED_CLAIM else None,
         class_name=request.class_name,
         access_mode=request.access_mode,
     )
-    plan = StoragePlan(
-        type=request.case,
-        uri=claim_uri(claim.name, path),
-        gate=row.without_preload,
-        key=cache_key(source),
-        claim_name=claim.name,
-        path=path,
-        claim=claim,
-    )
+    plan = replace(plan, uri=claim_uri(claim.name, path), claim_name=claim.name, path=path, claim=claim)
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.
@@ -259,12 +210,12 @@ def _plan_download(
             retry=request.retry,
             pull_secrets=tuple(secret.name for secret in pull_secrets),
             is_prepared=download.prepare is Prepare.ALWAYS
-            or (download.prepare is Prepare.AUTO and observed.write_refused),
-            pool=request.node_local_pool(observed),
+            or (download.prepare is Prepare.AUTO and request.write_refused),
+            pool=request.node_local_pool,
         )
     )
     job = JobPlan(policy=row.job, manifest=manifest, scripts=scripts)
-    return replace(plan, gate=Gate.JOB, job=job, copies=list_copies(credential, pull_secrets))
+    return replace(plan, job=job, copies=list_copies(credential, pull_secrets))
 
 
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:

@@ -28,7 +28,14 @@ from function.remote.object_writer import (
 )
 from function.remote.observed_object import Level, ObservedObject, State, assess
 from function.weights.claim import READ_ONLY_MANY, build_claim, find_immutable_changes, get_access_mode, get_capacity
-from function.weights.faults import SIZE_FAULTS, FaultKind, StorageFault
+from function.weights.faults import (
+    SIZE_FAULTS,
+    FaultKind,
+    StorageFault,
+    find_faults,
+    find_remarks,
+    list_remaining_faults,
+)
 from function.weights.job import (
     JOB,
     find_equivalent_job,
@@ -37,8 +44,8 @@ from function.weights.job import (
     needs_privileges,
     with_pod_start_deadline,
 )
-from function.weights.planner import Gate, JobPlan, StoragePlan, name_claim, plan_weights
-from function.weights.request import Case, ObservedStorage, StorageRequest
+from function.weights.planner import JobPlan, StoragePlan, name_claim, plan_weights
+from function.weights.request import Case, StorageRequest
 from function.weights.state import (
     Finding,
     StorageState,
@@ -146,12 +153,7 @@ def decide_job(observed: _Observed) -> JobDecision:
 
 
 def reconcile_weights(
-    request: StorageRequest,
-    writer: ObjectWriter,
-    recorded: Hydration,
-    serving_uri: str = "",
-    *,
-    service_exists: bool = False,
+    request: StorageRequest, writer: ObjectWriter, recorded: Hydration, serving_uri: str = ""
 ) -> Weights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
@@ -164,16 +166,16 @@ def reconcile_weights(
         same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
     claim = writer.read(CLAIM + claim_name)
-    storage = ObservedStorage(
-        access_mode=get_access_mode(claim.manifest),
+    request = replace(
+        request,
+        observed_access_mode=get_access_mode(claim.manifest),
         user_claim_capacity=get_capacity(claim.manifest) if isinstance(request.choice, UserClaim) else None,
         write_refused=bool(write_failures),
-        service_exists=service_exists,
     )
-    result = plan_weights(request, storage)
-    plan = result.plan
-    if plan is None:
-        return _refuse(request, writer, result.faults, recorded)
+    faults = find_faults(request)
+    if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
+        return _refuse(request, writer, faults, recorded)
+    plan = plan_weights(request)
     observed = _Observed(
         writer=writer,
         request=request,
@@ -187,10 +189,10 @@ def reconcile_weights(
     )
     if plan.job:
         observed = _with_job(observed, plan.job, same_download)
-    claim_exists = observed.claim.seen and not is_gone(observed.claim)
+    claim_exists = claim.seen and not is_gone(claim)
     weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
-    if result.accept(claim_exists=claim_exists, weights_exist=weights_exist) is None:
-        return _refuse(request, writer, result.faults, recorded)
+    if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
+        return _refuse(request, writer, faults, recorded)
     return _apply_plan(observed)
 
 
@@ -229,7 +231,7 @@ def _apply_plan(observed: _Observed) -> Weights:
         _describe(observed, decision),
         environment=request.environment.name,
         namespace=request.namespace,
-        remarks=tuple(remark.problem for remark in plan.remarks),
+        remarks=tuple(find_remarks(request)),
         for_cache=request.for_cache,
         case=plan.type,
     )
@@ -400,14 +402,14 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
 
 
 def _is_gate_open(observed: _Observed) -> bool:
-    gate, entry = observed.plan.gate, observed.request.named_cache_entry
-    if gate is Gate.JOB:
+    """Tells whether a service may read the plan's URI: once its claim was filled, or the user's claim exists."""
+    plan, entry = observed.plan, observed.request.named_cache_entry
+    if plan.job:
         return observed.is_hydrated
-    if gate is Gate.CLAIM:
-        return observed.claim.present
-    if gate is Gate.CACHE:
-        return entry is not None and entry.phase is Phase.READY and entry.is_mountable_from(observed.request.namespace)
-    return True
+    if entry:
+        return entry.phase is Phase.READY and entry.is_mountable_from(observed.request.namespace)
+    is_users_claim = plan.claim is not None and plan.claim.policy is ManagementPolicy.OBSERVE_ONLY
+    return observed.claim.present or not is_users_claim
 
 
 def _carry_over_stale(observed: _Observed, composed: Mapping[str, Composed]) -> dict[str, Composed]:

@@ -26,7 +26,7 @@ from function.domain.cache import (
 )
 from function.domain.environment import Environment, Pool, StorageMode
 from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
-from function.weights.claim import READ_WRITE_MANY, round_up
+from function.weights.claim import READ_WRITE_MANY, Size, compute_size, round_up
 
 
 class Case(StrEnum):
@@ -46,16 +46,6 @@ CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)  # the cases in which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservedStorage:
-    """What is observed where weights are planned; nothing where an environment is only considered."""
-
-    access_mode: str = ""  # of the claim that the weights are on; empty: unknown, or it does not exist
-    user_claim_capacity: int | None = None  # bytes; None: unknown, or the claim is ours
-    write_refused: bool = False  # a download could not write to its directory
-    service_exists: bool = False  # faults that are newer than the service do not concern it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRequest:
     """Weights on one environment, for one placement or one ModelCache."""
 
@@ -70,6 +60,11 @@ class StorageRequest:
     pool: Pool | None = None  # where the weights are read; None: unknown
     named_cache: ModelCache | None = None  # that the deployment names; None: no ModelCache has the name
     for_cache: bool = False  # a ModelCache requests them, and no placement
+    # What is observed; nothing where an environment is only considered.
+    observed_access_mode: str = ""  # of the claim that the weights are on; empty: unknown, or it does not exist
+    user_claim_capacity: int | None = None  # bytes; None: unknown, or the claim is ours
+    write_refused: bool = False  # a download could not write to its directory
+    service_exists: bool = False  # faults that are newer than the service do not concern it
 
     @property
     def named_cache_entry(self) -> CacheEntry | None:
@@ -131,21 +126,29 @@ class StorageRequest:
         """The size that a user or the platform sets for this claim, in bytes."""
         return self.environment.storage.shared_size if self.case is Case.SHARED else self._own_options.size
 
-    def node_local_pool(self, observed: ObservedStorage) -> Pool | None:
-        """Returns the pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
-        mode = observed.access_mode or self.access_mode or READ_WRITE_MANY
+    @property
+    def claim_size(self) -> Size | None:
+        """The size of a claim that is created; None where nothing states or bounds it."""
+        return compute_size(self.explicit_size, self.model, self.gpu_memory)
+
+    @property
+    def node_local_pool(self) -> Pool | None:
+        """The pool on whose nodes the download must run; None where the claim is mounted by several nodes."""
+        mode = self.observed_access_mode or self.access_mode or READ_WRITE_MANY
         return self.pool if mode != READ_WRITE_MANY else None
 
-    def claim_size(self, observed: ObservedStorage) -> int | None:
-        """Returns the stated size of the claim in bytes; None where it follows from the weights or is not known."""
+    @property
+    def stated_capacity(self) -> int | None:
+        """The bytes of the claim where they do not follow from the weights; None where they do or are not known."""
         if self.case is Case.USER_CLAIM:
-            return observed.user_claim_capacity
+            return self.user_claim_capacity
         size = self.explicit_size if self.case in CREATED_CLAIM else None
         return round_up(size) if size else None
 
-    def weights_upper_bound(self, observed: ObservedStorage) -> int | None:
-        """Returns the best known bound of the weights' bytes: the model's disk, else the least that must hold them."""
-        bounds = (self.claim_size(observed), self.model.vram, self.gpu_memory)
+    @property
+    def weights_upper_bound(self) -> int | None:
+        """The best known bound of the weights' bytes: the model's disk, else the least that must hold them."""
+        bounds = (self.stated_capacity, self.model.vram, self.gpu_memory)
         return self.model.disk or min((amount for amount in bounds if amount), default=None)
 
     @property

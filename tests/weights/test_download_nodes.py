@@ -9,7 +9,7 @@ from function.domain.environment import EnvironmentStorage, StorageMode
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
 from function.weights.planner import plan_weights
-from function.weights.request import ObservedStorage, StorageRequest
+from function.weights.request import StorageRequest
 from tests.support.builders import pool
 from tests.support.weights_requests import CACHE, SINGLE, on_storage, with_download
 
@@ -58,9 +58,8 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_selects_nodes_of_download(case: Case) -> None:
-    request = replace(case.request, model=replace(case.request.model, disk=2**30))
-    found = plan_weights(request, ObservedStorage(access_mode=case.observed_mode)).plan
-    assert found
+    model = replace(case.request.model, disk=2**30)
+    found = plan_weights(replace(case.request, model=model, observed_access_mode=case.observed_mode))
     assert found.job
     pod = mapping(found.job.manifest, "spec.template.spec")
     assert (pod.get("nodeSelector"), pod.get("tolerations")) == case.want, case.reason

@@ -20,8 +20,7 @@ def loads(
     request: StorageRequest, bandwidth: int | None = 10**9, image: str = VLLM_NEW, *args: str
 ) -> LoadEstimate | None:
     name = EngineName.SGLANG if "sglang" in image else EngineName.VLLM
-    planned = plan_weights(request).plan
-    assert planned
+    planned = plan_weights(request)
     chosen = profile(shape=shape(2), engine=engine(name, *args, image=image))
     return estimate_load(planned.bytes_on_claim, bandwidth, request.model, chosen)
 
@@ -46,9 +45,7 @@ BOUNDS = (
 
 @pytest.mark.parametrize("case", BOUNDS, ids=lambda c: c.id)
 def test_computes_upper_bound_of_weights(case: Bound) -> None:
-    planned = plan_weights(case.request).plan
-    assert planned
-    assert planned.bound == case.want, case.reason
+    assert plan_weights(case.request).bound == case.want, case.reason
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import Size, SizeFrom
-from function.weights.planner import Gate, StoragePlan, plan_weights
+from function.weights.faults import find_faults, list_remaining_faults
+from function.weights.planner import StoragePlan, plan_weights
 from function.weights.request import Case as Row
 from function.weights.request import StorageRequest
 from tests.support.weights_requests import (
@@ -26,6 +27,7 @@ from tests.support.weights_requests import (
     on_storage,
     with_download,
 )
+from tests.support.weights_scene import reconcile_observed
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KEY = "e58d081b43957492"
@@ -35,9 +37,7 @@ GATED = replace(KIMI, secret=SECRET)
 
 
 def planned(request: StorageRequest) -> StoragePlan:
-    found = plan_weights(request).plan
-    assert found
-    return found
+    return plan_weights(request)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Case:
     request: StorageRequest
     type: Row
     uri: str  # {claim} is the planned claim's name
-    gate: Gate
+    waits: bool  # for something that is observed, before the first service is composed
     claim: ManagementPolicy | None = None
     job: ManagementPolicy | None = None
     size: Size | None = None
@@ -63,7 +63,7 @@ CASES = (
         SINGLE,
         Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
-        Gate.NOTHING,
+        False,
     ),
     Case(
         "single-node-in-a-shared-environment",
@@ -71,7 +71,7 @@ CASES = (
         replace(SINGLE, environment=SHARED),
         Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
-        Gate.NOTHING,
+        False,
     ),
     Case(
         "single-node-bucket",
@@ -79,7 +79,7 @@ CASES = (
         replace(SINGLE, model=model(UriSource(uri="s3://b/m"))),
         Row.EMPTY_DIR,
         "s3://b/m",
-        Gate.NOTHING,
+        False,
     ),
     Case(
         "multi-node",
@@ -87,7 +87,7 @@ CASES = (
         MULTI,
         Row.MANAGED,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.FULL,
         ManagementPolicy.FULL,
         GPU_MEMORY,
@@ -98,7 +98,7 @@ CASES = (
         replace(SINGLE, choice=CreatedStorage(type=CacheType.PVC, size=60 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.FULL,
         ManagementPolicy.FULL,
         Size(amount=60 * GIB, source=SizeFrom.EXPLICIT),
@@ -110,7 +110,7 @@ CASES = (
         Row.MANAGED,
         # printf '["https://m.example.com/m.gguf","",[],[]]' | sha256sum
         "pvc://{claim}/models/269e5644f3cce45f",
-        Gate.JOB,
+        True,
         ManagementPolicy.FULL,
         ManagementPolicy.FULL,
         Size(amount=9 * GIB, source=SizeFrom.DISK),
@@ -121,7 +121,7 @@ CASES = (
         replace(MULTI, choice=CreatedStorage(retain=True)),
         Row.RETAINED,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.RETAIN,
         ManagementPolicy.RETAIN,
         GPU_MEMORY,
@@ -132,7 +132,7 @@ CASES = (
         replace(MULTI, environment=SHARED, choice=CreatedStorage(size=5 * GIB, class_name="mine")),
         Row.SHARED,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.RETAIN,
         ManagementPolicy.RETAIN,
         Size(amount=2000 * GIB, source=SizeFrom.EXPLICIT),
@@ -143,7 +143,7 @@ CASES = (
         replace(MULTI, environment=on_storage(EnvironmentStorage()), choice=UserClaim(claim="my-model-cache")),
         Row.USER_CLAIM,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.OBSERVE_ONLY,
         ManagementPolicy.RETAIN,
     ),
@@ -153,7 +153,7 @@ CASES = (
         replace(MULTI, choice=UserClaim(claim="my-model-cache", preload=False)),
         Row.USER_CLAIM,
         ON_CLAIM,
-        Gate.CLAIM,
+        True,
         ManagementPolicy.OBSERVE_ONLY,
     ),
     Case(
@@ -162,7 +162,7 @@ CASES = (
         replace(MULTI, choice=CreatedStorage(preload=False)),
         Row.MANAGED,
         ON_CLAIM,
-        Gate.NOTHING,
+        False,
         ManagementPolicy.FULL,
         None,
         GPU_MEMORY,
@@ -173,7 +173,7 @@ CASES = (
         replace(MULTI, choice=ModelCacheChoice(name="kimi-weights"), named_cache=named_cache(f"models/{KEY}")),
         Row.MODEL_CACHE,
         f"pvc://c/models/{KEY}",
-        Gate.CACHE,
+        True,
     ),
     Case(
         "for-a-model-cache",
@@ -181,7 +181,7 @@ CASES = (
         replace(CACHE, choice=CreatedStorage(size=1100 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
-        Gate.JOB,
+        True,
         ManagementPolicy.FULL,
         ManagementPolicy.FULL,
         Size(amount=1100 * GIB, source=SizeFrom.EXPLICIT),
@@ -192,7 +192,7 @@ CASES = (
         replace(MULTI, model=model(OciSource(image="registry.example.com/m@sha256:0"))),
         Row.OCI,
         "oci://registry.example.com/m@sha256:0",
-        Gate.NOTHING,
+        False,
     ),
     Case(
         "pre-staged",
@@ -200,7 +200,7 @@ CASES = (
         replace(MULTI, model=model(PvcSource(claim="staged", path="/kimi/v1/"))),
         Row.PRESTAGED,
         "pvc://staged/kimi/v1",
-        Gate.CLAIM,
+        True,
         claim=ManagementPolicy.OBSERVE_ONLY,
     ),
     Case(
@@ -209,7 +209,7 @@ CASES = (
         replace(MULTI, model=model(PvcSource(claim="staged"))),
         Row.PRESTAGED,
         "pvc://staged",
-        Gate.CLAIM,
+        True,
         claim=ManagementPolicy.OBSERVE_ONLY,
     ),
 )
@@ -220,7 +220,7 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
     found = planned(case.request)
     assert found.type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
-    assert found.gate is case.gate, case.reason
+    assert reconcile_observed(case.request, {}).gate_open is not case.waits, case.reason
     assert (found.claim.policy if found.claim else None) is case.claim, case.reason
     assert (found.job.policy if found.job else None) is case.job, case.reason
     assert (found.claim.size if found.claim else None) == case.size, case.reason
@@ -229,11 +229,13 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
         assert volumes[0]["persistentVolumeClaim"] == {"claimName": found.claim_name}, case.reason
 
 
-def test_returns_plan_with_its_faults() -> None:
-    found = plan_weights(replace(MULTI, environment=on_storage(EnvironmentStorage())))
-    assert found.accept(claim_exists=False, weights_exist=False) is None
-    assert found.accept(claim_exists=True, weights_exist=False)
-    assert [fault.field for fault in found.faults] == ["spec.modelCache.storageClassName"]
+def test_plans_existing_claim_whose_class_is_unset() -> None:
+    request = replace(MULTI, environment=on_storage(EnvironmentStorage()))
+    faults = find_faults(request)
+    assert [fault.field for fault in faults] == ["spec.modelCache.storageClassName"]
+    assert list_remaining_faults(faults, claim_exists=False, weights_exist=False) == faults
+    assert list_remaining_faults(faults, claim_exists=True, weights_exist=False) == ()
+    assert planned(request).claim_name
 
 
 def test_managed_names_belong_to_one_placement() -> None:
