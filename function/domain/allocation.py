@@ -34,8 +34,6 @@ def add_up(costs: Iterable[Cost]) -> tuple[Cost, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """The price of the GPUs of a pool."""
-
     per_gpu_hour: Decimal
     currency: str
     price_class: str = "OnDemand"  # or Reserved or Spot
@@ -44,7 +42,6 @@ class Price:
         return f"{self.per_gpu_hour:.2f} {self.currency} {self.price_class}"
 
     def cost(self, gpus: int) -> Cost:
-        """Returns what a number of GPUs costs per hour."""
         return Cost(self.currency, self.per_gpu_hour * gpus)
 
 
@@ -100,7 +97,6 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Tells whether anything is limited."""
         return bool(self.placements or self.gpus or self.cost or self.invalid)
 
     def charge(self, price: Price | None, gpus: int) -> Decimal:
@@ -109,7 +105,6 @@ class Limits:
         return price.per_gpu_hour * gpus if is_charged and price else Decimal(0)
 
     def allow_cost(self, spent: Decimal, more: Decimal) -> bool:
-        """Tells whether a namespace that spends this much may spend more."""
         return self.cost is None or not more or spent + more <= self.cost.amount
 
     def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
@@ -160,7 +155,6 @@ class QuotaUsage:
 
     @property
     def message(self) -> str:
-        """The limits, what is in use and by which placements."""
         if self.limits.invalid:
             return (
                 f"the platform settings have an invalid limit for namespace {self.namespace}, so that it gets nothing "
@@ -184,7 +178,6 @@ class QuotaUsage:
 
 
 def format_replica(nodes: int, gpus: int) -> str:
-    """Returns the size of one replica."""
     return f"{format_count(nodes, 'node')} x {format_count(gpus, 'GPU')}"
 
 

@@ -35,8 +35,6 @@ class UserClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedStorage:
-    """Storage that this function creates."""
-
     type: CacheType | None = None  # None: EmptyDir for replicas on one node, else PVC
     size: int | None = None  # bytes
     class_name: str | None = None
@@ -88,8 +86,6 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCache:
-    """A ModelCache."""
-
     namespace: str
     name: str
     model: ModelRef
@@ -104,7 +100,6 @@ class ModelCache:
         return next((e for e in self.entries if e.environment == environment), None)
 
     def selects(self, environment: Environment) -> bool:
-        """Tells whether the weights are requested on an environment."""
         if self.environments is not None:
             return environment.name in self.environments
         return not self.selector.find_unmet(dict(environment.labels))

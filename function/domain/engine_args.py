@@ -46,8 +46,6 @@ _MAX_VALUE_LENGTH = 60  # characters of a value in messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag among the arguments of an engine."""
-
     name: str  # with dashes
     index: int  # of its argument
     values: tuple[str, ...]  # all arguments that may be its values
@@ -94,7 +92,6 @@ class ParallelFlags:
 
 
 def parse_parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = "engine.args") -> ParallelFlags:
-    """Returns the parallelism flags among the arguments of an engine."""
     spec = ENGINES[engine]
     named = [(flag, flag.name.split(maxsplit=1)[0]) for flag in parse_flags(args)]
     shares_ranks = any(name == spec.shared_ranks_flag for _, name in named)

@@ -29,8 +29,6 @@ BACKEND = "--distributed-executor-backend"  # vLLM's: `ray` or `mp`, which is vL
 
 
 class Version(NamedTuple):
-    """A version of an engine."""
-
     major: int
     minor: int
     patch: int
@@ -57,8 +55,6 @@ class Ability(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRange:
-    """The versions that have an ability."""
-
     since: Version = Version(0, 0, 0)  # first version that can
     until: Version | None = None  # first version that cannot; None: all later versions can
     stock_only: bool = False  # only the stock image lacks it outside these versions; any other image counts as able
@@ -76,14 +72,11 @@ class ManagedFlags:
     value: str = ""  # the value that may be repeated; empty: none may be given
 
     def covers(self, name: str) -> bool:
-        """Tells whether a flag is one of these."""
         return any(name == n or (n.endswith("*") and name.startswith(n[:-1])) for n in self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """What this function knows of one engine."""
-
     stock_image: str  # repository of the engine's own image, from whichever registry
     command: tuple[str, ...]  # starts the server
     abilities: Mapping[Ability, VersionRange]

@@ -150,8 +150,6 @@ class StorageMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
-    """Storage of the cluster for weights."""
-
     class_name: str | None = None  # None: not configured; "": the default class of the cluster
     missing_class: str = ""  # the class that the cluster was last seen not to have
     access_mode: str = "ReadWriteMany"
@@ -164,8 +162,6 @@ class EnvironmentStorage:
 
 
 class Observe(StrEnum):
-    """Whether the nodes of a cluster are observed."""
-
     AUTO = "Auto"
     ALWAYS = "Always"
     NEVER = "Never"
@@ -218,7 +214,6 @@ class Environment:
 
 
 def format_unusable(rows: Sequence[Unusable]) -> str:
-    """Returns which nodes cannot be used, and why."""
     parts = []
     for row in rows:
         more = row.count - len(row.nodes)

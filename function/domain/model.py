@@ -11,8 +11,6 @@ from function.kube.selectors import Selector
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """A problem of one field."""
-
     path: str  # for example `spec.serving[0].engine.image`
     message: str  # the sentence after the path, with the value found and what is allowed
 
@@ -35,8 +33,6 @@ class SecretKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceSource:
-    """A repository of the Hugging Face Hub."""
-
     repo: str  # owner/name
     revision: str = "main"
     secret: SecretKey | None = None
@@ -110,8 +106,6 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The shape of one replica."""
-
     nodes: int  # distinct nodes
     gpus_per_node: int
     parallelism: Parallelism
@@ -155,8 +149,6 @@ def usable_memory(memory: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthRequirement:
-    """A required network speed."""
-
     rung: str  # an entry of LADDER
     or_better: bool
     field: str = "interNodeBandwidth"  # of the two names of the requirement, the one that was used
@@ -183,8 +175,6 @@ class Requires:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
-    """Reference to a model."""
-
     kind: str  # ClusterModel, or Model in the same namespace
     name: str
 
@@ -198,8 +188,6 @@ class Spread(StrEnum):
 
 
 class EngineName(StrEnum):
-    """The supported inference engines."""
-
     VLLM = "vLLM"
     SGLANG = "SGLang"
 
@@ -216,8 +204,6 @@ class EngineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The engine container of a profile."""
-
     name: EngineName
     image: str
     args: tuple[str, ...] = ()
@@ -229,8 +215,6 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A serving profile."""
-
     name: str
     engine: Engine
     shape: Shape | None = None  # None: computed for each pool from its GPU memory

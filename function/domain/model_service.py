@@ -23,8 +23,6 @@ class OnUnreachable(StrEnum):
 
 
 class EndpointState(StrEnum):
-    """The state of an endpoint of a ModelService."""
-
     SERVING = "Serving"
     WARMING = "Warming"
     DRAINING = "Draining"
@@ -42,14 +40,11 @@ class GatewayAccess:
 
 
 def find_gateway_key(address: str) -> str:
-    """Returns what identifies a gateway by its address."""
     return f"gateway-{hash_parts(address)[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """The gateway of a cluster."""
-
     origin: Origin
     name: str  # of the Gateway on the cluster
     namespace: str
@@ -108,8 +103,6 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelService:
-    """A ModelService."""
-
     namespace: str
     name: str
     backends: tuple[Backend, ...]

@@ -37,7 +37,6 @@ class PodAdditions:
     resource_claims: tuple[Manifest, ...] = ()
 
     def merge_over(self, weaker: "PodAdditions") -> "PodAdditions":
-        """Returns these additions merged over weaker ones."""
         return PodAdditions(
             resources=_merge_maps(weaker.resources, self.resources),
             env=merge_by_name(weaker.env, self.env),

@@ -81,8 +81,6 @@ class PlatformGateway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Platform-wide settings."""
-
     download: Download = Download()
     kserve: Kserve = Kserve()
     gateway: PlatformGateway | None = None
@@ -98,7 +96,6 @@ class Settings:
     valid: bool = True  # False: a setting that decides what runs is invalid (decision 36)
 
     def limits_of(self, namespace: str) -> Limits:
-        """Returns what a namespace may have."""
         return self.namespace_limits.get(namespace, self.limits)
 
     def remote_namespace(self, namespace: str) -> str:

@@ -28,7 +28,6 @@ from function.weights.request import cache_key, source_uri
 
 
 def build_model_valid(model: Model) -> Condition:
-    """Returns ModelValid with every problem of every profile, or with notes."""
     if model.problems:
         return faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_PROFILE, model.problems)
     notes = map(str, list_notes(model))

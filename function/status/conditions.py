@@ -76,7 +76,6 @@ def complete(kind: str, known: Iterable[Condition], reason: str, message: str = 
 
 
 def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a type that is False for these problems."""
     return Condition(type_, Status.FALSE, reason, "; ".join(map(str, problems)))
 
 

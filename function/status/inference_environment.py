@@ -62,7 +62,6 @@ def list_invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[C
 
 
 def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
-    """Returns ClusterReady from the Object of KServe's pipeline preset."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason = preset.state.value.cluster
     status, template = _CLUSTER[reason]
@@ -72,7 +71,6 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
 
 
 def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
-    """Returns PoolsValid with every problem of every pool, or the number of pools and notes on them."""
     if problems:
         return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
     if not pools:
@@ -92,7 +90,6 @@ def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
 
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
-    """Returns StorageReady from the environment's class and the observe-only Object of it."""
     if class_name is None:
         message = "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
         return _storage_ready(Status.FALSE, EnvironmentStorageReady.NOT_CONFIGURED, message)
@@ -194,7 +191,6 @@ _FAULTS: Mapping[Drifted, HardwareAsDeclared] = {
 
 
 def build_node_facts(facts: PoolFacts) -> Manifest:
-    """Returns the status of a pool's nodes."""
     unusable: list[JSON] = [
         prune({"reason": row.reason, "detail": row.detail or None, "count": row.count, "nodes": list[JSON](row.nodes)})
         for row in facts.unusable
@@ -263,7 +259,6 @@ def _list_faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
 
 
 def describe_drift(pool: str, row: Drift) -> str:
-    """Returns how nodes contradict the declaration of their pool."""
     where = f" ({', '.join(row.nodes)})" if row.nodes else ""
     match row.field:
         case Drifted.LABELS:

@@ -79,7 +79,6 @@ def describe_waiting(row: Row, size: int) -> Row:
 
 
 def summarize_hydration(rows: Sequence[Row]) -> Condition:
-    """Returns Hydrated over all environments."""
     incomplete = [row for row in rows if row.missing or not row.is_ready]
     status, reason = _judge_hydration(rows, incomplete)
     have = "are known to have" if any(row.unreachable for row in rows) else "have"

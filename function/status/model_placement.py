@@ -50,7 +50,6 @@ _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
-    """Returns Admitted, with the pool, what is required and what is free."""
     status = Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE
     return Condition(ConditionType.ADMITTED, status, admission.reason, _describe_admission(placement, admission))
 
@@ -79,12 +78,10 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_s
 
 
 def build_storage_ready(state: StorageState) -> Condition:
-    """Returns StorageReady from the state of the weights."""
     return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
 
 
 def build_service_accepted(rollout: ServiceRollout) -> Condition:
-    """Returns ServiceAccepted: why the service is not composed, or what KServe says of it."""
     remote = rollout.remote
     if rollout.problems:
         return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, rollout.problems)
@@ -172,7 +169,6 @@ def _describe_admission(placement: Placement, admission: Admission) -> str:
 
 
 def describe_missing_labels(missing: Mapping[str, str]) -> str:
-    """Returns which labels a placement must have, and why."""
     labels = ", ".join(f"{key}: {value}" for key, value in sorted(missing.items()))
     return f"must include {labels}; without them the environment cannot see this placement and nothing is started"
 
@@ -210,7 +206,6 @@ def _describe_free(free: Free | None) -> str:
 def build_progress(
     xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject
 ) -> Manifest:
-    """Returns the phase, and whether the service was ever Ready."""
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
     return {"phase": _phase(conditions, state, service), "served": serves or flag(xr, "status.served")}
 
@@ -277,7 +272,6 @@ def build_rollout(service: ServiceRollout, update: PendingUpdate | None) -> Mani
 
 
 def build_ready_replicas(service: Manifest) -> Manifest:
-    """Returns the part of the status with the number of ready replicas, as far as KServe reports it."""
     return prune({"readyReplicas": get(service, "status.workloads.primary.readyReplicas")})
 
 
@@ -321,7 +315,6 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
 
 
 def build_storage_status(plan: StoragePlan, weights: Weights, loads: LoadEstimate | None) -> Manifest:
-    """Returns the part of the status for the storage: where the weights are, their size, and their time to load."""
     size = plan.claim.size if plan.claim else None
     return prune(
         {

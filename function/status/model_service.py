@@ -21,12 +21,10 @@ _TRAITS = {"model": "served name", "contextLength": "context length", "weights":
 
 
 def build_resolving() -> Condition:
-    """Returns BackendsResolved while a requirement is not answered yet."""
     return resolving(ConditionType.BACKENDS_RESOLVED)
 
 
 def build_backends_resolved(service: ModelService, placements: Iterable[Placement]) -> Condition:
-    """Returns BackendsResolved: whether every deployment has a placement."""
     placed = {placement.deployment for placement in placements}
     missing = [backend.deployment for backend in service.backends if backend.deployment not in placed]
     if missing:
@@ -54,13 +52,11 @@ def build_endpoints_ready(traffic: Traffic) -> Condition:
 
 
 def build_gateway_not_configured() -> Condition:
-    """Returns RouteReady where the platform names no Gateway."""
     message = "The platform settings name no gateway; set gateway.name and gateway.url"
     return _route_ready(Status.FALSE, RouteReady.GATEWAY_NOT_CONFIGURED, message)
 
 
 def build_route_ready(route: Manifest | None, gateway: PlatformGateway) -> Condition:
-    """Returns RouteReady: what the control plane's gateway says of the route."""
     name = f"Gateway {gateway.namespace}/{gateway.name}"
     if route is None:
         return _route_ready(Status.FALSE, RouteReady.APPLYING, "The route is being created")

@@ -17,7 +17,6 @@ _unresolved = partial(Condition, ConditionType.REFERENCES_RESOLVED, Status.FALSE
 
 
 def resolving(type_: ConditionType) -> Condition:
-    """Returns the condition while a requirement is not answered yet."""
     message = "Waiting for Crossplane to fetch the referenced resources"
     return Condition(type_, Status.UNKNOWN, ReferencesResolved.RESOLVING, message)
 
@@ -30,27 +29,23 @@ def model_resolved(model: Model) -> Condition:
 
 
 def model_not_found(type_: ConditionType, ref: ModelRef, namespace: str) -> Condition:
-    """Returns the condition of a model that does not exist."""
     where = f" in namespace {namespace}" if ref.kind == "Model" else ""
     message = f"spec.modelRef: {ref.kind} {ref.name} does not exist{where}; create it or name another. {KEPT}"
     return Condition(type_, Status.FALSE, ReferencesResolved.MODEL_NOT_FOUND, message)
 
 
 def model_invalid(type_: ConditionType, ref: ModelRef, problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a model that is invalid."""
     message = f"Correct {ref.kind} {ref.name}: {'; '.join(map(str, problems))}"
     return Condition(type_, Status.FALSE, ReferencesResolved.MODEL_INVALID, message)
 
 
 def profile_not_found(ref: ModelRef, model: Model, profile: str) -> Condition:
-    """Returns the condition of a placement whose profile is no longer declared."""
     known = ", ".join(p.name for p in model.profiles) or "none"
     message = f"spec.profile: {ref.kind} {ref.name} has no valid profile {profile}; it has {known}. {KEPT}"
     return _unresolved(ReferencesResolved.MODEL_INVALID, message)
 
 
 def environment_not_found(name: str) -> Condition:
-    """Returns the condition of a placement whose environment does not exist."""
     message = (
         f"spec.inferenceEnvironmentRef: InferenceEnvironment {name} does not exist; create it again, or delete the "
         "deployment to stop what runs there"
@@ -59,7 +54,6 @@ def environment_not_found(name: str) -> Condition:
 
 
 def environment_changed(name: str, provider_config: str) -> Condition:
-    """Returns the condition of a placement whose environment was changed."""
     allowed = (
         f"the environment whose ClusterProviderConfig is {provider_config}, where its objects are; "
         "delete the placement and make another to move"
@@ -68,13 +62,11 @@ def environment_changed(name: str, provider_config: str) -> Condition:
 
 
 def pool_not_found(environment: str, pool: str) -> Condition:
-    """Returns the condition of a placement whose pool is no longer declared or invalid."""
     message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {KEPT}"
     return _unresolved(ReferencesResolved.POOL_NOT_FOUND, message)
 
 
 def cache_not_found(name: str, namespace: str) -> Condition:
-    """Returns the condition of a placement whose ModelCache does not exist."""
     message = f"spec.modelCache.name: ModelCache {name} does not exist in namespace {namespace}; create it. {KEPT}"
     return _unresolved(ReferencesResolved.CACHE_NOT_FOUND, message)
 
@@ -86,22 +78,18 @@ def settings_invalid(type_: ConditionType) -> Condition:
 
 
 def reference_invalid(reason: ReferencesResolved, subject: str, problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a placement whose environment or ModelCache cannot be read."""
     return _unresolved(reason, f"Correct {subject}: {'; '.join(map(str, problems))}")
 
 
 def invalid_placement(problems: Iterable[Problem]) -> Condition:
-    """Returns the condition of a placement with an invalid spec."""
     return faulty(ConditionType.REFERENCES_RESOLVED, ReferencesResolved.INVALID_PLACEMENT, problems)
 
 
 def unknown_kind(version: str, kind: str, known: Sequence[str]) -> str:
-    """Returns the message for a composite of another kind or version."""
     expected = f"its Composition should be for one of {', '.join(known)} of {VERSION}"
     return f"kind {kind} of {version or 'no group'} is not composed by this function; {expected}"
 
 
 def unreadable_topology() -> Condition:
-    """Returns the condition of a placement whose recorded topology cannot be read."""
     message = "must have nodes, gpusPerNode and parallelism that agree with each other"
     return invalid_placement([Problem("spec.topology", message)])

@@ -21,7 +21,6 @@ _SIZE_ADVICE: Mapping[Case | None, str] = {
 
 
 def describe_storage(state: StorageState) -> str:
-    """Formats the message of a state."""
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
     own_advice = f"raise {size}, or where that is not set the model's spec.resources.disk"
@@ -74,14 +73,12 @@ def note_costs(request: StorageRequest) -> Iterator[Problem]:
 
 
 def build_load_status(estimate: LoadEstimate | None) -> Manifest:
-    """Builds what the status of a placement's storage says about loading."""
     if estimate is None:
         return {}
     return prune({"loadTime": _format_duration(estimate.seconds), "loadAdvice": _format_load_advice(estimate) or None})
 
 
 def describe_load(estimate: LoadEstimate) -> str:
-    """Formats how long weights load, and which flags would make it faster."""
     speed = f"{estimate.bandwidth / 10**9:g} GB/s"
     message = f"weights of at most {gib(estimate.weights)} load in {_format_duration(estimate.seconds)} at {speed}"
     return "; ".join(part for part in (message, _format_load_advice(estimate)) if part)
