@@ -121,7 +121,7 @@ def _parse_update(block: Manifest) -> PendingUpdate | None:
 
 
 def _parse_gateway(block: Manifest) -> Gateway | None:
-    """Returns the gateway as `build_gateway_status` writes it; None if it is not known."""
+    """Returns the gateway as status/model_placement.py writes it; None if it is not known."""
     scheme, host, port = text(block, "scheme"), text(block, "host"), integer(block, "port")
     name, namespace, config = (text(block, path) for path in ("ref.name", "ref.namespace", "providerConfigRef.name"))
     if scheme not in {"http", "https"} or not (host and port and name and namespace and config):

@@ -17,7 +17,7 @@ from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, text
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, carry_over, compose_namespace
@@ -30,15 +30,12 @@ from function.serving.rollout import (
     build_serving_request,
     find_update,
     hold_services,
-    name_service,
     observe_workload,
     reconcile_service,
 )
 from function.status import model_placement as report
 from function.status import references
-from function.traffic.gateways import describe_traits, find_gateway
-from function.weights.claim import estimate_load
-from function.weights.consumers import build_usage, carry_over_usage, find_applied_uri, find_serving_uri
+from function.weights.consumers import build_usage, carry_over_usage
 from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import DeploymentWeights, plan_weights
 from function.weights.reconcile import Weights, reconcile_weights
@@ -117,15 +114,10 @@ def _compose_resolved(
         composed |= carry_over_usage(call.observed, composed)
 
     conditions = _list_conditions(resolved, admission, weights, service)
-    status = report.build_status(
-        placement, _report_service(call, resolved, service), _report_storage(call, resolved, weights)
-    )
+    status = report.build_status(call, resolved, weights, service)
     if gives_turns:
         update = find_update(service.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(service, update)
-    status |= report.build_ready_replicas(service.remote.manifest) | _report_gateway(resolved, service)
-    if placement.was_ready and not service.remote.seen:
-        status |= report.keep_last_reported(call.xr, status)
     outcome = build_outcome(
         call,
         settings,
@@ -228,34 +220,6 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
     )
     request = weights.build_request(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
     return replace(request, service_exists=_has_service(call))
-
-
-def _report_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
-    observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
-    serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
-    return report.build_service_status(
-        service.remote,
-        text(service.remote.manifest, "metadata.name") or name_service(resolved.placement, resolved.shape),
-        text(service.remote.manifest, "metadata.namespace") or resolved.namespace,
-        serving_uri,
-        find_applied_uri([item.manifest for item in service.composed.values()], serving_uri),
-        service.allocated,
-        traits=describe_traits(resolved, serving_uri),
-    )
-
-
-def _report_gateway(resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
-    remote = service.remote.manifest
-    gateway = find_gateway(remote, report.get_service_url(remote), resolved.environment)
-    return report.build_gateway_status(gateway) if gateway else {}
-
-
-def _report_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -> Manifest:
-    if weights.plan is None:
-        return mapping(call.xr, "status.storage")
-    bandwidth = resolved.environment.storage.read_bandwidth
-    loads = estimate_load(weights.plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
-    return report.build_storage_status(weights.plan, weights, loads)
 
 
 def _hold(

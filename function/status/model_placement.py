@@ -5,24 +5,27 @@ from dataclasses import replace
 from functools import partial
 
 from function.api.common import build_share
-from function.contract import Condition, Event
-from function.domain.allocation import Free, Share, format_replicas
+from function.contract import Call, Condition, Event
+from function.domain.allocation import Free, format_replicas
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.domain.model_service import Gateway
-from function.domain.placement import PendingUpdate, Placement
+from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
+from function.remote.object_writer import SERVICE
 from function.remote.observed_object import Level, ObservedObject, State, assess, is_current
 from function.scheduling.admission import Admission
-from function.serving.rollout import ServiceDecision, ServiceRollout
+from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
-from function.weights.claim import LoadEstimate
+from function.traffic.gateways import describe_traits, find_gateway
+from function.weights.claim import estimate_load
+from function.weights.consumers import find_applied_uri, find_serving_uri
 from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
 from function.weights.state import StorageState
@@ -223,39 +226,94 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def build_status(placement: Placement, service: Manifest, stored: Manifest) -> Manifest:
-    """Returns the status except `progress`, with the parts for the service and for the storage of the weights."""
-    gpus = placement.shape.gpus * placement.replicas if placement.shape else 0
-    return prune({"gpus": gpus, "service": service, "storage": stored or None})
+def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, service: ServiceRollout) -> Manifest:
+    """Returns the status except `phase`, `served` and `rollout`."""
+    remote, storage = service.remote.manifest, mapping(call.xr, "status.storage")
+    gateway = find_gateway(remote, get_service_url(remote), resolved.environment)
+    status = prune(
+        {
+            "gpus": resolved.shape.gpus * resolved.placement.replicas,
+            "service": _build_service(call, resolved, service),
+            "storage": (_build_storage(resolved, weights, weights.plan) if weights.plan else storage) or None,
+            "gateway": _build_gateway(gateway) if gateway else None,
+        }
+    )
+    status |= build_ready_replicas(remote)
+    if resolved.placement.was_ready and not service.remote.seen:
+        status |= _keep_last_reported(mapping(call.xr, "status"), status)
+    return status
 
 
-def build_service_status(  # noqa: PLR0913  # what the status has of a service
-    remote: ObservedObject,
-    name: str,
-    namespace: str,
-    serving_uri: str,
-    applied_uri: str,
-    allocated: Share | None,
-    *,
-    traits: Mapping[str, str],
-) -> Manifest:
-    """Returns the part of the status for the service: its name, what it reads, and what it takes of which pool.
-
-    `traits`: what clients can notice of it, which counts once it has a Kubernetes Service.
-    """
-    workload = text(remote.manifest, "status.workloads.service.name")
+def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
+    """Returns the part for the service: its name, what it reads, and what it takes of which pool."""
+    remote = service.remote.manifest
+    observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
+    serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
+    applied_uri = find_applied_uri([item.manifest for item in service.composed.values()], serving_uri)
+    workload, allocated = text(remote, "status.workloads.service.name"), service.allocated
     selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
     return prune(
         {
-            "name": name,
-            "namespace": namespace,
-            "url": get_service_url(remote.manifest) or None,
+            "name": text(remote, "metadata.name") or name_service(resolved.placement, resolved.shape),
+            "namespace": text(remote, "metadata.namespace") or resolved.namespace,
+            "url": get_service_url(remote) or None,
             "uri": serving_uri or None,
             "appliedUri": applied_uri or None,
             "workload": workload or None,
-            "traits": {**traits} if workload else None,
+            # Clients notice nothing of a service that has no Kubernetes Service yet.
+            "traits": {**describe_traits(resolved, serving_uri)} if workload else None,
             **(build_share(allocated) if allocated else {}),
             **selector,
+        }
+    )
+
+
+def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:
+    bandwidth = resolved.environment.storage.read_bandwidth
+    loads = estimate_load(plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
+    size = plan.claim.size if plan.claim else None
+    return prune(
+        {
+            "type": plan.type,
+            "claimName": plan.claim_name or None,
+            "path": plan.path or None,
+            "accessMode": weights.access_mode or None,
+            "uri": plan.uri,
+            "size": gib(size.amount) if size else None,
+            "sizeFrom": size.source if size else None,
+            **build_load_status(loads),
+            "job": weights.job_name or None,
+            **(build_hydration_status(weights.hydration) if plan.job else {}),
+        }
+    )
+
+
+def _keep_last_reported(last: Manifest, status: Manifest) -> Manifest:
+    """Returns what KServe reported last of the service in a status: its Object has lost what the provider observed.
+
+    An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
+    sending requests meanwhile.
+    """
+    last_service, service = mapping(last, "service"), mapping(status, "service")
+    if last_service.get("name") != service.get("name"):
+        return {}
+    kept = {key: last_service.get(key) for key in ("url", "workload", "traits")}
+    return prune(
+        {"readyReplicas": last.get("readyReplicas"), "gateway": last.get("gateway"), "service": prune(kept) | service}
+    )
+
+
+def _build_gateway(gateway: Gateway) -> Manifest:
+    """Returns the part for the gateway of the cluster, to be parsed again."""
+    tls = {"hostname": gateway.tls_hostname or None, "caConfigMapName": gateway.ca_config_map or None}
+    return prune(
+        {
+            "scheme": gateway.origin.scheme,
+            "host": gateway.origin.host,
+            "port": gateway.origin.port,
+            "ref": {"name": gateway.name, "namespace": gateway.namespace},
+            "providerConfigRef": {"name": gateway.provider_config},
+            "tls": prune(tls) or None,
         }
     )
 
@@ -275,36 +333,6 @@ def build_ready_replicas(service: Manifest) -> Manifest:
     return prune({"readyReplicas": get(service, "status.workloads.primary.readyReplicas")})
 
 
-def keep_last_reported(xr: Manifest, status: Manifest) -> Manifest:
-    """Returns what KServe reported last of the service in a status: its Object has lost what the provider observed.
-
-    An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
-    sending requests meanwhile.
-    """
-    last, service = mapping(xr, "status"), mapping(status, "service")
-    last_service = mapping(last, "service")
-    if last_service.get("name") != service.get("name"):
-        return {}
-    kept = {key: last_service.get(key) for key in ("url", "workload", "traits")}
-    return prune(
-        {"readyReplicas": last.get("readyReplicas"), "gateway": last.get("gateway"), "service": prune(kept) | service}
-    )
-
-
-def build_gateway_status(gateway: Gateway) -> Manifest:
-    """Returns the part of the status for the gateway of the cluster, to be parsed again."""
-    tls = {"hostname": gateway.tls_hostname or None, "caConfigMapName": gateway.ca_config_map or None}
-    block: Manifest = {
-        "scheme": gateway.origin.scheme,
-        "host": gateway.origin.host,
-        "port": gateway.origin.port,
-        "ref": {"name": gateway.name, "namespace": gateway.namespace},
-        "providerConfigRef": {"name": gateway.provider_config},
-        "tls": prune(tls) or None,
-    }
-    return {"gateway": prune(block)}
-
-
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     """Returns the allocation in a status for at most this number of replicas; empty where it is no more."""
     service = mapping(status, "service")
@@ -312,21 +340,3 @@ def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     if allocated <= replicas:
         return {}
     return {"service": {**service, "replicas": replicas}, "gpus": integer(status, "gpus") * replicas // allocated}
-
-
-def build_storage_status(plan: StoragePlan, weights: Weights, loads: LoadEstimate | None) -> Manifest:
-    size = plan.claim.size if plan.claim else None
-    return prune(
-        {
-            "type": plan.type,
-            "claimName": plan.claim_name or None,
-            "path": plan.path or None,
-            "accessMode": weights.access_mode or None,
-            "uri": plan.uri,
-            "size": gib(size.amount) if size else None,
-            "sizeFrom": size.source if size else None,
-            **build_load_status(loads),
-            "job": weights.job_name or None,
-            **(build_hydration_status(weights.hydration) if plan.job else {}),
-        }
-    )
