@@ -1,18 +1,125 @@
-"""`check`: checks that a GPU cluster, or the control plane, has what it needs.
+"""`check` and `version`: what a GPU cluster and the control plane have of what they need, and the releases.
 
-Nothing is written: reviews of rights are posted, and answered without being stored.
+Nothing is written: reviews of rights are posted, and answered without being stored. No API tells the release of a
+project: the version that it serves is checked, and the tag of its controller's image where the identity may read it.
 """
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from importlib import metadata
 
 import click
 
-from function.cli.check_cluster import list_cluster_checks
-from function.cli.check_control_plane import list_control_plane_checks
 from function.cli.gpus import GPU_RESOURCES
-from function.cli.live import connect
-from function.cli.options import CLUSTER, Code, Form, Sources, examples, form
-from function.cli.prerequisites import report
+from function.cli.live import Cluster, connect
+from function.cli.options import CLUSTER, CliError, Code, Form, Sources, examples, form
+from function.cli.store import OBJECT_GROUP
+from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, warn, wrap_lines
+from function.composers import COMPOSERS
+from function.kube.manifests import JSON, Manifest, condition, flag, list_texts, listing, text
+from function.kube.messages import format_count, join_with_more
+from function.kube.names import GROUP, VERSION
+from function.remote.nodes import parse_node
+from function.serving.service import API_VERSION
 
 _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
+_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
+_NAMED = 3  # nodes, kinds or Objects that a line names
+_READ = ("get", "list", "watch")
+
+# What must be allowed on resources of a GPU cluster, in all namespaces.
+_COMPOSED = (*_READ, "create", "patch")
+_DELETED = (*_COMPOSED, "delete")
+RIGHTS = {
+    "namespaces": _COMPOSED,
+    "secrets": _DELETED,
+    "persistentvolumeclaims": _DELETED,
+    "configmaps": _DELETED,
+    "jobs.batch": _DELETED,
+    "llminferenceservices.serving.kserve.io": _DELETED,
+    "llminferenceserviceconfigs.serving.kserve.io": _COMPOSED,
+    "storageclasses.storage.k8s.io": (*_READ, "patch"),
+    "nodes": ("get", "list", "patch"),
+    "deployments.apps": (*_READ, "patch"),
+    "httproutes.gateway.networking.k8s.io": _DELETED,
+}
+_DISPENSABLE = {
+    "storageclasses.storage.k8s.io": (
+        "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
+    ),
+    "nodes": "may be left out where spec.hardware.observe of the environment is Never",
+    "deployments.apps": "may be left out where no ModelDeployment on the cluster has rollout.environments: OneByOne",
+    "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
+}
+# The minimum versions of docs/install.md.
+KUBERNETES, KSERVE, LWS, CROSSPLANE, PROVIDER_KUBERNETES = "v1.31", "v0.20", "v0.8", "v2.3", "v1.2"
+_LWS_API, _GATEWAY_API = "leaderworkerset.x-k8s.io/v1", "gateway.networking.k8s.io/v1"
+# Controllers as their projects install them.
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+_LWS_CONTROLLER = f"{_DEPLOYMENTS.format('lws-system')}/lws-controller-manager"
+_KSERVE_CONTROLLER = f"{_DEPLOYMENTS.format('kserve')}/llmisvc-controller-manager"
+_KSERVE_RESOURCES = ("llminferenceservices", "llminferenceserviceconfigs")
+_PRESETS = f"/apis/{API_VERSION}/namespaces/kserve/llminferenceserviceconfigs"
+_GATEWAY = f"/apis/{_GATEWAY_API}/namespaces/kserve/gateways/kserve-ingress-gateway"
+_WITHOUT_GATEWAY = "or set kserve.gateway: false on the environment, and check with --no-gateway"
+# Presets that KServe looks up for our services, below a prefix of its release. The one for pipelines is ours.
+_PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "config-llm-router-route")
+
+_PROVIDER = "provider-kubernetes"
+_PACKAGES = {"Provider": _PROVIDER, "Function": "function-modelplane", "Configuration": "configuration-modelplane"}
+_PACKAGE_API = "/apis/pkg.crossplane.io"
+_EXTENSIONS = "apiextensions.crossplane.io"
+_OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
+_OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections")
+_PLACEHOLDER = "registry.example.com/"
+_FLAGS = ("--enable-watches", "--sanitize-secrets")
+# What must be allowed on resources in all namespaces, as install/hub-rbac.yaml grants it: the rules with all verbs are
+# checked by those that Kubernetes has.
+_EVERY = (*_READ, "create", "update", "patch", "delete")
+_OBJECT_RIGHTS = dict.fromkeys((f"{kind}.{OBJECT_GROUP}" for kind in _OBJECT_KINDS), _EVERY)
+CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), _EVERY) | _OBJECT_RIGHTS
+PROVIDER_RIGHTS = {
+    **_OBJECT_RIGHTS,
+    "secrets": (*_READ, "update"),
+    "events": ("create", "patch"),
+    "customresourcedefinitions.apiextensions.k8s.io": _READ,
+}
+
+
+class State(StrEnum):
+    """How a check ended. Only a missing prerequisite is a reason not to begin."""
+
+    OK = "ok"
+    UNCHECKED = "unchecked"  # it exists, and no API tells whether it does what is needed
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+_COLOURS = {State.OK: GOOD, State.UNCHECKED: DIM, State.WARNING: WAIT, State.MISSING: BAD}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One check with its result."""
+
+    check: str
+    state: State = State.OK
+    found: str = ""
+    wanted: str = ""
+    todo: str = ""  # empty if there is nothing to do
+
+    def warn(self, found: str, todo: str) -> "Line":
+        """Returns the line for a prerequisite that not every environment needs, or whose state is unknown."""
+        return replace(self, state=State.WARNING, found=found, todo=todo)
+
+    def missing(self, found: str, todo: str) -> "Line":
+        return replace(self, state=State.MISSING, found=found, todo=todo)
+
+    def forbidden(self) -> "Line":
+        return self.warn("forbidden for this identity", "Retry with a kubeconfig that can list it")
 
 
 @click.group(epilog=examples("check"))
@@ -23,19 +130,19 @@ def check() -> None:
     """
 
 
-@check.command(short_help="Check a GPU cluster.", epilog=examples("check cluster"))
+@check.command("cluster", short_help="Check a GPU cluster.", epilog=examples("check cluster"))
 @CLUSTER
 @click.option("--no-gateway", is_flag=True, help="For environments with kserve.gateway: false.")
 @click.option("--gpu-resource", "resources", metavar="NAME", multiple=True, help="What else GPUs are offered as.")
 @form(*_FORMS)
-def cluster(*, sources: Sources, no_gateway: bool, resources: tuple[str, ...], form: Form) -> Code:
+def check_cluster(*, sources: Sources, no_gateway: bool, resources: tuple[str, ...], form: Form) -> Code:
     """Check a GPU cluster, and the rights of the identity in the kubeconfig.
 
     Run it once more with an administrator's kubeconfig, which may read more.
     """
     gpu_resources = (*GPU_RESOURCES, *resources)
-    lines = list_cluster_checks(connect(sources), with_gateway=not no_gateway, gpu_resources=gpu_resources)
-    return report([*lines], form)
+    lines = _list_cluster_checks(connect(sources), gpu_resources, with_gateway=not no_gateway)
+    return _report([*lines], form)
 
 
 @check.command("control-plane", short_help="Check the control plane.", epilog=examples("check control-plane"))
@@ -44,10 +151,371 @@ def cluster(*, sources: Sources, no_gateway: bool, resources: tuple[str, ...], f
     "-n", "--namespace", metavar="NAME", default="crossplane-system", show_default=True, help="Where Crossplane runs."
 )
 @form(*_FORMS)
-def control_plane(*, sources: Sources, namespace: str, form: Form) -> Code:
+def check_control_plane(*, sources: Sources, namespace: str, form: Form) -> Code:
     """Check the control plane: Crossplane, the packages, the XRDs and their Compositions, and rights.
 
     Run it with an administrator's kubeconfig: the rights of Crossplane and of the provider are asked for.
     """
-    lines = list_control_plane_checks(connect(sources), namespace)
-    return report([*lines], form)
+    return _report([*_list_control_plane_checks(connect(sources), namespace)], form)
+
+
+@click.command(epilog=examples("version"))
+@click.option("--client", is_flag=True, help="Only the release of this command line; nothing is read.")
+@CLUSTER
+@form(*_FORMS)
+def version(*, client: bool, sources: Sources, form: Form) -> None:
+    """Show the releases of this command line and of the function on the control plane."""
+    releases, reason = {"client": _read_client_release()}, ""
+    if not client:
+        try:
+            releases["function"] = _read_function_release(connect(sources))
+        except CliError as error:
+            releases["function"], reason = "", error.message
+    if form is Form.TABLE:
+        click.echo(f"Client Version: {releases['client']}")
+        if not client:
+            click.echo(f"Function Version: {releases['function'] or 'unknown'}")
+    else:
+        click.echo(format_data(form, {f"{name}Version": release for name, release in releases.items()}))
+    if reason:
+        warn(reason)
+    elif releases.get("function", releases["client"]) != releases["client"]:
+        warn("the releases differ, and this command line may decide otherwise than the controller. Install the same")
+
+
+def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with_gateway: bool) -> Iterator[Line]:
+    """Runs all checks, in the order in which one would correct what is missing."""
+    release = text(cluster.fetch("/version"), "gitVersion")
+    yield _check_release("Kubernetes", release, KUBERNETES, "Upgrade the cluster")
+    todo = "Install LeaderWorkerSet, then restart KServe's controller, which looks for it only when it starts"
+    served = _check_served(cluster, "LeaderWorkerSet", _LWS_API, ("leaderworkersets",), todo)
+    yield _check_controller(cluster, served, _LWS_CONTROLLER, LWS, todo)
+    todo = "Install KServe with its LLMInferenceService controller"
+    served = _check_served(cluster, "KServe", API_VERSION, _KSERVE_RESOURCES, todo)
+    yield _check_controller(cluster, served, _KSERVE_CONTROLLER, KSERVE, todo)
+    yield _judge(cluster, "KServe's presets", ", ".join(_PRESET_NAMES), _PRESETS, _judge_presets)
+    if with_gateway:
+        todo = f"Install its CRDs, {_WITHOUT_GATEWAY}"
+        yield _check_served(cluster, "Gateway API", _GATEWAY_API, ("gateways", "httproutes"), todo)
+        wanted = "Programmed, with an address"
+        yield _judge(cluster, "Gateway kserve/kserve-ingress-gateway", wanted, _GATEWAY, _judge_gateway)
+    yield from _check_classes(cluster)
+    yield from _check_nodes(cluster, gpu_resources)
+    for right, verbs in RIGHTS.items():
+        line = Line(check=f"rights on {right.partition('.')[0]}", wanted=", ".join(verbs))
+        denied = _list_denied(cluster, right, verbs)
+        found = f"not {', '.join(denied or ())}"
+        todo = "Apply install/remote-rbac.yaml with this identity as its subject"
+        if not denied:
+            yield replace(line, found="all")
+        elif right in _DISPENSABLE:
+            yield line.warn(found, f"{todo}; {_DISPENSABLE[right]}")
+        else:
+            yield line.missing(found, todo)
+
+
+def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line]:
+    """Runs all checks, in the order in which one would correct what is missing; Crossplane runs in `namespace`.
+
+    The faults are those that head docs/troubleshooting.md.
+    """
+    todo = f"Install Crossplane {CROSSPLANE} or later"
+    served = _check_served(cluster, "Crossplane", f"{_EXTENSIONS}/v2", ("compositeresourcedefinitions",), todo)
+    yield _check_controller(cluster, served, f"{_DEPLOYMENTS.format(namespace)}/crossplane", CROSSPLANE, todo)
+    provider = _find_package(cluster, "Provider")
+    line, tag = _check_package("Provider", provider), _split_image(text(provider, "spec.package"))[1]
+    if line.state is State.OK and tag:
+        line = _check_release(line.check, tag, PROVIDER_KUBERNETES, "Install that release: install/provider.yaml")
+    yield line
+    if provider:
+        config = text(provider, "spec.runtimeConfigRef.name")
+        path = f"{_PACKAGE_API}/v1beta1/deploymentruntimeconfigs/{config}" if config else ""
+        yield _judge(cluster, f"flags of {_PROVIDER}", ", ".join(_FLAGS), path, _judge_flags)
+    todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
+    yield _check_served(cluster, "kinds of the provider", _OBJECT_API, _OBJECT_KINDS, todo)
+    function = _find_package(cluster, "Function")
+    line, running = _check_own_package("Function", function), _find_revision(cluster, function)
+    if line.state is not State.MISSING and running and not text(running, "status.endpoint"):
+        todo = f"kubectl describe functionrevision {text(running, 'metadata.name')}: Crossplane has not started it"
+        line = line.missing("no endpoint", todo)
+    yield line
+    yield _check_own_package("Configuration", _find_package(cluster, "Configuration"))
+    wanted = f"{len(COMPOSERS)} established, of {VERSION.partition('/')[2]}"
+    path = f"/apis/{_EXTENSIONS}/v2/compositeresourcedefinitions"
+    yield _judge(cluster, f"XRDs of {GROUP}", wanted, path, _judge_definitions)
+    wanted = f"one for each kind that calls {_PACKAGES['Function']}"
+    yield _judge(cluster, "Compositions", wanted, f"/apis/{_EXTENSIONS}/v1/compositions", _judge_compositions)
+    yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
+    if revision := text(provider, "status.currentRevision"):
+        yield _check_rights(cluster, namespace, _PROVIDER, revision, PROVIDER_RIGHTS)
+    path = f"/apis/{_OBJECT_API}/objects?limit=500"  # one page
+    yield _judge(cluster, "Objects", f"all reconciled by {_PROVIDER}", path, _judge_objects)
+
+
+def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable[[Line, Manifest], Line]) -> Line:
+    """Judges what stands at a path; nothing stands at an empty one."""
+    line, answer = Line(check=check, wanted=wanted), cluster.fetch(path) if path else {}
+    return line.forbidden() if answer is None else judge(line, answer)
+
+
+def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
+    """Checks that an API with some resources is served."""
+    served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
+    lacking = [resource for resource in resources if resource not in served]
+    line = Line(check=name, wanted=api)
+    return line.missing(f"{api} has no {' and no '.join(lacking)}", todo) if lacking else replace(line, found=api)
+
+
+def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, todo: str) -> Line:
+    """Checks the release of a project that is served, by the tag of its controller's image where that is known."""
+    containers = listing(cluster.fetch(path), "spec.template.spec.containers")
+    images = (text(c, "image") for c in containers if text(c, "name") in ("manager", "crossplane"))
+    tag = _split_image(next(images, ""))[1]
+    if served.state is State.OK and _RELEASE.match(tag):
+        return _check_release(served.check, f"{tag} with {served.found}", minimum, todo)
+    return replace(served, wanted=f"{served.wanted}, of {minimum} or later")
+
+
+def _check_release(name: str, found: str, minimum: str, todo: str) -> Line:
+    """Checks that a release is not older than the minimum."""
+    line = Line(check=name, wanted=f"{minimum} or later")
+    if not _RELEASE.match(found):
+        return line.warn(found, "Find out which release this is")
+    release, least = (tuple(map(int, _RELEASE.findall(each)[0])) for each in (found, minimum))
+    return line.missing(found, todo) if release < least else replace(line, found=found)
+
+
+def _judge_presets(line: Line, answer: Manifest) -> Line:
+    names = [text(preset, "metadata.name") for preset in listing(answer, "items")]
+    lacking = [preset for preset in _PRESET_NAMES if not any(name.endswith(preset) for name in names)]
+    found = f"{format_count(len(names), 'LLMInferenceServiceConfig')} in kserve"
+    todo = f"Install the presets of KServe's release in its namespace; there is no {' and no '.join(lacking)}"
+    return line.missing(found, todo) if lacking else replace(line, found=found)
+
+
+def _judge_gateway(line: Line, answer: Manifest) -> Line:
+    if not answer:
+        return line.missing("none", f"Create that Gateway, {_WITHOUT_GATEWAY}")
+    addresses = [text(address, "value") for address in listing(answer, "status.addresses")]
+    programmed = condition(answer, "Programmed")
+    if addresses and text(programmed, "status") == "True":
+        return replace(line, found=f"Programmed at {addresses[0]}")
+    message = text(programmed, "message")
+    todo = f"Look at its GatewayClass and its controller{f', which says: {message}' if message else ''}"
+    return line.missing("not Programmed" if addresses else "no address", todo)
+
+
+def _check_classes(cluster: Cluster) -> Iterator[Line]:
+    line = Line(check="storage class", wanted="ReadWriteMany for models over several nodes")
+    answer = cluster.fetch("/apis/storage.k8s.io/v1/storageclasses")
+    classes = listing(answer, "items")
+    for class_ in classes:
+        found = f"{text(class_, 'provisioner')}, {text(class_, 'volumeBindingMode') or 'Immediate'}"
+        name = f"{line.check} {text(class_, 'metadata.name')}"
+        yield replace(line, check=name, state=State.UNCHECKED, found=found)
+    if not classes:
+        todo = "Create one, and name it in spec.storage; environments with claims of their own or EmptyDir need none"
+        yield line.forbidden() if answer is None else line.warn("none", todo)
+
+
+def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
+    line = Line(check="GPUs", wanted="nodes that offer them to the scheduler")
+    answer = cluster.fetch("/api/v1/nodes")
+    if answer is None:
+        yield line.forbidden()
+        return
+    nodes = [parse_node(node) for node in listing(answer, "items")]
+    for resource in resources:
+        offering = [node for node in nodes if node.allocatable.get(resource)]
+        if offering:
+            gpus = sum(node.allocatable[resource] for node in offering)
+            unready = [node.name for node in offering if not node.ready or node.cordoned]
+            away = f", not Ready or cordoned: {join_with_more(unready, _NAMED)}" if unready else ""
+            found = f"{gpus} on {format_count(len(offering), 'node')}{away}"
+            yield replace(line, check=f"{line.check} {resource}", found=found)
+    without = [node.name for node in nodes if not any(node.allocatable.get(resource) for resource in resources)]
+    if without and len(without) < len(nodes):
+        yield Line(
+            check="nodes without GPUs", found=f"{len(without)} of {len(nodes)}: {join_with_more(without, _NAMED)}"
+        )
+    if len(without) == len(nodes):
+        todo = (
+            "Install the device plugin on the GPU nodes, or name what they offer with --gpu-resource; pools that are "
+            "scaled to zero show with their first node"
+        )
+        yield line.missing(f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}", todo)
+
+
+def _check_package(kind: str, package: Manifest | None) -> Line:
+    line = Line(check=f"{kind} {_PACKAGES[kind]}", wanted="Installed and Healthy")
+    if package is None:
+        return line.forbidden()
+    name = text(package, "metadata.name")
+    if not package or (kind == "Function" and name != _PACKAGES[kind]):
+        found = f"only {name}" if package else "none"
+        return line.missing(found, "kubectl apply -k install/, whose names the Compositions call")
+    image = text(package, "spec.package")
+    for type_ in ("Installed", "Healthy"):
+        state = condition(package, type_)
+        if text(state, "status") != "True":
+            if image.startswith(_PLACEHOLDER):
+                return line.missing(image, "Set both registries in install/registry.yaml, and apply install/ again")
+            message = text(state, "message").partition("\n")[0]
+            describe = f"kubectl describe {kind.lower()}.pkg.crossplane.io {name}"
+            return line.missing(f"not {type_}", f"{describe}{f' says: {message}' if message else ''}")
+    return replace(line, found=_split_image(image)[1] or image)
+
+
+def _check_own_package(kind: str, package: Manifest | None) -> Line:
+    """Checks a package of ours, which should be of the release of this command line."""
+    line, release = _check_package(kind, package), _read_client_release()
+    tag = _split_image(text(package, "spec.package"))[1]
+    if line.state is State.OK and tag and tag != release:
+        return line.warn(tag, f"This command line is {release}: install the same release of all three")
+    return line
+
+
+def _judge_flags(line: Line, config: Manifest) -> Line:
+    containers = listing(config, "spec.deploymentTemplate.spec.template.spec.containers")
+    arguments = {argument for container in containers for argument in list_texts(container, "args")}
+    lacking = [flag_ for flag_ in _FLAGS if not arguments & {flag_, f"{flag_}=true"}]
+    if lacking:
+        todo = "Set them in its DeploymentRuntimeConfig, as install/provider.yaml does"
+        return line.warn(f"not {', '.join(lacking)}", todo)
+    return replace(line, found="all")
+
+
+def _judge_definitions(line: Line, answer: Manifest) -> Line:
+    established = {
+        text(item, "spec.names.kind")
+        for item in listing(answer, "items")
+        if text(item, "spec.group") == GROUP and text(condition(item, "Established"), "status") == "True"
+    }
+    lacking = sorted(COMPOSERS.keys() - established)
+    if lacking:
+        todo = f"Install the Configuration; kubectl describe xrd says why one is not established: {', '.join(lacking)}"
+        return line.missing(f"{len(established & COMPOSERS.keys())} established", todo)
+    return replace(line, found=f"{len(established)} established")
+
+
+def _judge_compositions(line: Line, answer: Manifest) -> Line:
+    types = [
+        (text(item, "spec.compositeTypeRef.apiVersion"), text(item, "spec.compositeTypeRef.kind"))
+        for item in listing(answer, "items")
+        if any(text(step, "functionRef.name") == _PACKAGES["Function"] for step in listing(item, "spec.pipeline"))
+    ]
+    lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types]
+    if lacking:
+        return line.missing(f"none for {join_with_more(lacking, _NAMED)}", "Install the Configuration")
+    return replace(line, found=str(len(types)))
+
+
+def _judge_objects(line: Line, answer: Manifest) -> Line:
+    objects = listing(answer, "items")
+    waiting = [text(item, "metadata.name") for item in objects if not listing(item, "status.conditions")]
+    if waiting:
+        todo = "Read the provider's log, correct its rights, and restart its pod"
+        return line.warn(f"{len(waiting)} without conditions: {join_with_more(waiting, _NAMED)}", todo)
+    return replace(line, found=format_count(len(objects), "Object") if objects else "none yet")
+
+
+def _check_rights(
+    cluster: Cluster, namespace: str, who: str, deployment: str, rights: Mapping[str, Sequence[str]]
+) -> Line:
+    """Checks the rights of the service account that a Deployment runs with."""
+    line = Line(check=f"rights of {who}", wanted="what install/hub-rbac.yaml grants")
+    found = cluster.fetch(f"{_DEPLOYMENTS.format(namespace)}/{deployment}")
+    name = text(found, "spec.template.spec.serviceAccountName") or ("crossplane" if deployment == "crossplane" else "")
+    if not name:
+        return line.warn(f"no Deployment {deployment} in {namespace}", "Name the namespace of Crossplane with -n")
+    faults = []
+    for right, verbs in rights.items():
+        denied = _list_denied(cluster, right, verbs, f"system:serviceaccount:{namespace}:{name}")
+        if denied is None:
+            return line.forbidden()
+        faults += [f"{right.partition('.')[0]} ({', '.join(denied)})"] if denied else []
+    if not faults:
+        return replace(line, found=f"all, as {name}")
+    todo = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
+    return line.missing(f"{name} may not use {join_with_more(faults, _NAMED)}", todo)
+
+
+def _list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str = "") -> list[str] | None:
+    """Returns the verbs that an account, else the caller, may not use on RESOURCE.GROUP; None where one may not ask."""
+    resource, _, group = right.partition(".")
+    kind, spec = "SelfSubjectAccessReview", dict[str, JSON]()
+    if account:  # with the groups that the API server gives a service account
+        namespace, everyone = account.split(":")[2], "system:serviceaccounts"
+        groups: list[JSON] = [everyone, f"{everyone}:{namespace}", "system:authenticated"]
+        kind, spec = "SubjectAccessReview", {"user": account, "groups": groups}
+    denied = []
+    for verb in verbs:
+        attributes: Manifest = {"group": group, "resource": resource, "verb": verb}
+        review: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": kind}
+        review["spec"] = {**spec, "resourceAttributes": attributes}
+        answer = cluster.fetch(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", review)
+        if answer is None:
+            return None
+        if not flag(answer, "status.allowed"):
+            denied.append(verb)
+    return denied
+
+
+def _read_client_release() -> str:
+    """Returns the release of this command line, as packages are tagged."""
+    return f"v{metadata.version(_PACKAGES['Function'])}"
+
+
+def _read_function_release(cluster: Cluster) -> str:
+    """Returns the release of the Function's active revision; raises CliError where there is none."""
+    package = _find_package(cluster, "Function")
+    if package is None:
+        raise CliError("forbidden to list functions.pkg.crossplane.io. Ask for the rights that docs/cli.md lists")
+    if not package:
+        missing = f"there is no Function {_PACKAGES['Function']} on this control plane"
+        raise CliError(f"{missing}. Look with 'check control-plane'")
+    image = text(_find_revision(cluster, package), "spec.image") or text(package, "spec.package")
+    tag = _split_image(image)[1]
+    if not tag:
+        raise CliError(f"the image {image} has no tag, which would tell its release")
+    return tag
+
+
+def _find_package(cluster: Cluster, kind: str) -> Manifest | None:
+    """Returns the package of its name, else of a repository so named; empty where none exists, None where forbidden."""
+    answer, name = cluster.fetch(f"{_PACKAGE_API}/v1/{kind.lower()}s"), _PACKAGES[kind]
+    if answer is None:
+        return None
+    packages = listing(answer, "items")
+    named = (package for package in packages if text(package, "metadata.name") == name)
+    alike = (package for package in packages if _split_image(text(package, "spec.package"))[0] == name)
+    return next(named, next(alike, {}))
+
+
+def _find_revision(cluster: Cluster, function: Manifest | None) -> Manifest:
+    """Returns the revision of the Function that is active; empty where none is, or where it is forbidden."""
+    name = text(function, "status.currentRevision")
+    return (cluster.fetch(f"{_PACKAGE_API}/v1/functionrevisions/{name}") if name else None) or {}
+
+
+def _split_image(image: str) -> tuple[str, str]:
+    """Returns the last part of an image's repository, and its tag; empty if it has none."""
+    repository, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    return repository, tag
+
+
+def _report(lines: Sequence[Line], form: Form) -> Code:
+    """Prints the lines; returns the exit code."""
+    code = Code.REFUSED if any(line.state is State.MISSING for line in lines) else Code.OK
+    if form is not Form.TABLE:
+        click.echo(format_data(form, [asdict(line) for line in lines]))
+        return code
+    rows = ((paint(line.state, _COLOURS[line.state]), line.check, line.found) for line in lines)
+    click.echo(format_table(("STATE", "CHECK", "FOUND"), rows))
+    for number, line in enumerate(line for line in lines if line.todo):
+        wanted = f"wanted {line.wanted}. " if line.wanted else ""
+        todo = f"{paint(line.state, _COLOURS[line.state])}: {line.check}: {wanted}{line.todo}"
+        click.echo(("" if number else "\n") + wrap_lines(todo, 2))
+    states = Counter(line.state for line in lines)
+    click.echo(f"\n{', '.join(f'{states[state]} {state}' for state in State)}")
+    return code

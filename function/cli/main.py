@@ -29,7 +29,8 @@ COMMANDS = {
     "version": "The releases of this command line and of the function on the control plane",
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
-_MODULES = dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance")  # where a command has none of its own
+# Commands that have no module of their own.
+_MODULES = {**dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"), "version": "check"}
 # Commands of kubectl, and what does here what they are tried for.
 ELSEWHERE = {
     "apply": "check with 'validate' and 'plan --diff', then use 'kubectl apply -f FILE'",
