@@ -101,21 +101,10 @@ def find_immutable_changes(plan: ClaimPlan, mirrored: Manifest) -> tuple[Problem
     return tuple(problems)
 
 
-def can_be_mounted_by(mirrored: Manifest, pods: int) -> bool:
-    """Tells whether this many pods can mount an observed claim, each on a node of its own."""
-    return pods <= 1 or READ_WRITE_MANY in _access_modes(mirrored)
-
-
 def get_access_mode(mirrored: Manifest) -> str:
     """Returns the widest access mode of an observed claim; empty where none is known."""
     modes = _access_modes(mirrored)
     return READ_WRITE_MANY if READ_WRITE_MANY in modes else next(iter(modes), "")
-
-
-def describe_claim(mirrored: Manifest) -> str:
-    """Describes an observed claim by its access mode and its class."""
-    class_name = manifests.text(mirrored, "spec.storageClassName")
-    return f"{get_access_mode(mirrored)} of {f'class {class_name}' if class_name else 'no class'}"
 
 
 def is_shared(mode: str) -> bool:
@@ -165,12 +154,8 @@ class LoadEstimate:
 
     weights: int  # bytes
     bandwidth: int  # bytes per second at which a pod reads them
+    seconds: int  # rounded up
     flags: tuple[str, ...] = ()  # flags of the engine that would make it faster
-
-    @property
-    def seconds(self) -> int:
-        """The time that loading takes, rounded up."""
-        return load_seconds(self.weights, self.bandwidth)
 
 
 def load_seconds(weights: int, bandwidth: int) -> int:
@@ -182,8 +167,9 @@ def estimate_load(weights: int | None, bandwidth: int | None, model: Model, prof
     """Estimates how weights load from a claim; None where their size or the speed of the storage is unknown."""
     if not (weights and bandwidth):
         return None
-    is_long = load_seconds(weights, bandwidth) > _LONG_LOAD_SECONDS
-    return LoadEstimate(weights=weights, bandwidth=bandwidth, flags=_suggest_flags(model, profile) if is_long else ())
+    seconds = load_seconds(weights, bandwidth)
+    flags = _suggest_flags(model, profile) if seconds > _LONG_LOAD_SECONDS else ()
+    return LoadEstimate(weights=weights, bandwidth=bandwidth, seconds=seconds, flags=flags)
 
 
 def _suggest_flags(model: Model, profile: Profile) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class SecretCopy:
 class Credential:
     """A Secret on the remote cluster that a download reads, and how its container and pod refer to it."""
 
-    copy: SecretCopy | None = None  # None: the Secret is on the remote cluster already
+    copies: tuple[SecretCopy, ...] = ()  # empty: the Secret is on the remote cluster already
     env: tuple[Manifest, ...] = ()
     env_from: tuple[Manifest, ...] = ()
     volumes: tuple[Manifest, ...] = ()
@@ -63,36 +63,30 @@ class Credential:
 
 def plan_credential(
     source: HuggingFaceSource | UriSource, existing: str | None, name: str, *, is_lasting: bool
-) -> Credential | None:
-    """Plans what the download reads: the environment's Secret, else a copy as `name`; None where it reads nothing."""
+) -> Credential:
+    """Plans what the download reads: the environment's Secret, else a copy as `name`; empty where it reads nothing."""
     origin, is_hub, name = source.secret, isinstance(source, HuggingFaceSource), existing or name
     if origin is None and not (is_hub and existing):
-        return None
+        return Credential()
     is_file = isinstance(source, UriSource) and source.uri.startswith("gs://")
-    copy = None
+    copies: tuple[SecretCopy, ...] = ()
     if origin and not existing:
-        copy = SecretCopy(name=name, origin=origin, all_keys=not is_hub and not is_file, is_lasting=is_lasting)
+        copies = (SecretCopy(name=name, origin=origin, all_keys=not is_hub and not is_file, is_lasting=is_lasting),)
     if is_hub:
         ref: Manifest = {"name": name, "key": origin.key if origin else HUB_KEY}
         # A Secret that the model does not reference may be missing.
         optional: Manifest = {} if origin else {"optional": True}
         env: Manifest = {"name": HUB_KEY, "valueFrom": {"secretKeyRef": {**ref, **optional}}}
-        return Credential(copy=copy, env=(env,))
+        return Credential(copies=copies, env=(env,))
     if is_file and origin:
         items: list[JSON] = [{"key": origin.key, "path": origin.key}]
         return Credential(
-            copy=copy,
+            copies=copies,
             env=({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": f"{DIRECTORY}/{origin.key}"},),
             volumes=({"name": "credentials", "secret": {"secretName": name, "items": items}},),
             mounts=({"name": "credentials", "mountPath": DIRECTORY, "readOnly": True},),
         )
-    return Credential(copy=copy, env_from=({"secretRef": {"name": name}},))
-
-
-def list_copies(credential: Credential | None, pull_secrets: Iterable[PullSecret] = ()) -> tuple[SecretCopy, ...]:
-    """Lists the copies that a download needs, its credential first."""
-    copy = credential.copy if credential else None
-    return (*((copy,) if copy else ()), *list_pull_secret_copies(pull_secrets))
+    return Credential(copies=copies, env_from=({"secretRef": {"name": name}},))
 
 
 def list_pull_secret_copies(secrets: Iterable[PullSecret]) -> tuple[SecretCopy, ...]:

@@ -131,7 +131,7 @@ class DownloadSpec:
     scripts: str  # name of the ConfigMap with the scripts
     source: HuggingFaceSource | UriSource
     download: Download
-    credential: Credential | None = None
+    credential: Credential = Credential()
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()  # of the environment, besides the download's own
     is_prepared: bool = False  # root makes the directory first
@@ -191,18 +191,15 @@ def build_download_args(source: HuggingFaceSource | UriSource) -> list[JSON]:
     return [_escape_expansion(source_uri(source)), f"{MOUNT}/{model_directory(source)}"]
 
 
-def build_initializer(
-    download: Download, source: HuggingFaceSource | UriSource, credential: Credential | None
-) -> Initializer:
+def build_initializer(download: Download, source: HuggingFaceSource | UriSource, credential: Credential) -> Initializer:
     """Builds what KServe's initializer gets where it downloads into an engine's pod."""
     built_in, env = BUILT_IN.download, _build_env(source, download, credential)
-    env_from = credential.env_from if credential else ()
     requested_env: list[JSON] = [entry for entry in env if entry not in _ENV]
     requested: Manifest = {
         "image": download.image if download.image != built_in.image else None,
         "resources": download.resources if download.resources != built_in.resources else None,
         "env": requested_env or None,
-        "envFrom": [*env_from] or None,
+        "envFrom": [*credential.env_from] or None,
         "imagePullSecrets": [*sorted(download.image_pull_secrets)] or None,
     }
     bundle = _find_certificates(env)
@@ -214,7 +211,7 @@ def build_initializer(
         image=download.image,
         resources=download.resources,
         env=tuple(env),
-        env_from=env_from,
+        env_from=credential.env_from,
         bundle=bundle,
         pull_secrets=download.image_pull_secrets,
         named=manifests.prune(requested),
@@ -321,7 +318,7 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
-    env_from: list[JSON] = [*spec.credential.env_from] if spec.credential else []
+    env_from: list[JSON] = [*spec.credential.env_from]
     all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
         {
@@ -338,9 +335,7 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     )
 
 
-def _build_env(
-    source: HuggingFaceSource | UriSource, download: Download, credential: Credential | None
-) -> list[Manifest]:
+def _build_env(source: HuggingFaceSource | UriSource, download: Download, credential: Credential) -> list[Manifest]:
     """Builds the variables of a container that runs the initializer: ours, the platform's, the source's."""
     env = {entry.get("name"): entry for entry in (*_ENV, *download.env)}
     if isinstance(source, HuggingFaceSource):
@@ -350,8 +345,7 @@ def _build_env(
             for name, listed in patterns.items()
             if listed
         }
-    if credential:
-        env |= {entry["name"]: entry for entry in credential.env}
+    env |= {entry["name"]: entry for entry in credential.env}
     return [*env.values()]
 
 
@@ -383,10 +377,7 @@ def _build_volumes(spec: DownloadSpec, env: list[Manifest]) -> tuple[list[JSON],
     if bundle:
         volumes.append({"name": "certificates", "configMap": {"name": bundle[0]}})
         mounts.append({"name": "certificates", "mountPath": bundle[1], "readOnly": True})
-    if spec.credential:
-        volumes.extend(spec.credential.volumes)
-        mounts.extend(spec.credential.mounts)
-    return volumes, mounts
+    return [*volumes, *spec.credential.volumes], [*mounts, *spec.credential.mounts]
 
 
 def find_failure(job: Manifest) -> JobFailure | None:

@@ -1,7 +1,7 @@
 """Plans how the weights of one model reach its pods on one environment: the case table.
 
-No case has a builder of its own. A row says who owns the claim and the Job and what the service waits for; one claim
-builder and one Job builder fill that in.
+No case has a builder of its own. A row says who owns the claim and the Job; one claim builder and one Job builder fill
+that in.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
-from function.weights.credentials import SecretCopy, list_copies, plan_credential
+from function.weights.credentials import SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.faults import StorageFault, find_faults
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
@@ -28,30 +28,19 @@ from function.weights.request import (
     source_uri,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class CaseRow:
-    """Who owns the claim and the Job of a case, and so what is deleted with the placement or ModelCache.
-
-    `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`: several
-    composites may describe the same object, which outlives all of them.
-    """
-
-    claim: ManagementPolicy
-    job: ManagementPolicy  # and of the token and the scripts that its pods read
-
-
-# The cases that write to a claim. The others compose neither claim nor Job. When the last deployment goes, Crossplane
+# Who owns the claim, and who the Job with its token and scripts, in the cases that write to a claim; the others compose
+# neither. `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`:
+# several composites may describe the same object, which outlives all of them. When the last deployment goes, Crossplane
 # deletes its placements and their Objects, and so every claim that is `FULL`; the others stay on the cluster.
 CASES = {
     # The user's claim, which several placements may fill.
-    Case.USER_CLAIM: CaseRow(claim=ManagementPolicy.OBSERVE_ONLY, job=ManagementPolicy.RETAIN),
+    Case.USER_CLAIM: (ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN),
     # One claim for all models of a namespace.
-    Case.SHARED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN),
+    Case.SHARED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
     # A claim for one model, which `retain: true` keeps for later placements of the same bytes.
-    Case.RETAINED: CaseRow(claim=ManagementPolicy.RETAIN, job=ManagementPolicy.RETAIN),
+    Case.RETAINED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
     # A claim for one placement or ModelCache.
-    Case.MANAGED: CaseRow(claim=ManagementPolicy.FULL, job=ManagementPolicy.FULL),
+    Case.MANAGED: (ManagementPolicy.FULL, ManagementPolicy.FULL),
 }
 
 
@@ -65,7 +54,6 @@ class JobPlan:
 
     @property
     def name(self) -> str:
-        """The name of the Job."""
         return manifests.text(self.manifest, "metadata.name")
 
 
@@ -111,7 +99,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
         secret_name = _name_secret(request, request.owner)
         credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
         initializer = build_initializer(download, source, credential)
-        return replace(plan, copies=list_copies(credential), initializer=initializer)
+        return replace(plan, copies=credential.copies, initializer=initializer)
     return _plan_download(request, source, plan)
 
 
@@ -144,21 +132,12 @@ class DeploymentWeights:
     # No fault depends on these two.
     namespace: str = field(compare=False)  # on the remote cluster
     owner: str = field(compare=False)
-    # Verdicts by everything that they depend on: a decision checks many pools and profiles of one environment.
-    _verdicts: dict[tuple[object, ...], tuple[Environment, tuple[StorageFault, ...]]] = field(
-        default_factory=dict, compare=False, repr=False, init=False
-    )
 
     def find_faults(
         self, environment: Environment, pool: Pool, shape: Shape, replicas: int
     ) -> tuple[StorageFault, ...]:
         """Finds why there would be no storage for this many replicas."""
-        key = (environment.name, pool.memory_per_gpu, shape.nodes, shape.gpus, replicas)
-        verdict = self._verdicts.get(key)
-        if verdict is None or verdict[0] is not environment:
-            faults = find_faults(self.build_request(environment, pool, shape, replicas))
-            self._verdicts[key] = verdict = environment, faults
-        return verdict[1]
+        return find_faults(self.build_request(environment, pool, shape, replicas))
 
     def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
         """Builds the request for this many replicas of a shape on a pool."""
@@ -178,11 +157,11 @@ class DeploymentWeights:
 
 
 def _plan_download(request: StorageRequest, source: HuggingFaceSource | UriSource, plan: StoragePlan) -> StoragePlan:
-    row, path = CASES[request.case], model_directory(source)
+    (claim_policy, job_policy), path = CASES[request.case], model_directory(source)
     claim = ClaimPlan(
         name=name_claim(request),
         namespace=request.namespace,
-        policy=row.claim,
+        policy=claim_policy,
         size=request.claim_size if request.case in CREATED_CLAIM else None,
         class_name=request.class_name,
         access_mode=request.access_mode,
@@ -191,7 +170,7 @@ def _plan_download(request: StorageRequest, source: HuggingFaceSource | UriSourc
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.
-    stem = f"weights-{plan.key}" if row.job is ManagementPolicy.RETAIN else request.owner
+    stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
     download, secret_name = request.environment.storage.download, _name_secret(request, stem, *owner)
@@ -214,8 +193,8 @@ def _plan_download(request: StorageRequest, source: HuggingFaceSource | UriSourc
             pool=request.node_local_pool,
         )
     )
-    job = JobPlan(policy=row.job, manifest=manifest, scripts=scripts)
-    return replace(plan, job=job, copies=list_copies(credential, pull_secrets))
+    job = JobPlan(policy=job_policy, manifest=manifest, scripts=scripts)
+    return replace(plan, job=job, copies=(*credential.copies, *list_pull_secret_copies(pull_secrets)))
 
 
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:

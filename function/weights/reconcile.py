@@ -14,7 +14,7 @@ from enum import Enum
 
 from function.contract import Composed
 from function.domain.cache import Hydration, UserClaim
-from function.domain.model import OciSource, PvcSource
+from function.domain.model import OciSource, Problem, PvcSource
 from function.kube.manifests import Manifest, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
@@ -47,18 +47,14 @@ from function.weights.job import (
 from function.weights.planner import JobPlan, StoragePlan, name_claim, plan_weights
 from function.weights.request import Case, StorageRequest
 from function.weights.state import (
+    DownloadState,
     Finding,
     StorageState,
-    completion_recorded,
-    compute_hydration,
     describe_cache,
     describe_download,
-    describe_hydrated,
     find_claim_obstacle,
     find_secret_obstacle,
     is_gone,
-    is_outdated,
-    is_still_hydrated,
 )
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
@@ -81,23 +77,17 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Observed:
+class _Observed(DownloadState):
     """A plan with what is observed and reported for it."""
 
     writer: ObjectWriter
     request: StorageRequest
     plan: StoragePlan
     serving_uri: str
-    wanted: Hydration  # what status records once the plan is carried out
-    recorded: Hydration
-    claim: ObservedObject
     claim_obstacle: StorageState | None  # what is wrong with the claim, if anything
     job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
-    job: ObservedObject | None = None
     superseded: tuple[str, ...] = ()  # other Jobs for the same download that may still write
     write_failures: tuple[str, ...] = ()  # Jobs that prove that root must prepare the directory
-    is_hydrated: bool = False
-    is_outdated: bool = False  # the Job filled a claim that was replaced since
 
     @property
     def superseded_to_delete(self) -> dict[str, Manifest]:
@@ -188,7 +178,9 @@ def reconcile_weights(
         write_failures=write_failures,
     )
     if plan.job:
-        observed = _with_job(observed, plan.job, same_download)
+        key = find_equivalent_job(writer, plan.job.manifest, same_download)
+        superseded = tuple(other for other in same_download if other != key and _may_write(writer.read(other)))
+        observed = replace(observed, job_key=key, job=writer.read(key), superseded=superseded)
     claim_exists = claim.seen and not is_gone(claim)
     weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
     if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
@@ -196,30 +188,12 @@ def reconcile_weights(
     return _apply_plan(observed)
 
 
-def _with_job(observed: _Observed, job_plan: JobPlan, same_download: tuple[str, ...]) -> _Observed:
-    writer, claim, recorded, wanted = observed.writer, observed.claim, observed.recorded, observed.wanted
-    key = find_equivalent_job(writer, job_plan.manifest, same_download)
-    job = writer.read(key)
-    outdated = is_outdated(recorded, wanted, claim, job)
-    is_verified = assess(job.manifest).up and not outdated and not is_gone(claim)
-    others = {other: writer.read(other) for other in same_download if other != key}
-    return replace(
-        observed,
-        job_key=key,
-        job=job,
-        superseded=tuple(
-            other
-            for other, remote in others.items()
-            if assess(remote.manifest).level is Level.PROGRESSING and not is_gone(remote)
-        ),
-        is_hydrated=is_verified or is_still_hydrated(recorded, wanted, claim),
-        is_outdated=outdated,
-    )
+def _may_write(job: ObservedObject) -> bool:
+    return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
 def _apply_plan(observed: _Observed) -> Weights:
-    request, plan, recorded, wanted = observed.request, observed.plan, observed.recorded, observed.wanted
-    claim, job = observed.claim, observed.job
+    request, plan = observed.request, observed.plan
     decision = decide_job(observed)
     composed = {
         **_compose_claim(observed),
@@ -235,7 +209,6 @@ def _apply_plan(observed: _Observed) -> Weights:
         for_cache=request.for_cache,
         case=plan.type,
     )
-    hydration = compute_hydration(recorded, wanted, claim, job, is_hydrated=observed.is_hydrated)
     return Weights(
         composed=composed,
         stale=_carry_over_stale(observed, composed),
@@ -243,9 +216,9 @@ def _apply_plan(observed: _Observed) -> Weights:
         plan=plan,
         job_name=observed.job_key.removeprefix(JOB),
         gate_open=_is_gate_open(observed),
-        completion_recorded=completion_recorded(recorded, wanted, claim, job),
-        hydration=hydration if plan.job else wanted,
-        access_mode=get_access_mode(claim.manifest) or (plan.claim.access_mode if plan.claim else ""),
+        completion_recorded=observed.completion_recorded,
+        hydration=observed.next_record,
+        access_mode=get_access_mode(observed.claim.manifest) or (plan.claim.access_mode if plan.claim else ""),
     )
 
 
@@ -378,9 +351,11 @@ def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
-    if observed.is_hydrated and job and not job.state_unknown:
-        unchanged = find_immutable_changes(plan.claim, claim.manifest) if plan.claim else ()
-        return describe_hydrated(plan, claim_obstacle, unchanged)
+    if plan.claim and observed.is_hydrated and job and not job.state_unknown:
+        problems = find_immutable_changes(plan.claim, claim.manifest)
+        if claim_obstacle:
+            problems = (*problems, Problem(f"claim {plan.claim_name}", claim_obstacle.message))
+        return StorageState(finding=Finding.HYDRATED, problems=problems)
     obstacle = None if observed.is_hydrated else _find_obstacle(observed.writer, plan)
     if obstacle or job is None:
         finding = Finding.EMPTY_DIR if plan.type is Case.EMPTY_DIR else Finding.NOT_NEEDED

@@ -13,10 +13,9 @@ from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import Level, ObservedObject, State, assess
-from function.weights.claim import READ_WRITE_MANY, ClaimPlan, can_be_mounted_by, describe_claim, get_access_mode
+from function.weights.claim import READ_WRITE_MANY, ClaimPlan, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure
-from function.weights.planner import StoragePlan
 from function.weights.request import Case
 
 
@@ -158,53 +157,71 @@ def is_gone(claim: ObservedObject) -> bool:
     return claim.state in (State.ABSENT, State.NAMESPACE_MISSING)
 
 
-def is_still_hydrated(recorded: Hydration, wanted: Hydration, claim: ObservedObject) -> bool:
-    """Tells whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
-    is_same = _is_same_download(recorded, wanted) and recorded.retry == wanted.retry
-    return is_same and bool(recorded.completed_at) and not is_gone(claim) and not _is_replaced(recorded, claim)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadState:
+    """A download as status records it, as it is planned, and as its claim and its Job are observed."""
 
+    recorded: Hydration
+    wanted: Hydration  # what status records once the plan is carried out
+    claim: ObservedObject
+    job: ObservedObject | None = None  # the one that stands for the planned one; None: none is planned
 
-def completion_recorded(
-    recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None
-) -> bool:
-    """Tells whether completion is in status, so that later reconciles know it even if the Job is gone.
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
+        is_same = self._is_same_download and self.recorded.retry == self.wanted.retry
+        return is_same and bool(self.recorded.completed_at) and not is_gone(self.claim) and not self._is_claim_replaced
 
-    A Job without a completion time leaves nothing to record.
-    """
-    return is_still_hydrated(recorded, wanted, claim) or not _completion_time(job)
+    @property
+    def completion_recorded(self) -> bool:
+        """Whether completion is in status, so that later reconciles know it even if the Job is gone.
 
+        A Job without a completion time leaves nothing to record.
+        """
+        return self.is_recorded or not self._completion_time
 
-def is_outdated(recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject) -> bool:
-    """Tells whether a finished Job filled a claim that another one of its name has replaced since."""
-    if not _is_same_download(recorded, wanted) or not _is_replaced(recorded, claim):
-        return False
-    return bool(recorded.completed_at) and recorded.completed_at == _completion_time(job)
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a finished Job filled a claim that another one of its name has replaced since."""
+        if not self._is_same_download or not self._is_claim_replaced:
+            return False
+        return bool(self.recorded.completed_at) and self.recorded.completed_at == self._completion_time
 
+    @property
+    def is_hydrated(self) -> bool:
+        """Whether the planned Job, or an earlier one as recorded, has filled the claim that exists."""
+        if self.job is None:
+            return False
+        is_complete = assess(self.job.manifest).up and not self.is_outdated and not is_gone(self.claim)
+        return is_complete or self.is_recorded
 
-def compute_hydration(
-    recorded: Hydration, wanted: Hydration, claim: ObservedObject, job: ObservedObject | None, *, is_hydrated: bool
-) -> Hydration:
-    """Returns what status records next: this completion, or the earlier one while it is of the same bytes."""
-    if not is_hydrated:
-        return recorded if _is_same_download(recorded, wanted) else wanted
-    uid = text(claim.manifest, "metadata.uid")
-    if is_still_hydrated(recorded, wanted, claim):
-        return replace(recorded, claim_uid=recorded.claim_uid or uid, namespace=wanted.namespace)
-    return replace(wanted, completed_at=_completion_time(job), claim_uid=uid)
+    @property
+    def next_record(self) -> Hydration:
+        """What status records next: this completion, or the earlier one while it is of the same bytes."""
+        if not self.is_hydrated:
+            return self.recorded if self.job and self._is_same_download else self.wanted
+        if self.is_recorded:
+            uid = self.recorded.claim_uid or self._claim_uid
+            return replace(self.recorded, claim_uid=uid, namespace=self.wanted.namespace)
+        return replace(self.wanted, completed_at=self._completion_time, claim_uid=self._claim_uid)
 
+    @property
+    def _completion_time(self) -> str:
+        return text(self.job.manifest, "status.completionTime") if self.job else ""
 
-def _completion_time(job: ObservedObject | None) -> str:
-    return text(job.manifest, "status.completionTime") if job else ""
+    @property
+    def _claim_uid(self) -> str:
+        return text(self.claim.manifest, "metadata.uid")
 
+    @property
+    def _is_same_download(self) -> bool:
+        recorded, wanted = self.recorded, self.wanted
+        is_same_namespace = recorded.namespace in ("", wanted.namespace)
+        return is_same_namespace and (recorded.claim, recorded.path) == (wanted.claim, wanted.path)
 
-def _is_same_download(recorded: Hydration, wanted: Hydration) -> bool:
-    is_same_namespace = recorded.namespace in ("", wanted.namespace)
-    return is_same_namespace and (recorded.claim, recorded.path) == (wanted.claim, wanted.path)
-
-
-def _is_replaced(recorded: Hydration, claim: ObservedObject) -> bool:
-    uid = text(claim.manifest, "metadata.uid")
-    return bool(uid and recorded.claim_uid) and uid != recorded.claim_uid
+    @property
+    def _is_claim_replaced(self) -> bool:
+        return bool(self._claim_uid and self.recorded.claim_uid) and self._claim_uid != self.recorded.claim_uid
 
 
 def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageState | None:
@@ -235,7 +252,7 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> St
         finding = Finding.CLAIM_NOT_FOUND
     elif not claim.present:
         finding = Finding.CLAIM_NOT_SEEN
-    elif not can_be_mounted_by(claim.manifest, pods):
+    elif pods > 1 and get_access_mode(claim.manifest) != READ_WRITE_MANY:
         finding = Finding.CLAIM_NOT_SHARED
         message = get_access_mode(claim.manifest) or "of no access mode"
     else:
@@ -255,11 +272,11 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
     elif job.refused:
         finding = Finding.JOB_REFUSED
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
-        name, message = text(claim.manifest, "metadata.name"), describe_claim(claim.manifest)
-        is_default = (
-            plan is not None and plan.is_of_default_class and get_access_mode(claim.manifest) == READ_WRITE_MANY
-        )
-        finding = Finding.CLAIM_OF_DEFAULT_CLASS if is_default else Finding.CLAIM_NOT_BOUND
+        name, mode = text(claim.manifest, "metadata.name"), get_access_mode(claim.manifest)
+        class_name = text(claim.manifest, "spec.storageClassName")
+        message = f"{mode} of {f'class {class_name}' if class_name else 'no class'}"
+        is_of_default_class = plan is not None and plan.is_of_default_class and mode == READ_WRITE_MANY
+        finding = Finding.CLAIM_OF_DEFAULT_CLASS if is_of_default_class else Finding.CLAIM_NOT_BOUND
     elif not name or health.up:
         finding = Finding.JOB_NOT_STARTED
     else:
@@ -270,13 +287,6 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
 def _is_running(job: Manifest) -> bool:
     """Tells whether a pod of a Job runs, and so has mounted the claim; true if `status.ready` is not reported."""
     return bool(integer(job, "status.active")) and get(job, "status.ready") != 0
-
-
-def describe_hydrated(plan: StoragePlan, obstacle: StorageState | None, unchanged: tuple[Problem, ...]) -> StorageState:
-    """Describes verified weights; what the cluster refuses to change about their claim is a remark."""
-    if obstacle and obstacle.finding is Finding.CLAIM_REFUSED:
-        unchanged = (*unchanged, Problem(f"claim {plan.claim_name}", obstacle.message))
-    return StorageState(finding=Finding.HYDRATED, problems=unchanged)
 
 
 def describe_cache(entry: CacheEntry | None, namespace: str) -> StorageState:

@@ -6,7 +6,7 @@ import pytest
 
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
-from function.weights.claim import ClaimPlan, Size, SizeFrom, build_claim, can_be_mounted_by, find_immutable_changes
+from function.weights.claim import ClaimPlan, Size, SizeFrom, build_claim, find_immutable_changes
 from tests.support.weights_requests import GIB
 
 PLAN = ClaimPlan(
@@ -92,26 +92,3 @@ def test_builds_claim_and_finds_immutable_changes(case: Case) -> None:
     assert isinstance(metadata, dict)
     assert (metadata["name"], metadata["namespace"]) == ("kimi", "team"), case.reason
     assert tuple(str(p) for p in find_immutable_changes(case.plan, case.observed)) == case.problems, case.reason
-
-
-@dataclass(frozen=True)
-class SharedCase:
-    id: str
-    reason: str
-    observed: Manifest
-    nodes: int
-    want: bool
-
-
-SHARED = (
-    SharedCase("one-node", "any claim will do on one node", live("x", "ReadWriteOnce"), 1, want=True),
-    SharedCase("several-and-shared", "every node can mount it", live("x", "ReadWriteMany"), 2, want=True),
-    SharedCase("several-and-exclusive", "one node only", live("x", "ReadWriteOnce"), 2, want=False),
-    SharedCase("several-and-read-only", "it must be written first", live("x", "ReadOnlyMany"), 2, want=False),
-    SharedCase("several-and-unknown", "what is not declared is not given", {}, 2, want=False),
-)
-
-
-@pytest.mark.parametrize("case", SHARED, ids=lambda c: c.id)
-def test_can_be_mounted_by(case: SharedCase) -> None:
-    assert can_be_mounted_by(case.observed, case.nodes) is case.want, case.reason

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.model import HuggingFaceSource, SecretKey, UriSource
 from function.kube.manifests import Manifest
-from function.weights.credentials import SecretCopy, plan_credential
+from function.weights.credentials import Credential, SecretCopy, plan_credential
 
 HUB = SecretKey(name="hf-token", namespace="modelplane-system", key="token")
 BUCKET = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
@@ -71,23 +71,21 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_credential(case: Case) -> None:
     found = plan_credential(case.source, case.existing, "copy", is_lasting=False)
-    assert found is not None, case.reason
-    assert found.copy == case.copy, case.reason
+    assert found.copies == ((case.copy,) if case.copy else ()), case.reason
     assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
     assert len(found.volumes) == len(case.mounts), case.reason
 
 
 def test_google_key_becomes_a_file() -> None:
     found = plan_credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy", is_lasting=False)
-    assert found is not None
     items = [{"key": "account.json", "path": "account.json"}]
     assert found.volumes == ({"name": "credentials", "secret": {"secretName": "copy", "items": items}},)
 
 
 @pytest.mark.parametrize("existing", [None, "hf"])
 def test_public_bucket_reads_nothing(existing: str | None) -> None:
-    assert plan_credential(UriSource(uri="s3://b/m"), existing, "copy", is_lasting=False) is None
+    assert plan_credential(UriSource(uri="s3://b/m"), existing, "copy", is_lasting=False) == Credential()
 
 
 def test_public_repository_reads_nothing() -> None:
-    assert plan_credential(HuggingFaceSource(repo="a/b"), None, "copy", is_lasting=True) is None
+    assert plan_credential(HuggingFaceSource(repo="a/b"), None, "copy", is_lasting=True) == Credential()

@@ -14,26 +14,20 @@ from function.status.weights import describe_storage
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure
-from function.weights.planner import StoragePlan
-from function.weights.request import Case as Row
 from function.weights.state import (
+    DownloadState,
     Finding,
     StorageState,
-    compute_hydration,
     describe_cache,
     describe_download,
-    describe_hydrated,
     find_claim_obstacle,
     find_secret_obstacle,
-    is_outdated,
-    is_still_hydrated,
 )
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 USERS = ClaimPlan(name="mine", namespace="lab", policy=ManagementPolicy.OBSERVE_ONLY)
 OURS = ClaimPlan(name="ours", namespace="lab", policy=ManagementPolicy.FULL)
 NAMED = replace(OURS, class_name="standard")
-PLAN = StoragePlan(type=Row.MANAGED, uri="pvc://ours/models/0", claim_name="ours", path="models/0")
 DOWN = ObservedObject(State.UNREACHABLE, {}, "dial tcp: refused")
 NO_KUBECONFIG = ObservedObject(State.NO_CREDENTIALS, {}, "cannot get credentials")
 
@@ -102,6 +96,8 @@ CASES = (
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadWriteOnce", "need ReadWriteMany")),
     Case("own-claim-without-mode", find_claim_obstacle(USERS, _there({"kind": "PersistentVolumeClaim"}), 2),
          (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), (" is of no access mode, ",)),
+    Case("own-claim-read-only", find_claim_obstacle(USERS, _there(_claim("ReadOnlyMany")), 2),
+         (FALSE, PlacementStorage.CLAIM_NOT_SHARED, Phase.FAILED), ("ReadOnlyMany", "need ReadWriteMany")),
     Case("own-claim-exclusive-for-one-pod", find_claim_obstacle(USERS, _there(_claim("ReadWriteOnce")), 1),
          None),
     Case("own-claim-there", find_claim_obstacle(USERS, _there(_claim()), 2), None),
@@ -141,11 +137,8 @@ CASES = (
     Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
-    Case("hydrated", describe_hydrated(PLAN, None, (Problem("spec.x", "kept"),)),
+    Case("hydrated", StorageState(finding=Finding.HYDRATED, problems=(Problem("spec.x", "kept"),)),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "spec.x: kept")),
-    Case("hydrated-and-may-not-grow",
-         describe_hydrated(PLAN, StorageState(finding=Finding.CLAIM_REFUSED, message="no expansion"), ()),
-         (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "claim ours: no expansion")),
     Case("cache-without-entry", describe_cache(None, ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
     Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY, hydration=DONE), ""),
@@ -172,11 +165,6 @@ def test_describes_state_of_weights(case: Case) -> None:
     state = case.state and replace(case.state, environment="east", namespace="lab")
     assert (state and (state.status, state.reason, state.phase)) == case.want
     assert all(word in describe_storage(state) for word in case.words) if state else not case.words
-
-
-def test_remarks_only_refused_claim_of_hydrated_weights() -> None:
-    silent = StorageState(finding=Finding.UNKNOWN, message="dial tcp: refused")
-    assert describe_hydrated(PLAN, silent, ()) == StorageState(finding=Finding.HYDRATED)
 
 
 @pytest.mark.parametrize("failure", JobFailure)
@@ -232,16 +220,16 @@ LATCHES = (
 
 @pytest.mark.parametrize("case", LATCHES, ids=lambda c: c.id)
 def test_still_hydrated(case: Latch) -> None:
-    assert is_still_hydrated(case.earlier, WANTED, case.claim) is case.holds, case.reason
-    assert is_outdated(case.earlier, WANTED, case.claim, _there(COMPLETE)) is case.outdated, case.reason
+    state = DownloadState(recorded=case.earlier, wanted=WANTED, claim=case.claim, job=_there(COMPLETE))
+    assert state.is_recorded is case.holds, case.reason
+    assert state.is_outdated is case.outdated, case.reason
 
 
 def test_next_hydration_status() -> None:
-    claim, job = _there(_claim()), _there(COMPLETE)
-    assert compute_hydration(Hydration(), WANTED, claim, job, is_hydrated=True) == DONE
-    assert compute_hydration(replace(DONE, claim_uid=""), WANTED, claim, UNSEEN, is_hydrated=True) == DONE
-    replaced = _there(_claim(uid="2"))
-    assert compute_hydration(DONE, WANTED, replaced, job, is_hydrated=False) == DONE, (
-        "to distinguish its Job from a new one"
-    )
-    assert compute_hydration(replace(DONE, path="models/1"), WANTED, claim, UNSEEN, is_hydrated=False) == WANTED
+    first = DownloadState(recorded=Hydration(), wanted=WANTED, claim=_there(_claim()), job=_there(COMPLETE))
+    assert first.next_record == DONE
+    assert replace(first, recorded=replace(DONE, claim_uid=""), job=UNSEEN).next_record == DONE
+    replaced = replace(first, recorded=DONE, claim=_there(_claim(uid="2")))
+    assert replaced.next_record == DONE, "to distinguish its Job from a new one"
+    assert replace(first, recorded=replace(DONE, path="models/1"), job=UNSEEN).next_record == WANTED
+    assert replace(first, recorded=DONE, job=None).next_record == WANTED, "nothing is downloaded"
