@@ -378,8 +378,8 @@ MUTANTS = (
             Change(
                 "function.traffic.selection",
                 "choose",
-                "if reachable and service.on_unreachable is OnUnreachable.WITHDRAW:",
-                "if service.on_unreachable is OnUnreachable.WITHDRAW:",
+                "if reachable and service.withdraws_unreachable:",
+                "if service.withdraws_unreachable:",
             ),
         ),
         routed=True,

@@ -10,7 +10,6 @@ from function.domain.model_service import (
     EndpointState,
     Listing,
     ModelService,
-    OnUnreachable,
 )
 from function.kube.manifests import Manifest, get, integer, listing, parse_time, text
 from function.kube.urls import is_hostname
@@ -29,7 +28,7 @@ def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
         backends=tuple(Backend(deployment=b.deployment, weight=b.weight) for b in spec.backends),
         distribution=Distribution(spec.distribution),
         order=tuple(spec.environments or ()),
-        on_unreachable=OnUnreachable(spec.on_unreachable),
+        withdraws_unreachable=spec.on_unreachable == "Withdraw",
         hostnames=tuple(spec.hostnames or ()),
         entries=tuple(_parse_entry(row) for row in listing(manifest, "status.endpoints")),
     )

@@ -39,7 +39,6 @@ from function.composers import COMPOSERS
 from function.composers.model_deployment import refuse_foreign_service
 from function.domain.allocation import format_replicas
 from function.domain.cache import ModelCacheChoice
-from function.domain.environment import StorageMode
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -420,6 +419,6 @@ def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
             yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
     for environment in environments:
         storage = environment.storage
-        if storage.mode is StorageMode.SHARED and model.disk and model.disk > storage.shared_size:
+        if storage.is_shared and model.disk and model.disk > storage.shared_size:
             claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
             yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")

@@ -23,6 +23,7 @@ from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, carry_over, with_resource_version
 from function.remote.observed_object import assess
 from function.status import model_service as report
+from function.status import references
 from function.status.conditions import faulty
 from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.routes import (
@@ -58,11 +59,11 @@ def _compose(call: Call, settings: Settings, required: Mapping[str, Requirement]
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
         return keep_observed(call, settings, required, [invalid])
     if any(key not in call.answers for key in required):
-        return keep_observed(call, settings, required, [report.build_resolving()])
+        return keep_observed(call, settings, required, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
     placements = _list_placements(call, service, required)
     resolved = report.build_backends_resolved(service, placements)
     if platform is None:
-        return keep_observed(call, settings, required, [resolved, report.build_gateway_not_configured()])
+        return keep_observed(call, settings, required, [resolved, report.build_route_ready(None, platform)])
 
     traffic = plan_traffic(service, placements, call.observed, platform, call.now)
     composed = {ROUTE: _compose_route(call, service, platform, traffic)}

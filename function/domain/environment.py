@@ -141,19 +141,12 @@ class Pool:
         return self.bandwidth if self.bandwidth.startswith(RDMA_PREFIXES) else ""
 
 
-class StorageMode(StrEnum):
-    """Layout of claims: one for each placement, or one that all models of a namespace share."""
-
-    PER_MODEL = "PerModel"
-    SHARED = "Shared"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentStorage:
     class_name: str | None = None  # None: not configured; "": the default class of the cluster
     missing_class: str = ""  # the class that the cluster was last seen not to have
     access_mode: str = "ReadWriteMany"
-    mode: StorageMode = StorageMode.PER_MODEL
+    is_shared: bool = False  # all models of a namespace have one claim; otherwise each placement has its own
     shared_claim: str = "model-cache"
     shared_size: int = 100 * 2**30
     size_enforced: bool = True

@@ -15,13 +15,6 @@ class Distribution(StrEnum):
     FAILOVER = "Failover"
 
 
-class OnUnreachable(StrEnum):
-    """What happens to an endpoint whose cluster does not answer."""
-
-    WITHDRAW = "Withdraw"
-    KEEP = "Keep"
-
-
 class EndpointState(StrEnum):
     SERVING = "Serving"
     WARMING = "Warming"
@@ -108,7 +101,7 @@ class ModelService:
     backends: tuple[Backend, ...]
     distribution: Distribution = Distribution.BY_REPLICAS
     order: tuple[str, ...] = ()  # of environments, for Failover
-    on_unreachable: OnUnreachable = OnUnreachable.WITHDRAW
+    withdraws_unreachable: bool = True  # an endpoint whose cluster does not answer, if another one can serve
     hostnames: tuple[str, ...] = ()
     entries: tuple[EndpointEntry, ...] = ()  # of its status
 

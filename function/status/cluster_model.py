@@ -64,12 +64,10 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
 
 def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
     """Returns that the GPUs of a replica cannot hold the weights, memory in bytes; empty where they can."""
-    if not model.disk or not memory_per_gpu or model.disk <= usable_memory(shape.gpus * memory_per_gpu):
+    capacity = usable_memory(shape.gpus * (memory_per_gpu or 0))
+    if not model.disk or not memory_per_gpu or model.disk <= capacity:
         return ""
-    room = (
-        f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold "
-        f"{gib(usable_memory(shape.gpus * memory_per_gpu))} of weights"
-    )
+    room = f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold {gib(capacity)} of weights"
     return f"{room}, and spec.resources.disk is {gib(model.disk)}"
 
 

@@ -85,8 +85,19 @@ def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Con
 
 def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
     """Returns remarks about pools: settings that are valid but probably unintended."""
-    notes = (*map(note_tcp_fallback, pools), *map(_note_excess_nodes, pools), _note_overlapping_pools(pools))
-    return [note for note in notes if note]
+    notes = [note for pool in pools if (note := note_tcp_fallback(pool))]
+    notes += [
+        f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} count"
+        for pool in pools
+        if pool.node_count > pool.max_nodes
+    ]
+    names = [pool.name for pool in pools if any(pool.may_start_on(other) for other in pools if other is not pool)]
+    if names:
+        overlapping = f"pool {names[0]} has" if len(names) == 1 else f"pools {join_with_more(names)} have"
+        effect = "pods may start on its nodes, with other GPUs than are counted"
+        remedy = "give each pool labels that only its nodes have"
+        notes.append(f"{overlapping} no label that another pool lacks, so {effect}; {remedy}")
+    return notes
 
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
@@ -288,22 +299,3 @@ def note_tcp_fallback(pool: Pool) -> str:
         return ""
     cause = f"pool {pool.name} declares {pool.unused_rdma} and gives its pods no network device"
     return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"
-
-
-def _note_excess_nodes(pool: Pool) -> str:
-    """Returns a remark if a pool declares more nodes than its maximum; empty otherwise."""
-    if pool.node_count <= pool.max_nodes:
-        return ""
-    return f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} count"
-
-
-def _note_overlapping_pools(pools: Sequence[Pool]) -> str:
-    """Returns which pools have no labels of their own, so that pods may start on nodes of another; empty if none."""
-    names = [pool.name for pool in pools if any(pool.may_start_on(other) for other in pools if other is not pool)]
-    if not names:
-        return ""
-    overlapping = f"pool {names[0]} has" if len(names) == 1 else f"pools {join_with_more(names)} have"
-    effect = "pods may start on its nodes, with other GPUs than are counted"
-    return (
-        f"{overlapping} no label that another pool lacks, so {effect}; give each pool labels that only its nodes have"
-    )

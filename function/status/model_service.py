@@ -12,16 +12,11 @@ from function.kube.messages import join_with_more
 from function.kube.urls import Origin
 from function.reasons import BackendsAlike, BackendsResolved, ConditionType, EndpointsReady, RouteReady, Status
 from function.remote.observed_object import Level, assess
-from function.status.references import resolving
 from function.traffic.endpoints import Traffic
 
 _endpoints_ready = partial(Condition, ConditionType.ENDPOINTS_READY)
 _route_ready = partial(Condition, ConditionType.ROUTE_READY)
 _TRAITS = {"model": "served name", "contextLength": "context length", "weights": "weights", "engine": "engine"}
-
-
-def build_resolving() -> Condition:
-    return resolving(ConditionType.BACKENDS_RESOLVED)
 
 
 def build_backends_resolved(service: ModelService, placements: Iterable[Placement]) -> Condition:
@@ -51,12 +46,10 @@ def build_endpoints_ready(traffic: Traffic) -> Condition:
     return _endpoints_ready(Status.TRUE, EndpointsReady.READY, f"{message}. {reasons}" if idle else message)
 
 
-def build_gateway_not_configured() -> Condition:
-    message = "The platform settings name no gateway; set gateway.name and gateway.url"
-    return _route_ready(Status.FALSE, RouteReady.GATEWAY_NOT_CONFIGURED, message)
-
-
-def build_route_ready(route: Manifest | None, gateway: PlatformGateway) -> Condition:
+def build_route_ready(route: Manifest | None, gateway: PlatformGateway | None) -> Condition:
+    if gateway is None:
+        message = "The platform settings name no gateway; set gateway.name and gateway.url"
+        return _route_ready(Status.FALSE, RouteReady.GATEWAY_NOT_CONFIGURED, message)
     name = f"Gateway {gateway.namespace}/{gateway.name}"
     if route is None:
         return _route_ready(Status.FALSE, RouteReady.APPLYING, "The route is being created")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from function.domain.model_service import ModelService, OnUnreachable
+from function.domain.model_service import ModelService
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, text
 from function.traffic.routes import MAX_BACKENDS, SERVICE, read_weights
@@ -21,7 +21,7 @@ def choose(
     weights = {backend.deployment: backend.weight for backend in service.backends}
     candidates = [p for placements in in_route.values() for p in placements if weights[p.deployment]]
     reachable = [p for p in candidates if not p.unreachable]
-    if reachable and service.on_unreachable is OnUnreachable.WITHDRAW:
+    if reachable and service.withdraws_unreachable:
         candidates = reachable
     staying = [p for p in reachable if not p.draining]
     is_full = len(read_weights(route)) >= MAX_BACKENDS

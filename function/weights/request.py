@@ -24,7 +24,7 @@ from function.domain.cache import (
     ModelCacheChoice,
     UserClaim,
 )
-from function.domain.environment import Environment, Pool, StorageMode
+from function.domain.environment import Environment, Pool
 from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
 from function.weights.claim import READ_WRITE_MANY, Size, compute_size, round_up
 
@@ -104,7 +104,7 @@ class StorageRequest:
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
             return Case.EMPTY_DIR
-        if self.environment.storage.mode is StorageMode.SHARED:
+        if self.environment.storage.is_shared:
             return Case.SHARED
         return Case.RETAINED if self.managed_options.retain else Case.MANAGED
 

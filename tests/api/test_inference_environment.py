@@ -14,7 +14,6 @@ from function.domain.environment import (
     Observe,
     Pool,
     PoolFacts,
-    StorageMode,
     Unfit,
     Unusable,
 )
@@ -130,7 +129,7 @@ READ = Environment(
     storage=EnvironmentStorage(
         class_name="fast",
         access_mode="ReadWriteOnce",
-        mode=StorageMode.SHARED,
+        is_shared=True,
         shared_claim="models",
         shared_size=2048 * GIB,
         download=Download(backoff_limit=2),

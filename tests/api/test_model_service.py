@@ -3,15 +3,7 @@
 import pytest
 
 from function.api.model_service import parse_listing, parse_model_service
-from function.domain.model_service import (
-    Backend,
-    BackendEntry,
-    Distribution,
-    EndpointEntry,
-    EndpointState,
-    Listing,
-    OnUnreachable,
-)
+from function.domain.model_service import Backend, BackendEntry, Distribution, EndpointEntry, EndpointState, Listing
 from function.kube.manifests import JSON, Manifest, format_time
 
 
@@ -29,7 +21,7 @@ def test_parses_the_least() -> None:
     service = parse_model_service(_service()).value
     assert service
     assert service.backends == (Backend(deployment="a", weight=1),)
-    assert (service.distribution, service.on_unreachable) == (Distribution.BY_REPLICAS, OnUnreachable.WITHDRAW)
+    assert (service.distribution, service.withdraws_unreachable) == (Distribution.BY_REPLICAS, True)
     assert service.path == "/services/team/chat"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCache, ModelCacheChoice, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
 from function.scheduling.refusals import Field
@@ -126,7 +126,7 @@ STORAGE_CASES = (
         reason="a claim that a whole namespace shares is the environment's: the deployment's class does not count",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(class_name="mine"),
-        environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED)),
+        environment=environment(storage=EnvironmentStorage(is_shared=True)),
         refused=NO_STORAGE,
         field=Field.STORAGE,
         kind=FaultKind.STORAGE_CLASS,
@@ -137,7 +137,7 @@ STORAGE_CASES = (
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteMany"),
         environment=environment(
-            storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x", access_mode="ReadWriteOnce")
+            storage=EnvironmentStorage(is_shared=True, class_name="x", access_mode="ReadWriteOnce")
         ),
         refused=NO_STORAGE,
         field=Field.STORAGE,
@@ -148,7 +148,7 @@ STORAGE_CASES = (
         reason="what does not count refuses nothing",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteOnce"),
-        environment=environment(storage=EnvironmentStorage(mode=StorageMode.SHARED, class_name="x")),
+        environment=environment(storage=EnvironmentStorage(is_shared=True, class_name="x")),
     ),
     Case(
         id="claim-for-one-pod-and-two-nodes",
@@ -247,7 +247,7 @@ STORAGE_CASES = (
         id="shared-claim-below-disk",
         reason="the environment's, which is 100Gi unless it says otherwise",
         choice=replace(CLAIM, size=2000 * GIB),
-        environment=environment(storage=EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED)),
+        environment=environment(storage=EnvironmentStorage(class_name="nfs", is_shared=True)),
         disk="960Gi",
         refused=TOO_SMALL,
         field=Field.STORAGE,
@@ -257,9 +257,7 @@ STORAGE_CASES = (
         id="shared-claim-whose-size-means-nothing",
         reason="EFS holds whatever comes",
         choice=CLAIM,
-        environment=environment(
-            storage=EnvironmentStorage(class_name="efs", mode=StorageMode.SHARED, size_enforced=False)
-        ),
+        environment=environment(storage=EnvironmentStorage(class_name="efs", is_shared=True, size_enforced=False)),
         disk="960Gi",
     ),
     Case(

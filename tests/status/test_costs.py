@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheType, CreatedStorage
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage
 from function.status.weights import note_costs
 from function.weights.request import StorageRequest
 from tests.support.weights_requests import GIB, MULTI, SINGLE, model, on_storage
 
 PVC = CreatedStorage(type=CacheType.PVC)
-SHARED = on_storage(
-    EnvironmentStorage(class_name="fast", mode=StorageMode.SHARED, shared_claim="models", shared_size=100 * GIB)
-)
+SHARED = on_storage(EnvironmentStorage(class_name="fast", is_shared=True, shared_claim="models", shared_size=100 * GIB))
 DISK = "set spec.resources.disk of ClusterModel kimi-k2-instruct"
 
 

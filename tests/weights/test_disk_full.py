@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CreatedStorage, UserClaim
-from function.domain.environment import StorageMode
 from function.kube.manifests import Manifest
 from function.status.weights import describe_storage
 from function.weights.request import StorageRequest
@@ -18,7 +17,7 @@ FULL: Manifest = {
     "reason": "PodFailurePolicy",
     "message": "with exit code 43 matching",
 }
-SHARED = on_storage(replace(request_storage().environment.storage, mode=StorageMode.SHARED))
+SHARED = on_storage(replace(request_storage().environment.storage, is_shared=True))
 MINE = UserClaim(claim="mine")
 
 

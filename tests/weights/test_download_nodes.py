@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
 from function.weights.planner import plan_weights
@@ -44,7 +44,7 @@ CASES = (
         replace(LOCAL_STORAGE, access_mode=f"{ONCE}Pod"))),
          NEAR),
     Case("shared-claim", "one claim for all, of one node", replace(
-        ASKED, environment=on_storage(replace(LOCAL_STORAGE, mode=StorageMode.SHARED))), NEAR),
+        ASKED, environment=on_storage(replace(LOCAL_STORAGE, is_shared=True))), NEAR),
     Case("own", "as the claim is", replace(USERS, environment=FAST), NEAR, ONCE),
     Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
     Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage
 from function.domain.model import OciSource, PvcSource, UriSource
 from function.weights.faults import FaultKind, StorageFault, find_faults
 from function.weights.request import StorageRequest
@@ -186,7 +186,7 @@ CASES = (
     Case(
         "shared-has-its-size",
         "the environment says it",
-        replace(CACHE, environment=on_storage(EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED))),
+        replace(CACHE, environment=on_storage(EnvironmentStorage(class_name="nfs", is_shared=True))),
     ),
     Case(
         "several-faults",

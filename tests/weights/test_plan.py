@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
-from function.domain.environment import EnvironmentStorage, StorageMode
+from function.domain.environment import EnvironmentStorage
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
@@ -31,7 +31,7 @@ from tests.support.weights_scene import reconcile_observed
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KEY = "e58d081b43957492"
-SHARED = on_storage(EnvironmentStorage(class_name="nfs", mode=StorageMode.SHARED, shared_size=2000 * GIB))
+SHARED = on_storage(EnvironmentStorage(class_name="nfs", is_shared=True, shared_size=2000 * GIB))
 SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN")
 GATED = replace(KIMI, secret=SECRET)
 
