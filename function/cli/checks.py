@@ -1,10 +1,12 @@
 """Finds what the API server would refuse, what it would drop silently, and references that lead nowhere.
 
-The rules are those of the function's own parser, which checks all that the XRDs and their CEL rules demand. A reference
-is followed where an object of its kind is known; otherwise it cannot be checked. Every command prints what is found
-before it decides anything, and `validate` prints nothing else.
+The rules are those of the function's own parser, which checks all that the XRDs and their CEL rules demand, and for
+names, namespaces and labels those of the API server. A reference is followed where an object of its kind is known;
+otherwise it cannot be checked. Every command prints what is found before it decides anything, and `validate` prints
+nothing else.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -13,6 +15,7 @@ import click
 import yaml
 
 from function.api.cluster_model import parse_model
+from function.api.common import find_invalid_label
 from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment
@@ -24,6 +27,7 @@ from function.api.problems import (
     find_duplicates,
     find_nearest,
     find_unknown_fields,
+    invalid_value,
     join_path,
     unknown_value,
 )
@@ -31,7 +35,6 @@ from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
 from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
-from function.cli.metadata import find_metadata_problems
 from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
@@ -42,7 +45,7 @@ from function.domain.cache import ModelCacheChoice
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, get, list_texts, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, list_texts, listing, mapping, strings, text
 from function.kube.names import VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
@@ -58,6 +61,12 @@ from function.weights.planner import DeploymentWeights
 from function.weights.request import build_cache_request
 
 Level: TypeAlias = Literal["error", "warning"]
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAMESPACE = re.compile(_LABEL, re.ASCII)
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
+_MAX_NAME, _MAX_LABEL = 253, 63
+_MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates from XRDs
+_NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
 _SCALING = "; set fixed.replicas, as nothing scales replicas"
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
@@ -175,7 +184,7 @@ def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] 
 def find_problems(manifest: Manifest) -> Iterator[Problem]:
     """Returns what is wrong with an object by itself."""
     kind = text(manifest, "kind")
-    yield from find_metadata_problems(manifest)
+    yield from filter(None, _find_metadata_problems(manifest))
     if kind == CONFIG:
         context: Manifest = {ENVIRONMENT_KEY: mapping(manifest, "data")}
         yield from (Problem(f"data.{p.path}", p.message) for p in parse_settings({}, context).problems)
@@ -185,8 +194,7 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
             fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
             is_settings = text(input_, "apiVersion").startswith(INPUT_GROUP)
             for p in parse_settings(fields, {}).problems if is_settings else ():
-                path = join_path(join_path("spec.pipeline", index), "input")
-                yield Problem(p.path.replace("input", path, 1), p.message)
+                yield Problem(p.path.replace("input", f"spec.pipeline[{index}].input", 1), p.message)
     elif is_ours(manifest):
         unknown = find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
         yield from (
@@ -201,6 +209,40 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
             yield unknown_value("apiVersion", manifest.get("apiVersion"), (VERSION,))
         if kind not in COMPOSERS:
             yield unknown_value("kind", manifest.get("kind"), tuple(COMPOSERS))
+
+
+def find_invalid_name(name: object, longest: int = _MAX_COMPOSITE_NAME) -> Problem | None:
+    """Returns why an object cannot have a name, by default an object of this project's kinds; None if it can."""
+    if name is None:
+        return Problem("metadata.name", "is required")
+    return _find_malformed("metadata.name", name, _NAME, "lower-case letters, digits, - and .", longest)
+
+
+def _find_metadata_problems(manifest: Manifest) -> Iterator[Problem | None]:
+    """Yields what the API server refuses in the metadata of an object, and labels that no node can have."""
+    yield find_invalid_name(get(manifest, "metadata.name"), _MAX_COMPOSITE_NAME if is_ours(manifest) else _MAX_NAME)
+    namespace, allowed = get(manifest, "metadata.namespace"), "lower-case letters, digits and -"
+    if namespace not in (None, ""):
+        yield _find_malformed("metadata.namespace", namespace, _NAMESPACE, allowed, _MAX_LABEL)
+    labels = get(manifest, "metadata.labels")
+    if isinstance(labels, dict):
+        yield from _find_invalid_labels(labels, "metadata.labels")
+    elif labels is not None:
+        yield invalid_value("metadata.labels", labels, "a map")
+    for path in _NODE_POOLS if is_ours(manifest) else ():
+        for index, pool in enumerate(listing(manifest, path)):
+            yield from _find_invalid_labels(strings(pool, "labels"), f"{path}[{index}].labels")
+
+
+def _find_invalid_labels(labels: Mapping[str, object], path: str) -> Iterator[Problem | None]:
+    return (find_invalid_label(key, value, f"{path}[{key}]") for key, value in labels.items())
+
+
+def _find_malformed(path: str, value: object, form: re.Pattern[str], allowed: str, longest: int) -> Problem | None:
+    if not isinstance(value, str):
+        return invalid_value(path, value, "text")
+    is_valid = len(value) <= longest and form.fullmatch(value)
+    return None if is_valid else invalid_value(path, value, f"{allowed}, {longest} at most")
 
 
 def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -355,8 +397,7 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
         case "InferenceEnvironment":
             pools = parse_environment(manifest, BUILT_IN).value.pools
-            nested = (f"spec.cluster.{source}.nodePools" for source in ("existing", "gke"))
-            path = next((path for path in nested if get(manifest, path)), "spec.nodePools")
+            path = next((path for path in _NODE_POOLS[1:] if get(manifest, path)), _NODE_POOLS[0])
             yield from (Problem(path, note) for note in list_pool_notes(pools))
             yield from find_contradictions(store, manifest)
 

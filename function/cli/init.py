@@ -7,9 +7,9 @@ import click
 import yaml
 
 from function.cli import options
+from function.cli.checks import find_invalid_name
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
-from function.cli.metadata import find_invalid_name
 from function.cli.options import CliError, Code, Sources, examples
 from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
