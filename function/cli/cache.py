@@ -14,9 +14,9 @@ import click
 from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
 from function.cli.inputs import load_inventory
-from function.cli.live import Cluster, connect
+from function.cli.live import Cluster, connect, pause
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, examples, form
-from function.cli.store import Ref, Store, refuse_unknown
+from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.kube.selectors import Selector
@@ -26,7 +26,6 @@ from function.remote.observed_object import READINESS, Level, assess, read_objec
 from function.weights.request import Case
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
-_POLL_SECONDS = 2
 _KEPT = (Case.RETAINED, Case.SHARED, Case.USER_CLAIM)  # claims that outlive the deployment
 _COLUMNS = {
     "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
@@ -106,7 +105,7 @@ def preload(  # noqa: PLR0913  # click's options
     existing = Store(cluster.objects([model_ref.kind, "InferenceEnvironment"]))
     # Without one of them, waiting for the weights would never end.
     for required in (model_ref, *(Ref("InferenceEnvironment", "", environment) for environment in environments)):
-        _require(existing, required, "Create it first")
+        existing.require(required, "Create it first")
     if not dry_run:
         cluster.apply(manifest)
     applied = f"{ref} {'would be applied' if dry_run else 'applied'}"
@@ -132,7 +131,7 @@ def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: 
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     refs = [Ref("ModelCache", cluster.namespace, name)] if name else store.refs("ModelCache")
     for ref in refs:
-        _require(store, ref, "Look for it with 'cache list -A'")
+        store.require(ref, "Look for it with 'cache list -A'")
         users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
         message = f"{ref} is used by {', '.join(sorted(users))}"
         if users and name:
@@ -164,12 +163,6 @@ def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:
     return {"environmentSelector": prune({"matchLabels": labels or None, "matchExpressions": others or None})}
 
 
-def _require(store: Store, ref: Ref, otherwise: str) -> None:
-    if ref not in store:
-        names = [other.name for other in store.refs(ref.kind)]
-        raise refuse_unknown(f"there is no {ref}", ref.name, names, otherwise)
-
-
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
     """Waits until every environment has the weights; the download continues after an interrupt."""
     deadline, shown = time.monotonic() + timeout, ""
@@ -192,7 +185,7 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
             is_invalid = text(hydrated, "reason") == Hydrated.INVALID_CACHE
             advice = "Correct the ModelCache" if is_invalid else "Then set another value of spec.retry"
             raise CliError(f"{message}. {advice}", Code.REFUSED)
-        _pause(deadline, f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'")
+        pause(deadline, f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'")
 
 
 def _find_users(store: Store, ref: Ref) -> set[str]:
@@ -306,7 +299,7 @@ def _remove(cluster: Cluster, ref: Ref, what: str, removal: Manifest, timeout: i
     deadline = time.monotonic() + timeout
     job = Ref.of(removal)
     while cluster.get(ref) is not None:
-        _pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
+        pause(deadline, f"{ref} is still being deleted. Run 'kubectl describe' on it")
     cluster.apply(removal)
     while True:
         remote = read_object(cluster.get(job))
@@ -316,14 +309,8 @@ def _remove(cluster: Cluster, ref: Ref, what: str, removal: Manifest, timeout: i
         if health.level is Level.FAILED:
             raise CliError(f"{what} is not removed: {health.message}. {job} has the Job", Code.REFUSED)
         why = remote.message or health.message
-        _pause(deadline, f"{what} is not removed yet ({why}). {job} goes on; delete it once it is Ready")
+        pause(deadline, f"{what} is not removed yet ({why}). {job} goes on; delete it once it is Ready")
     cluster.delete(job)
-
-
-def _pause(deadline: float, message: str) -> None:
-    if time.monotonic() > deadline:
-        raise CliError(message, Code.REFUSED)
-    time.sleep(_POLL_SECONDS)
 
 
 def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:

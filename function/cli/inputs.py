@@ -224,10 +224,7 @@ def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
             raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.nodeCount=8")
         environment, pool, field, content = match.groups()
         ref = Ref("InferenceEnvironment", "", environment)
-        before = store.get(ref)
-        if before is None:
-            known = [other.name for other in store.refs(ref.kind)]
-            raise refuse_unknown(f"--set {value}: there is no {ref}", environment, known)
+        before = store.require(ref, context=f"--set {value}: ")
         after = copy.deepcopy(before)
         pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
         if pool not in pools:

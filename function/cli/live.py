@@ -8,6 +8,7 @@ import asyncio
 import functools
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Coroutine, Iterable
 from http import HTTPStatus
@@ -31,6 +32,7 @@ API_VERSIONS = {
     "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }
 _ANSWER_SECONDS = 30
+POLL_SECONDS = 2
 
 
 class Cluster:
@@ -180,6 +182,13 @@ def connect(sources: Sources) -> Cluster:
     command.call_on_close(cluster.close)
     command.call_on_close(connect.cache_clear)
     return cluster
+
+
+def pause(deadline: float, message: str) -> None:
+    """Waits before a command looks again; fails with the message after the deadline, of the monotonic clock."""
+    if time.monotonic() > deadline:
+        raise CliError(message, Code.REFUSED)
+    time.sleep(POLL_SECONDS)
 
 
 def _read_object(response: Any) -> Manifest:

@@ -12,10 +12,10 @@ import click
 from function.api.common import is_current
 from function.cli import options, tables
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.live import Cluster, connect
+from function.cli.live import Cluster, connect, pause
 from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Sources, examples, read_name
 from function.cli.planning import Plan, plan_deployments
-from function.cli.store import Ref, refuse_unknown
+from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, prune, text
 from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
@@ -23,7 +23,6 @@ from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE
 from function.reasons import ConditionType, Status
 
 _KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}
-POLL_SECONDS = 2
 _MOVES, _STAYS, _STUCK = "moves", "stays", "cannot move"
 _COLOURS = {_MOVES: tables.GOOD, _STAYS: tables.WAIT, _STUCK: tables.BAD}
 _ENVIRONMENT = click.argument("environment", type=read_name("InferenceEnvironment"))
@@ -106,9 +105,7 @@ def uncordon(environment: str, *, dry_run: bool, sources: Sources) -> None:
 def _load(sources: Sources, environment: str) -> tuple[Inventory, Ref]:
     inventory = load_inventory(sources)
     ref = Ref("InferenceEnvironment", "", environment)
-    if ref not in inventory.store:
-        names = [other.name for other in inventory.store.refs(ref.kind)]
-        raise refuse_unknown(f"there is no {ref}", environment, names)
+    inventory.store.require(ref)
     return inventory, ref
 
 
@@ -128,12 +125,11 @@ def _apply(cluster: Cluster, ref: Ref, *taints: Manifest) -> None:
 def _list_moves(inventory: Inventory, ref: Ref, taint: Manifest) -> Iterator[tuple[str, str, str, str]]:
     """Yields for each placement on an environment what the taint does: verdict, name, target and reason."""
     store = inventory.store
-    placements = [
-        placement
+    owners = {
+        placement: Ref("ModelDeployment", placement.namespace, text(store[placement], "spec.deploymentRef.name"))
         for placement in store.refs("ModelPlacement")
         if text(store[placement], "spec.inferenceEnvironmentRef.name") == ref.name
-    ]
-    owners = {p: Ref("ModelDeployment", p.namespace, text(store[p], "spec.deploymentRef.name")) for p in placements}
+    }
     others: list[JSON] = [t for t in listing(store[ref], "spec.taints") if text(t, "key") not in _KEYS.values()]
     store.put({**store[ref], "spec": {**mapping(store[ref], "spec"), "taints": [*others, taint]}})
     deployments = sorted({owner for owner in owners.values() if owner in store})
@@ -162,7 +158,7 @@ def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
 
 def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
     """Waits until the environment is drained and prints who is left whenever that changes."""
-    last_message, end = "", time.monotonic() + timeout
+    last_message, deadline = "", time.monotonic() + timeout
     while True:
         manifest = cluster.get(ref) or {}
         drained = condition(manifest, ConditionType.DRAINED)
@@ -174,6 +170,4 @@ def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
         if is_known and drained.get("status") == Status.TRUE:
             click.echo(f"{ref} drained")
             return
-        if time.monotonic() > end:
-            raise CliError(f"{ref} is not drained after {timeout} seconds: {message}", Code.REFUSED)
-        time.sleep(POLL_SECONDS)
+        pause(deadline, f"{ref} is not drained after {timeout} seconds: {message}")

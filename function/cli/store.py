@@ -35,7 +35,6 @@ class Ref:
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Ref":
-        """Returns the reference of a manifest."""
         return cls(text(manifest, "kind"), text(manifest, "metadata.namespace"), text(manifest, "metadata.name"))
 
     @classmethod
@@ -78,7 +77,6 @@ class Store(MutableMapping[Ref, Manifest]):
         return sum(map(len, self._kinds.values()))
 
     def put(self, manifest: Manifest) -> None:
-        """Adds or replaces an object."""
         self[Ref.of(manifest)] = manifest
 
     def lay_over(self, manifest: Manifest) -> None:
@@ -98,12 +96,18 @@ class Store(MutableMapping[Ref, Manifest]):
         for child in list(self._owned.pop(ref, {}).values()):
             self.drop(child)
 
+    def require(self, ref: Ref, advice: str = "", context: str = "") -> Manifest:
+        """Returns an object; without advice the error for one that does not exist lists those that do."""
+        if ref not in self:
+            known = [other.name for other in self.refs(ref.kind)]
+            raise refuse_unknown(f"{context}there is no {ref}", ref.name, known, advice)
+        return self[ref]
+
     def all(self, kind: str) -> list[Manifest]:
-        """Returns the objects of a kind, by namespace and name."""
+        """Returns the objects of a kind, in the order of their references."""
         return [self[ref] for ref in self.refs(kind)]
 
     def refs(self, *kinds: str) -> list[Ref]:
-        """Returns the references of all objects of some kinds, in order."""
         return sorted(ref for kind in kinds for ref in self._kinds[kind])
 
     def is_selected(self, ref: Ref, selector: Selector | None) -> bool:

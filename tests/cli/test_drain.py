@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from function.cli import maintenance
+from function.cli import live
 from function.kube.manifests import JSON, Manifest, get, listing
 from tests.cli.api import ApiServer
 from tests.cli.process import cells, output_of, run
@@ -127,7 +127,7 @@ def test_waits_and_tells_who_is_left(server: ApiServer, serve: Serve, monkeypatc
 
 
 def test_gives_up_after_the_timeout(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.1)
     done = run("drain", OSLO, "--wait", "--timeout", "1", *serve())
     assert done.returncode == 1
     assert f"InferenceEnvironment {OSLO} is not drained after 1 seconds" in done.stderr
