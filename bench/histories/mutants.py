@@ -125,8 +125,8 @@ MUTANTS = (
         (
             Change(
                 "function.composers.model_placement",
-                "_required_resources",
-                "    required[requirements.OBJECTS] = requirements.resources_of(name, namespace)\n",
+                "required_resources",
+                "    required |= requirements.labelled_resources(call)\n",
             ),
         ),
     ),

@@ -5,6 +5,7 @@ Each composer requires resources, hands them to the pure rooms, and turns what c
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
@@ -17,45 +18,48 @@ from function.composers import (
     model_deployment,
     model_placement,
     model_service,
-    node_collection,
-    requirements,
 )
-from function.composers.outcome import observed_status
+from function.composers.outcome import complete_conditions, observed_status
+from function.composers.requirements import collect_resources
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
-from function.remote.adoption import carry_over_all, select_own
+from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
 from function.remote.object_writer import carry_over
-from function.status.conditions import OWNED, UNFINISHED, complete, with_settings_problems
+from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
-COMPOSERS: Mapping[str, Callable[[Call, Settings], Outcome]] = {
-    "ClusterModel": cluster_model.compose,
-    "Model": cluster_model.compose,
-    "InferenceEnvironment": inference_environment.compose,
-    "ModelDeployment": model_deployment.compose,
-    "ModelPlacement": model_placement.compose,
-    "ModelCache": model_cache.compose,
-    "ModelService": model_service.compose,
-}
-# The resources that each kind requires depend only on what is observed and was answered before, so that they are the
-# same in every call of a reconcile, and after an error.
-REQUIREMENTS: Mapping[str, Callable[[Call], Mapping[str, Requirement]]] = {
-    "InferenceEnvironment": inference_environment.required_resources,
-    "ModelDeployment": model_deployment.required_resources,
-    "ModelPlacement": model_placement.required_resources,
-    "ModelCache": model_cache.required_resources,
-    "ModelService": model_service.required_resources,
+
+class Composer(NamedTuple):
+    """How a kind is composed, and what it requires.
+
+    What is required depends only on what is observed and was answered before, so that it is the same in every call of a
+    reconcile, and after an error.
+    """
+
+    compose: Callable[[Call, Settings], Outcome]
+    require: Callable[[Call, Settings], Mapping[str, Requirement]] = lambda *_: {}
+    adopts_orphans: bool = False  # it requires its own Objects, also those that Crossplane does not observe
+
+
+COMPOSERS: Mapping[str, Composer] = {
+    "ClusterModel": Composer(cluster_model.compose),
+    "Model": Composer(cluster_model.compose),
+    "InferenceEnvironment": Composer(inference_environment.compose, inference_environment.required_resources),
+    "ModelDeployment": Composer(model_deployment.compose, model_deployment.required_resources),
+    "ModelPlacement": Composer(model_placement.compose, model_placement.required_resources, adopts_orphans=True),
+    "ModelCache": Composer(model_cache.compose, model_cache.required_resources, adopts_orphans=True),
+    "ModelService": Composer(model_service.compose, model_service.required_resources, adopts_orphans=True),
 }
 # The hits and misses of what is cached from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
     "verdicts": model_deployment.VERDICT_CACHE.stats,
-    "nodes": node_collection.MEMBERS.stats,
+    "nodes": inference_environment.MEMBERS.stats,
 }
 _RETRY_SECONDS = 60  # after an internal error, which no change of the user's may end
 
@@ -67,9 +71,16 @@ def compose(call: Call) -> Outcome:
     if not kind:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
-    outcome = COMPOSERS[kind](call, settings.value)
-    conditions = with_settings_problems(outcome.conditions, settings.problems)
-    return replace(outcome, conditions=conditions, version=_status_version(call, outcome))
+    composer = COMPOSERS[kind]
+    required = composer.require(call, settings.value) if composer.adopts_orphans else {}
+    outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, settings.value))
+    conditions = complete_conditions(call.xr, outcome.conditions)
+    return replace(
+        outcome,
+        conditions=with_settings_problems(conditions, settings.problems),
+        events=(*list_changes(call.xr, conditions), *outcome.events),
+        version=_status_version(call, outcome),
+    )
 
 
 def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, detail: str = "") -> Outcome:
@@ -80,15 +91,26 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, deta
     call = select_own(call)
     kind = _known_kind(call.xr)
     message = ". ".join(filter(None, (UNFINISHED[unfinished], detail)))
-    required = REQUIREMENTS[kind](call) if kind in REQUIREMENTS else {}
-    outcome = Outcome(
-        requirements=required,
-        composed=carry_over_all(call, requirements.collect_resources(call, required)[0]),
+    kept = Outcome(
         status=observed_status(call.xr),
-        conditions=complete(kind, (), unfinished, message) if kind in OWNED else (),
+        conditions=complete(kind, (), unfinished, message) if kind else (),
         ttl_seconds=_RETRY_SECONDS,
     )
+    required = COMPOSERS[kind].require(call, parse_settings(call.input, call.context).value) if kind else {}
+    outcome = _adopt_orphans(call, required, lambda call: replace(kept, composed=carry_over(call.observed)))
     return replace(outcome, version=_status_version(call, outcome))
+
+
+def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]) -> Outcome:
+    """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
+    listed, is_complete = collect_resources(call, required)
+    orphans = find_orphans(call, listed)
+    call = observe_orphans(call, orphans)
+    outcome = compose_(call)
+    composed = adopt_all(outcome.composed, call, orphans)
+    if not is_complete:
+        composed = carry_over(call.observed) | composed
+    return replace(outcome, requirements={**required, **outcome.requirements}, composed=composed)
 
 
 def _status_version(call: Call, outcome: Outcome) -> str:

@@ -1,7 +1,6 @@
 """ClusterModel and Model: validate what is to be served and show its size. Nothing is composed."""
 
 from function.api.cluster_model import parse_model
-from function.composers.outcome import build_outcome
 from function.contract import Call, Outcome
 from function.domain.settings import Settings
 from function.reasons import ConditionType, ModelValid
@@ -13,9 +12,10 @@ def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the status and ModelValid of a model."""
     model = parse_model(call.xr, settings)
     if model.value is None:
-        status, condition = {}, faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)
-    else:
-        status, condition = report.build_status(model.value), report.build_model_valid(model.value)
-    return build_outcome(
-        call, settings, requirements={}, composed={}, status=status, conditions=[condition], settled=True
+        invalid = faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)
+        return Outcome(conditions=(invalid,), ttl_seconds=settings.ttl_settled)
+    return Outcome(
+        status=report.build_status(model.value),
+        conditions=(report.build_model_valid(model.value),),
+        ttl_seconds=settings.ttl_settled,
     )

@@ -2,26 +2,50 @@
 
 KServe's missing pipeline preset is composed and never deleted, because running services refer to it. It shows whether
 the kubeconfig works and KServe is installed; its CRD would too, but nests deeper than a request can hold. The ledger is
-published whatever else is wrong with the environment. Nodes are observed by node_collection.py.
+published whatever else is wrong with the environment.
+
+The collection of nodes is composed once the control plane is observed to serve its kind: otherwise Crossplane could
+apply nothing of the environment. From then on the members of the collection are required instead.
+
+While the environment has a NoExecute taint, Drained says which placements are left. Deployments move by themselves
+(scheduling/retention.py); this only reports it, from their conditions. Placements that were never admitted and have no
+resources do not count: users may have written any number of them.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from function.api.inference_environment import ClusterAccess, parse_environment
-from function.api.model_placement import PLACEMENTS
-from function.composers import drain, node_collection, requirements
-from function.composers.outcome import build_outcome, keep_observed, observed_status
-from function.contract import Call, Composed, Outcome, Requirement
+from function.api.model_deployment import parse_deployment
+from function.api.parse_cache import ParseCache
+from function.composers import requirements
+from function.composers.outcome import keep_observed, observed_status
+from function.composers.requirements import collect_placements
+from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
-from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import JSON, Manifest, listing, mapping, text
+from function.domain.settings import Settings
+from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
+from function.kube.messages import format_count, join_with_more
 from function.kube.names import MANAGED_BY
-from function.reasons import ConditionType, Drained
-from function.remote.nodes import NODES, build_collection
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.kube.selectors import NO_EXECUTE, Taint, find_untolerated
+from function.reasons import ConditionType, Drained, HardwareAsDeclared, Phase, Status
+from function.remote.nodes import (
+    DEFINITION,
+    MEMBERSHIP,
+    NODES,
+    Member,
+    NodeObservation,
+    NodeSelection,
+    Unobserved,
+    build_collection,
+    observe_nodes,
+    parse_member,
+    select_nodes,
+    summarize_pools,
+)
+from function.remote.object_writer import API_VERSION, ManagementPolicy, ObjectWriter
 from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
@@ -29,6 +53,8 @@ from function.status import inference_environment as report
 from function.status import references
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
+MEMBERS: ParseCache[Member] = ParseCache(parse_member)
+_INDEPENDENT_OF_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -40,12 +66,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
         if not settings.valid:
             invalid = (references.settings_invalid(ConditionType.CLUSTER_READY), *invalid)
-        outcome = keep_observed(call, settings, required, invalid)
+        kept = keep_observed(call, settings, invalid)
         ledger = _compute_ledger(call, parsed.value, placements)
-        return replace(outcome, status={**outcome.status, **ledger})
+        return replace(kept, requirements=required, status={**kept.status, **ledger})
 
-    observed = node_collection.observe_environment(call, parsed.value)
-    environment = observed.environment
+    environment, observation, selector = _observe_nodes(call, parsed.value)
     writer = ObjectWriter(
         owner=environment.name,
         namespace=settings.secret_namespace,
@@ -63,38 +88,36 @@ def compose(call: Call, settings: Settings) -> Outcome:
         item = writer.compose(CLASS, class_, ManagementPolicy.OBSERVE_ONLY)
         # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
-    if observed.selector is not None:
-        composed[NODES] = build_collection(writer, observed.selector)
-    preset = writer.read(PRESET)
-    drained = drain.build_drained(call, environment, placements)
-    return build_outcome(
-        call,
-        settings,
+    if selector is not None:
+        composed[NODES] = build_collection(writer, selector)
+    has_invalid_pools = bool(environment.broken_pools)
+    drained = _build_drained(call, environment, placements)
+    is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
+    return Outcome(
         requirements=required,
         composed=composed,
         status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment, placements)},
-        conditions=[
-            report.build_cluster_ready(preset, parsed.access.kubeconfig),
+        conditions=(
+            report.build_cluster_ready(writer.read(PRESET), parsed.access.kubeconfig),
             report.build_pools_valid(environment.pools, parsed.pool_problems),
             report.build_storage_ready(class_name, storage_class),
-            report.build_hardware_as_declared(
-                environment.pools, observed.observation, has_invalid_pools=bool(environment.broken_pools)
-            ),
+            report.build_hardware_as_declared(environment.pools, observation, has_invalid_pools=has_invalid_pools),
             *drained,
-        ],
-        settled=all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained),
+        ),
+        ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
 
 
-def required_resources(call: Call) -> dict[str, Requirement]:
-    """Returns what an InferenceEnvironment requires, whatever is in its spec: the placements on it, and its nodes."""
-    environment = parse_environment(call.xr, BUILT_IN).value
+def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
+    """Returns what an InferenceEnvironment requires, whatever is in its spec."""
+    environment = parse_environment(call.xr, settings).value
     return _require(call, environment, _find_placements(call, environment))
 
 
 def _require(call: Call, environment: Environment, placements: Collection[Placement] | None) -> dict[str, Requirement]:
-    required = _require_placements(call, environment) | node_collection.required_resources(call, environment)
-    return required | drain.required_resources(environment, placements or ())
+    """Requires the placements on an environment, its nodes, and while it is being drained the deployments on it."""
+    required = _require_placements(call, environment) | _require_nodes(call, environment)
+    return required | _require_deployments(environment, placements or ())
 
 
 def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
@@ -105,28 +128,24 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     """
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}
-    key = requirements.key_placements_on(environment.name)
-    required, labelled = {key: requirements.placements(environment=environment.name)}, call.answers.get(key)
+    required = requirements.placements_on([environment.name])
+    labelled = collect_placements(call, required)
     if labelled is None:
         return required
-    known = {placement.uid for placement in PLACEMENTS.parse(labelled) if placement}
-    for row in listing(mapping(call.xr, "status"), "admitted"):
+    known = {placement.uid for placement in labelled}
+    for row in listing(call.xr, "status.admitted"):
         if text(row, "uid") not in known:
             name, namespace = text(row, "name"), text(row, "namespace")
-            required[requirements.key_placement(name, namespace)] = requirements.one("ModelPlacement", name, namespace)
+            required[f"placement-{namespace}/{name}"] = requirements.one("ModelPlacement", name, namespace)
     return required
 
 
 def _find_placements(call: Call, environment: Environment) -> Collection[Placement] | None:
     """Returns the placements on the environment; None while a requirement of placements is not answered."""
-    placements: dict[str, Placement] = {}
-    for key in _require_placements(call, environment):
-        answer = call.answers.get(key)
-        if answer is None:
-            return None
-        on_environment = (p for p in PLACEMENTS.parse(answer) if p and p.environment == environment.name)
-        placements |= {f"{p.namespace}/{p.name}": p for p in on_environment}
-    return placements.values()
+    placements = collect_placements(call, _require_placements(call, environment))
+    if placements is None:
+        return None
+    return {f"{p.namespace}/{p.name}": p for p in placements if p.environment == environment.name}.values()
 
 
 def _compute_ledger(call: Call, environment: Environment, placements: Collection[Placement] | None) -> Manifest:
@@ -153,3 +172,127 @@ def _compose_provider_config(call: Call, environment: Environment, access: Clust
 
 def _refer_to(secret: SecretKey) -> Manifest:
     return {"name": secret.name, "namespace": secret.namespace, "key": secret.key}
+
+
+def _require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:
+    """Requires the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
+    if _select_nodes(call, environment).unobserved is not None:
+        return {}
+    collection = call.observed.get(NODES)
+    if collection is None:
+        kind = "CustomResourceDefinition"
+        definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=DEFINITION)
+        return {requirements.NODES_DEFINITION: definition}
+    labels, namespace = {MEMBERSHIP: text(collection, "metadata.name")}, text(collection, "metadata.namespace")
+    return {requirements.NODES: Requirement(api_version=API_VERSION, kind="Object", namespace=namespace, labels=labels)}
+
+
+def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, NodeObservation, Manifest | None]:
+    """Returns an environment with the facts of its nodes, what was observed, and the selector of the collection.
+
+    The facts are current, as last known, or none if the nodes are not observed. Without a selector there should be no
+    collection.
+    """
+    selection, collection = _select_nodes(call, environment), call.observed.get(NODES)
+    unobserved = selection.unobserved
+    if unobserved is None and collection is not None:
+        answer = call.answers.get(requirements.NODES)
+        observation = observe_nodes(collection, None if answer is None else MEMBERS.parse(answer))
+        if observation.reason is None:
+            facts = summarize_pools(environment, observation.nodes)
+            pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
+            environment = replace(environment, pools=pools)
+        return environment, observation, selection.selector
+    if unobserved is None:
+        definition = call.answers.get(requirements.NODES_DEFINITION)
+        is_served = any(condition(item.load(), "Established").get("status") == "True" for item in definition or ())
+        if definition is None or is_served:
+            pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+            return environment, pending, selection.selector if is_served else None
+        unobserved = Unobserved.NO_KIND
+    if unobserved is not Unobserved.IN_FILE:  # whose status has what is known
+        environment = replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
+    return environment, NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved), None
+
+
+def _select_nodes(call: Call, environment: Environment) -> NodeSelection:
+    """Keeps a selector that follows from labels while a pool is invalid, whose labels are unknown."""
+    selection, collection = select_nodes(environment), call.observed.get(NODES)
+    follows_from_labels = environment.hardware.selector is None and selection.unobserved not in _INDEPENDENT_OF_LABELS
+    if environment.broken_pools and collection is not None and follows_from_labels:
+        return NodeSelection(selector=mapping(collection, "spec.observeObjects.selector"))
+    return selection
+
+
+def _require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:
+    if not _find_draining(environment):
+        return {}
+    return {
+        f"deployment-{_name(p)}": requirements.one("ModelDeployment", p.deployment, p.namespace)
+        for p in _find_holders(environment, placements)
+        if p.deployment
+    }
+
+
+def _build_drained(
+    call: Call, environment: Environment, placements: Collection[Placement] | None
+) -> tuple[Condition, ...]:
+    """Returns Drained; none where the environment never had a taint. `placements` is None while it is not answered."""
+    if not environment.taints and not condition(call.xr, ConditionType.DRAINED):
+        return ()
+    draining = _find_draining(environment)
+    if not draining:
+        message = "The environment has no NoExecute taint"
+        return (Condition(ConditionType.DRAINED, Status.FALSE, Drained.NOT_DRAINING, message),)
+    deployments = _require_deployments(environment, placements or ())
+    if placements is None or not deployments.keys() <= call.answers.keys():
+        message = "Waiting for Crossplane to fetch placements and deployments"
+        return (Condition(ConditionType.DRAINED, Status.UNKNOWN, Drained.DRAINING, message),)
+    ordered = sorted(_find_holders(environment, placements), key=lambda p: (p.namespace, p.deployment, p.name))
+    left = [(placement, _explain(call, environment, placement, draining)) for placement in ordered]
+    tolerating = [_name(placement) for placement, why in left if not why]
+    also = f". Staying, because they tolerate the taint: {join_with_more(tolerating)}" if tolerating else ""
+    rows = [f"{_name(placement)} {why}" for placement, why in left if why]
+    if not rows:
+        message = f"Nothing is left to move{also}"
+        return (Condition(ConditionType.DRAINED, Status.TRUE, Drained.DRAINED, message),)
+    message = f"{format_count(len(rows), 'placement')} left: {join_with_more(rows, separator='; ')}{also}"
+    return (Condition(ConditionType.DRAINED, Status.FALSE, Drained.DRAINING, message),)
+
+
+def _find_draining(environment: Environment) -> tuple[Taint, ...]:
+    return find_untolerated(environment.taints, (), {NO_EXECUTE})
+
+
+def _find_holders(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
+    """Returns the placements that are admitted or have resources."""
+    admitted = {grant.uid for grant in environment.admitted}
+    return [placement for placement in placements if placement.uid in admitted or placement.may_run]
+
+
+def _name(placement: Placement) -> str:
+    return f"{placement.namespace}/{placement.deployment or placement.name}"
+
+
+def _explain(call: Call, environment: Environment, placement: Placement, draining: Collection[Taint]) -> str:
+    """Returns why a placement is still on the environment; empty where its deployment tolerates the taints."""
+    if placement.deleting:
+        return "is being deleted"
+    if not placement.deployment:
+        return "was not written by a deployment, so nothing moves it"
+    manifest = next((found.load() for found in call.answers[f"deployment-{_name(placement)}"]), None)
+    deployment = parse_deployment(manifest).value if manifest else None
+    if manifest is None or deployment is None:
+        return "cannot move: its deployment is invalid" if manifest else "is being deleted with its deployment"
+    if not find_untolerated(draining, deployment.tolerations):
+        return ""
+    scheduled = condition(manifest, ConditionType.SCHEDULED)
+    if scheduled.get("status") != Status.TRUE:
+        if not scheduled:
+            return "cannot move yet: its deployment has no condition Scheduled"
+        summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
+        return f"cannot move: {text(scheduled, 'reason')} ({summary})"
+    rows = listing(manifest, "status.placements")
+    unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
+    targets = [name for name in unready if name != environment.name]
+    return f"serves until {join_with_more(targets)} is Ready" if targets else "is about to move"

@@ -5,24 +5,24 @@ carried over while the environment does not exist or cannot be parsed. Crossplan
 environment to which more would be added stays as observed until others are complete and need less.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS
 from function.composers import requirements
-from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
-from function.composers.resolve import UnresolvedError, resolve_model
-from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, RequiredResource, Requirement
+from function.composers.outcome import keep_observed, unready_if_incomplete
+from function.composers.requirements import UnresolvedError, resolve_model
+from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, Requirement
 from function.domain.cache import Consumer, Hydration, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
-from function.domain.settings import BUILT_IN, Settings
+from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status
-from function.remote.adoption import adopt_all, find_orphans, observe_orphans
+from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.object_writer import (
     NAMESPACE,
     ObjectWriter,
@@ -81,23 +81,13 @@ class _Part:
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Composes the remote objects of a ModelCache, and reports each environment."""
-    orphans = find_orphans(call, call.answers.get(requirements.OBJECTS) or ())
-    call = observe_orphans(call, orphans)
-    parsed, required = parse_model_cache(call.xr), required_resources(call)
+    parsed = parse_model_cache(call.xr)
     if parsed.value is None:
-        invalid = faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)
-        outcome = keep_observed(call, settings, required, [invalid])
-    else:
-        try:
-            outcome = _compose_environments(call, settings, required, _resolve_inputs(call, parsed.value, settings))
-        except UnresolvedError as error:
-            outcome = keep_observed(call, settings, required, error.conditions)
-    return replace(outcome, composed=adopt_all(outcome.composed, call, orphans))
-
-
-def _compose_environments(
-    call: Call, settings: Settings, required: Mapping[str, Requirement], inputs: _Inputs
-) -> Outcome:
+        return keep_observed(call, settings, [faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)])
+    try:
+        inputs = _resolve_inputs(call, parsed.value, settings)
+    except UnresolvedError as error:
+        return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
     names = sorted({*_list_selected(inputs), *observed})
     parts = _fit_response([_compose_part(inputs, name, observed.get(name, {})) for name in names])
@@ -108,15 +98,12 @@ def _compose_environments(
     conditions = (resolved, report.summarize_hydration(rows))
     is_complete = all(condition.status is Status.TRUE for condition in conditions)
     used_by = sorted({placement.deployment or placement.name for placement in inputs.named_by})
-    return build_outcome(
-        call,
-        settings,
-        requirements=required,
+    return Outcome(
         composed=composed,
         status=report.build_status(inputs.model, size, rows, used_by, inputs.consumers),
         conditions=conditions,
-        settled=is_complete,
         ready=unready_if_incomplete(composed, works=is_complete),
+        ttl_seconds=settings.ttl_settled if is_complete else settings.ttl_pending,
     )
 
 
@@ -160,28 +147,28 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     )
 
 
-def required_resources(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
-    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
-    required = {requirements.OBJECTS: requirements.resources_of(name, namespace)}
+    required = requirements.labelled_resources(call)
+    call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ())))
     cache = parse_model_cache(call.xr).value
     if cache is None:
         return required
-    model = {requirements.MODEL: requirements.model(cache.model, cache.namespace)}
-    return required | model | _require_environments(call, cache) | _require_placements(call, cache)
+    required[requirements.MODEL] = requirements.model(cache.model, cache.namespace)
+    return required | _require_environments(call, cache, settings) | _require_placements(call, cache)
 
 
-def _require_environments(call: Call, cache: ModelCache) -> dict[str, Requirement]:
+def _require_environments(call: Call, cache: ModelCache, settings: Settings) -> dict[str, Requirement]:
     """Requires the environments that the cache names or selects, and those on which it has something."""
-    required: dict[str, Requirement] = {}
     names = {*(cache.environments or ()), *_group_observed(call)}
-    if cache.environments is None:
-        required[requirements.ENVIRONMENTS] = requirements.environments(cache.selector.equalities)
-        listed = call.answers.get(requirements.ENVIRONMENTS)
-        if listed is None:
-            return required
-        names -= {environment.name for environment in ENVIRONMENTS.parse(listed, BUILT_IN)}
-    return required | requirements.environments_by_name(sorted(names))
+    if cache.environments is not None:
+        return requirements.environments_by_name(sorted(names))
+    required = {requirements.ENVIRONMENTS: requirements.environments(cache.selector.equalities)}
+    listed = call.answers.get(requirements.ENVIRONMENTS)
+    if listed is not None:
+        names -= {environment.name for environment in ENVIRONMENTS.parse(listed, settings)}
+        required |= requirements.environments_by_name(sorted(names))
+    return required
 
 
 def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
@@ -191,20 +178,17 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
     """
     if not isinstance(mapping(call.xr, "status").get("readers"), list):
         return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
-    required = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
-    listed = call.answers.get(requirements.PLACEMENTS)
-    if listed is None:
-        return required
-    labelled = {placement.name for placement in PLACEMENTS.parse(listed) if placement}
-    for name in (consumer.name for consumer in cache.consumers if consumer.name not in labelled):
-        required[requirements.key_placement(name)] = requirements.one("ModelPlacement", name, cache.namespace)
-    return required
+    labelled = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
+    consumers = [consumer.name for consumer in cache.consumers]
+    return requirements.with_recorded_placements(call, labelled, consumers, cache.namespace)
 
 
 def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Inputs:
     model = resolve_model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
-    environments = _collect_answers(call, _require_environments(call, cache))
-    items = _collect_answers(call, _require_placements(call, cache))
+    environments = requirements.collect_items(call, _require_environments(call, cache, settings))
+    items = requirements.collect_items(call, _require_placements(call, cache))
+    if environments is None or items is None:
+        raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
     placements = {(p.namespace, p.name): p for p in PLACEMENTS.parse(items) if p}
     existing_names = {text(item.load(), "metadata.name") for item in items}
     # A placement that exists and cannot be parsed may read what it read before.
@@ -220,13 +204,6 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
         consumers=(*find_consumers(cache, placements.values(), owned_claims), *unparsed),
         settings=settings,
     )
-
-
-def _collect_answers(call: Call, names: Iterable[str]) -> list[RequiredResource]:
-    answers = [call.answers.get(name) for name in names]
-    if None in answers:
-        raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
-    return [resource for answer in answers for resource in answer or ()]
 
 
 def _list_selected(inputs: _Inputs) -> tuple[str, ...]:

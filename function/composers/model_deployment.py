@@ -5,35 +5,35 @@ deployment requests.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 
+from function.api.common import is_current
 from function.api.model_deployment import parse_deployment
-from function.api.model_placement import PLACEMENTS
 from function.api.model_service import parse_listing
-from function.api.settings import parse_settings
 from function.composers import requirements, scopes
-from function.composers.gate import check_gate
-from function.composers.outcome import build_outcome, keep_observed
+from function.composers.outcome import keep_observed
 from function.composers.placement_writer import build_placement, build_service, drain_placement, lower_replicas
-from function.composers.resolve import UnresolvedError, resolve_model
+from function.composers.requirements import UnresolvedError, resolve_model
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.model import Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, condition, find_controller, get, mapping, text
+from function.kube.manifests import Manifest, condition, find_controller, get, integer, is_deleting, mapping, text
+from function.kube.messages import join_with_more, truncate_middle
 from function.reasons import ConditionType, ReferencesResolved, Refused, Status
+from function.remote import observed_object
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
 from function.scheduling.draining import drains_first, hold_draining
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import schedule
-from function.scheduling.turns import assign_turns
+from function.scheduling.turns import asks_gate, assign_turns
 from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
 from function.scheduling.ways_out import WayOut, WayOutCache, find_ways_out
@@ -44,6 +44,7 @@ from function.status import references
 from function.status.conditions import faulty
 from function.weights.planner import DeploymentWeights
 
+_MAX_GATE_STATE = 256  # bytes of what the object says that is the gate of a roll-out
 VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
 
 
@@ -85,7 +86,7 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     deployment = parsed.value
     if deployment is None:
         invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
-        return keep_observed(call, settings, {}, [invalid])
+        return keep_observed(call, settings, [invalid])
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     foreign = _find_foreign_service(call, deployment)
@@ -120,8 +121,8 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
 def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Considered:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
     request, considered = own.request, own
-    in_namespace = call.answers.get(requirements.NAMESPACE, ())  # required only where a quota limits the namespace
-    namespace_placements = [p for p in PLACEMENTS.parse(in_namespace) if p]
+    # Required only where a quota limits the namespace.
+    namespace_placements = requirements.collect_placements(call, [requirements.NAMESPACE]) or []
     limits = settings.limits_of(request.deployment.namespace)
     usage = namespace_usage(request.deployment.namespace, namespace_placements, limits)
     for scope in scopes.fleet_scopes(call, own.scope, request.labels, settings):
@@ -141,10 +142,11 @@ def _hold_placements(
     call: Call, settings: Settings, deployment: Deployment, scope: Scope, conditions: Sequence[Condition]
 ) -> Outcome:
     """Returns the outcome that carries every placement over, with no more replicas than the deployment requests."""
-    outcome = keep_observed(call, settings, scope.requirements, conditions)
+    outcome = keep_observed(call, settings, conditions)
     is_invalid = conditions[0].reason == ReferencesResolved.MODEL_INVALID
     return replace(
         outcome,
+        requirements=scope.requirements,
         composed=lower_replicas(outcome.composed, deployment.replicas),
         status=report.lower_replicas(outcome.status, deployment.replicas),
         ready=False if is_invalid else outcome.ready,
@@ -174,12 +176,11 @@ def _is_unchanged(assignment: Assignment, considered: Considered) -> bool:
     return not requests_more(placement, considered.request.to_placement(assignment))
 
 
-def required_resources(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelDeployment has required so far in this reconcile; nothing where its spec is invalid."""
     deployment = parse_deployment(call.xr).value
     if deployment is None:
         return {}
-    settings = parse_settings(call.input, call.context).value
     labels: Mapping[str, str] = {}
     with suppress(UnresolvedError):
         # Selectors do not depend on settings.
@@ -194,25 +195,24 @@ def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Ou
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
-    gate_obstacle, of_gate = check_gate(call, settings, request.deployment, placements, leaving)
+    gate_obstacle, of_gate = _check_gate(call, settings, request.deployment, placements, leaving)
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
-    conditions = [
+    conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(considered)),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
-    ]
-    return build_outcome(
-        call,
-        settings,
+    )
+    is_settled = all(c.status is Status.TRUE for c in conditions)
+    return Outcome(
         requirements={**required, **of_gate},
         composed=adopt(composed, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
-        settled=all(c.status is Status.TRUE for c in conditions),
         ready=False if decision.placed < decision.desired else None,
+        ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
 
 
@@ -237,6 +237,51 @@ def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapp
     decision = hold_draining(considered.decision, services)
     of_namespace = {requirements.SERVICES: requirements.services(considered.request.deployment.namespace)}
     return replace(considered, decision=decision), {**required, **of_namespace}
+
+
+def _check_gate(
+    call: Call,
+    settings: Settings,
+    deployment: Deployment,
+    placements: Iterable[Placement],
+    leaving: Collection[Placement],
+) -> tuple[str, dict[str, Requirement]]:
+    """Returns why the gate of a deployment stops the next change, empty if it does not, and what it requires.
+
+    A kind that Crossplane may not read, or that does not exist, fails the whole reconcile. Only kinds that the platform
+    settings list are therefore required (decision 32), and only while a change waits for the gate.
+    """
+    rollout = deployment.rollout
+    if rollout is None or rollout.gate is None or not asks_gate(rollout, placements, leaving):
+        return "", {}
+    gate, name = rollout.gate, f"{rollout.gate.kind} {rollout.gate.name}"
+    if (gate.api_version, gate.kind) not in settings.gates:
+        allowed = join_with_more(sorted(f"{version} {kind}" for version, kind in settings.gates)) or "none"
+        return f"gates of {gate.api_version} {gate.kind} are not allowed; the platform settings allow {allowed}", {}
+    required = {
+        requirements.GATE: Requirement(
+            api_version=gate.api_version, kind=gate.kind, name=gate.name, namespace=deployment.namespace
+        )
+    }
+    answer = call.answers.get(requirements.GATE)
+    if answer is None:
+        return f"waiting for Crossplane to fetch {name}", required
+    found = next((item.load() for item in answer), None)
+    if found is None:
+        return f"waiting for {name}, which does not exist", required
+    if is_deleting(found):
+        return f"waiting for {name}, which is being deleted", required
+    state = condition(found, gate.condition)
+    if state and not (observed_object.is_current(found) and is_current(found, gate.condition)):
+        generation = integer(found, "metadata.generation")
+        return f"waiting for {name}, whose {gate.condition} is not about its generation {generation} yet", required
+    if state.get("status") == Status.TRUE:
+        return "", required
+    if not state:
+        return f"waiting for {name}, which has no condition {gate.condition}", required
+    cause = ": ".join(filter(None, (text(state, "reason"), text(state, "message"))))
+    said = f"{text(state, 'status') or 'not set'}{f' ({cause})' if cause else ''}"
+    return f"waiting for {name}, whose {gate.condition} is {truncate_middle(said, _MAX_GATE_STATE)}", required
 
 
 def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:

@@ -5,22 +5,20 @@ plan for the weights, the LLMInferenceService from `decide_service`. What exists
 does not resolve.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from function.api.model_placement import PLACEMENTS, parse_placement
-from function.api.settings import parse_settings
+from function.api.model_placement import parse_placement
 from function.composers import requirements
-from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
-from function.composers.resolve import UnresolvedError, resolve_placement
-from function.contract import Call, Composed, Condition, Outcome, Requirement
+from function.composers.outcome import complete_conditions, keep_observed, unready_if_incomplete
+from function.composers.requirements import UnresolvedError, resolve_placement
+from function.contract import Call, Condition, Event, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
-from function.kube.manifests import Manifest, text
 from function.reasons import ConditionType, ReferencesResolved, Status
-from function.remote.adoption import adopt_all, find_orphans, observe_orphans
-from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, carry_over, compose_namespace
+from function.remote.adoption import find_orphans
+from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
@@ -56,45 +54,30 @@ _CANNOT_START = {
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the remote objects, the status and the conditions of a ModelPlacement."""
     parsed = parse_placement(call.xr)
-    required = _required_resources(call, parsed.value, settings)
-    listed, is_complete = requirements.collect_resources(call, required)
-    orphans, deleting = find_orphans(call, listed), find_orphans(call, listed, deleting=True)
-    call = observe_orphans(call, orphans)
     invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:
-        outcome = keep_observed(call, settings, required, invalid)
-    elif parsed.problems:
-        outcome = _hold(call, settings, required, invalid, parsed.value, scale_down=False)
-    else:
-        try:
-            outcome = _compose_resolved(call, settings, required, parsed.value, deleting)
-        except UnresolvedError as error:
-            outcome = _hold(call, settings, required, error.conditions, parsed.value)
-    composed = adopt_all(outcome.composed, call, orphans)
-    if not is_complete:
-        composed = carry_over(call.observed) | composed
-    return replace(outcome, composed=composed)
+        return keep_observed(call, settings, invalid)
+    if parsed.problems:
+        return _hold(call, settings, invalid, parsed.value, scale_down=False)
+    try:
+        return _compose_resolved(call, settings, parsed.value)
+    except UnresolvedError as error:
+        return _hold(call, settings, error.conditions, parsed.value)
 
 
-def _compose_resolved(
-    call: Call,
-    settings: Settings,
-    required: Mapping[str, Requirement],
-    placement: Placement,
-    deleting: Mapping[str, Manifest],
-) -> Outcome:
+def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> Outcome:
     resolved = resolve_placement(call, placement, settings)
     admission = _check_admission(call, resolved)
     if not admission.admits_service and _nothing_composed(call):
-        known = [_RESOLVED, report.build_admitted(placement, admission)]
-        return _hold(call, settings, required, known, placement)
+        return _hold(call, settings, [_RESOLVED, report.build_admitted(placement, admission)], placement)
+    listed, _ = requirements.collect_resources(call, sorted(call.answers))
     writer = ObjectWriter(
         owner=placement.name,
         namespace=placement.namespace,
         provider_config=resolved.environment.provider_config,
         watch=settings.object_watch,
         observed=call.observed,
-        deleting=deleting,
+        deleting=find_orphans(call, listed, deleting=True),
     )
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
@@ -118,20 +101,18 @@ def _compose_resolved(
     if gives_turns:
         update = find_update(service.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(service, update)
-    outcome = build_outcome(
-        call,
-        settings,
-        requirements=required,
+    events: tuple[Event, ...] = ()
+    if service.rollout_blocked:
+        events = (report.build_rollout_blocked(placement, admission, needs_same_node=service.needs_same_node),)
+    is_settled = all(c.status is Status.TRUE for c in conditions)
+    return Outcome(
         composed=composed,
         status=status | report.build_progress(call.xr, conditions, weights.state, service.remote),
         conditions=conditions,
-        settled=all(c.status is Status.TRUE for c in conditions),
+        events=events,
         ready=unready_if_incomplete(composed, works=conditions[-1].status is Status.TRUE),
+        ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
-    if not service.rollout_blocked:
-        return outcome
-    blocked = report.build_rollout_blocked(placement, admission, needs_same_node=service.needs_same_node)
-    return replace(outcome, events=(*outcome.events, blocked))
 
 
 def _list_conditions(
@@ -166,15 +147,11 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     return request.name, compute_spec_digest(request)
 
 
-def required_resources(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelPlacement requires; only its Objects if it names no environment."""
-    return _required_resources(call, parse_placement(call.xr).value, parse_settings(call.input, call.context).value)
-
-
-def _required_resources(call: Call, placement: Placement | None, settings: Settings) -> dict[str, Requirement]:
-    name, namespace = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace")
+    placement = parse_placement(call.xr).value
     required = requirements.unobserved_resources(call)
-    required[requirements.OBJECTS] = requirements.resources_of(name, namespace)
+    required |= requirements.labelled_resources(call)
     if placement is None:
         return required
     required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
@@ -191,11 +168,10 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     placement, quota_excess = resolved.placement, None
     limits = resolved.settings.limits_of(placement.namespace)
     if may_exceed(placement, limits):
-        listed = call.answers.get(requirements.PLACEMENTS)
-        if listed is None:
+        in_namespace = requirements.collect_placements(call, [requirements.PLACEMENTS])
+        if in_namespace is None:
             raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
-        others = (p for p in PLACEMENTS.parse(listed) if p and p.uid != placement.uid)
-        quota_excess = find_excess(placement, others, limits)
+        quota_excess = find_excess(placement, [p for p in in_namespace if p.uid != placement.uid], limits)
     admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
     return apply_quota(admitted, placement, resolved.environment, quota_excess)
 
@@ -223,13 +199,7 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
 
 
 def _hold(
-    call: Call,
-    settings: Settings,
-    required: Mapping[str, Requirement],
-    known: Sequence[Condition],
-    placement: Placement,
-    *,
-    scale_down: bool = True,
+    call: Call, settings: Settings, known: Sequence[Condition], placement: Placement, *, scale_down: bool = True
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
 
@@ -240,22 +210,13 @@ def _hold(
     services = hold_services(call.observed, placement if scale_down else None)
     requested = max(placement.replicas, services.replicas)
     ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
-    held = keep_observed(call, settings, required, (*known, ready))
+    held = keep_observed(call, settings, complete_conditions(call.xr, (*known, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= report.build_ready_replicas(services.remote.manifest)
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
-    return replace(
-        held, composed={**_protect_cache(call, placement), **held.composed, **services.composed}, status=status
-    )
-
-
-def _protect_cache(call: Call, placement: Placement) -> dict[str, Composed]:
-    """Builds the Usage of the ModelCache that a service may read from, which the placement alone describes."""
-    if (
-        not isinstance(placement.cache, ModelCacheChoice)
-        or not call.answers.get(requirements.CACHE)
-        or not _has_service(call)
-    ):
-        return {}
-    return build_usage(placement, placement.cache.name)
+    composed = {**held.composed, **services.composed}
+    if isinstance(placement.cache, ModelCacheChoice) and call.answers.get(requirements.CACHE) and _has_service(call):
+        # The service may read from the ModelCache, and the placement alone describes the Usage that protects it.
+        composed = {**build_usage(placement, placement.cache.name), **composed}
+    return replace(held, composed=composed, status=status)

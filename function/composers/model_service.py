@@ -7,19 +7,15 @@ anything is unanswered, while the spec is invalid, or while the platform names n
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from function.api.model_placement import PLACEMENTS
 from function.api.model_service import parse_model_service
 from function.composers import requirements
-from function.composers.outcome import build_outcome, keep_observed, unready_if_incomplete
+from function.composers.outcome import keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Outcome, Requirement
 from function.domain.model_service import ModelService
-from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway, Settings
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest
 from function.reasons import BackendsResolved, ConditionType, Status
-from function.remote.adoption import adopt_all, find_orphans, observe_orphans
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, carry_over, with_resource_version
 from function.remote.observed_object import assess
 from function.status import model_service as report
@@ -46,54 +42,45 @@ from function.traffic.sites import SEPARATOR
 
 def compose(call: Call, settings: Settings) -> Outcome:
     """Returns the routes of a ModelService on all clusters, its conditions and its endpoints."""
-    required = required_resources(call)
-    orphans = find_orphans(call, requirements.collect_resources(call, required)[0])
-    outcome = _compose(observe_orphans(call, orphans), settings, required)
-    return replace(outcome, composed=adopt_all(outcome.composed, call, orphans))
-
-
-def _compose(call: Call, settings: Settings, required: Mapping[str, Requirement]) -> Outcome:
     parsed = parse_model_service(call.xr)
     service, platform = parsed.value, settings.gateway
     if service is None:
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
-        return keep_observed(call, settings, required, [invalid])
-    if any(key not in call.answers for key in required):
-        return keep_observed(call, settings, required, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
-    placements = _list_placements(call, service, required)
+        return keep_observed(call, settings, [invalid])
+    placements = requirements.collect_placements(call, _require_placements(call, service))
+    if placements is None:
+        return keep_observed(call, settings, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
+    deployments = {backend.deployment for backend in service.backends}
+    placements = [placement for placement in placements if placement.deployment in deployments]
     resolved = report.build_backends_resolved(service, placements)
     if platform is None:
-        return keep_observed(call, settings, required, [resolved, report.build_route_ready(None, platform)])
+        return keep_observed(call, settings, [resolved, report.build_route_ready(None, platform)])
 
     traffic = plan_traffic(service, placements, call.observed, platform, call.now)
     composed = {ROUTE: _compose_route(call, service, platform, traffic)}
     for endpoint in traffic.endpoints:
         composed |= _compose_endpoint(settings, service, endpoint)
-    conditions = [
+    conditions = (
         resolved,
         report.build_endpoints_ready(traffic),
         report.build_route_ready(call.observed.get(ROUTE), platform),
         report.build_backends_alike(service, placements),
-    ]
+    )
     serves = all(condition.status is Status.TRUE for condition in conditions[:-1])
-    outcome = build_outcome(
-        call,
-        settings,
-        requirements=required,
+    ttl_seconds = settings.ttl_settled if serves else settings.ttl_pending
+    return Outcome(
         composed=composed,
         status=report.build_status(service, platform, traffic),
         conditions=conditions,
-        settled=serves,
         ready=unready_if_incomplete(composed, works=serves),
+        ttl_seconds=min(ttl_seconds, traffic.wake_in or ttl_seconds),
     )
-    return replace(outcome, ttl_seconds=min(outcome.ttl_seconds, traffic.wake_in or outcome.ttl_seconds))
 
 
-def required_resources(call: Call) -> dict[str, Requirement]:
+def required_resources(call: Call, _: Settings) -> dict[str, Requirement]:
     """Returns what a ModelService requires: what it has composed, and the placements of its backends."""
-    name, namespace, kinds = text(call.xr, "metadata.name"), text(call.xr, "metadata.namespace"), _list_kinds(call)
-    required = requirements.unobserved_resources(call, kinds)
-    required |= {requirements.key_resources_of(k): requirements.resources_of(name, namespace, k) for k in kinds}
+    kinds = _list_kinds(call)
+    required = requirements.unobserved_resources(call, kinds) | requirements.labelled_resources(call, kinds)
     service = parse_model_service(call.xr).value
     return required | _require_placements(call, service) if service else required
 
@@ -113,23 +100,11 @@ def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
 
 
 def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:
-    names, namespace = [backend.deployment for backend in service.backends], service.namespace
-    required = {requirements.key_placements_of(n): requirements.placements(namespace, deployment=n) for n in names}
-    answers = [call.answers.get(key) for key in required]
-    if any(answer is None for answer in answers):
-        return required
-    found = {placement.name for answer in answers for placement in PLACEMENTS.parse(answer or ()) if placement}
-    listed = {row.placement for entry in service.entries for row in entry.backends}
-    missing = sorted(listed - found)
-    return required | {requirements.key_placement(n): requirements.one("ModelPlacement", n, namespace) for n in missing}
-
-
-def _list_placements(call: Call, service: ModelService, required: Mapping[str, Requirement]) -> list[Placement]:
-    """Returns the placements of the backends, by label and by name: a long name is only a hash in the label."""
-    deployments = {backend.deployment for backend in service.backends}
-    keys = [key for key, requirement in required.items() if requirement.kind == "ModelPlacement"]
-    placements = [placement for key in keys for placement in PLACEMENTS.parse(call.answers[key])]
-    return [placement for placement in placements if placement and placement.deployment in deployments]
+    """Requires the placements of the backends, by label and by name: a long name is only a hash in the label."""
+    names = [backend.deployment for backend in service.backends]
+    labelled = {f"placements-of-{n}": requirements.placements(service.namespace, deployment=n) for n in names}
+    listed = [row.placement for entry in service.entries for row in entry.backends]
+    return requirements.with_recorded_placements(call, labelled, listed, service.namespace)
 
 
 def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:

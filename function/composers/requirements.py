@@ -1,14 +1,27 @@
-"""The resources that composers require, under names that are stable within a reconcile."""
+"""The resources that composers require, under names that are stable within a reconcile, and what is resolved from them.
+
+A requirement that is not answered yet makes a condition Unknown, one that is answered with nothing makes it False.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from function.contract import Answered, Call, Requirement
-from function.domain.model import ModelRef
-from function.kube.manifests import listing, text
+from function.api import model_placement
+from function.api.cluster_model import parse_model
+from function.api.inference_environment import name_provider_config, parse_environment
+from function.api.model_cache import parse_model_cache
+from function.contract import Answered, Call, Condition, RequiredResource, Requirement
+from function.domain.cache import ModelCache, ModelCacheChoice
+from function.domain.environment import Environment
+from function.domain.model import Model, ModelRef
+from function.domain.placement import Placement, ResolvedPlacement
+from function.domain.settings import Settings
+from function.kube.manifests import Manifest, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.remote.nodes import DEFINITION, MEMBERSHIP
+from function.reasons import ConditionType, ReferencesResolved
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
+from function.remote.object_writer import find_remote_namespace
+from function.status import references
 from function.weights.consumers import USAGE_API_VERSION, USAGE_KIND
 
 MODEL = "model"
@@ -25,7 +38,6 @@ SERVICES = "model-services"
 GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
-COLLECTIONS_CRD = Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=DEFINITION)
 ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 _RESOURCE = "resource-"
@@ -43,13 +55,12 @@ def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
 
 
 def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
-    """Requires each of several environments."""
     return {f"environment-{name}": one("InferenceEnvironment", name) for name in names}
 
 
-def environments(labels: Mapping[str, str] | None = None) -> Requirement:
+def environments(labels: Mapping[str, str]) -> Requirement:
     """Requires every environment that has these labels."""
-    return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels or {})
+    return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels)
 
 
 def placements(
@@ -66,30 +77,24 @@ def services(namespace: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="ModelService", namespace=namespace)
 
 
-def key_placements_on(environment: str) -> str:
-    """Returns the requirement's name for the placements on one of several environments."""
-    return f"placements-on-{environment}"
+def placements_on(environments_: Iterable[str]) -> dict[str, Requirement]:
+    """Requires the placements on each of several environments."""
+    return {f"placements-on-{name}": placements(environment=name) for name in environments_}
 
 
-def key_placements_of(deployment: str) -> str:
-    """Returns the requirement's name for the placements of one of several deployments."""
-    return f"placements-of-{deployment}"
+def placements_by_name(names: Iterable[str], namespace: str) -> dict[str, Requirement]:
+    """Requires each of several placements in the namespace of the composite."""
+    return {f"placement-{name}": one("ModelPlacement", name, namespace) for name in names}
 
 
-def key_placement(name: str, namespace: str = "") -> str:
-    """Returns the requirement's name for one of several placements; by default in the same namespace."""
-    return f"placement-{namespace}/{name}" if namespace else f"placement-{name}"
-
-
-def resources_of(owner: str, namespace: str, kind: ResourceKind = OBJECT) -> Requirement:
-    """Requires the resources of a kind that have the label of a composite."""
-    labels = {LABEL_OWNER: label_value(owner)}
-    return Requirement(api_version=kind[0], kind=kind[1], namespace=namespace, labels=labels)
-
-
-def key_resources_of(kind: ResourceKind) -> str:
-    """Returns the requirement's name for the resources of one of several kinds."""
-    return OBJECTS if kind == OBJECT else f"{_RESOURCE}{kind[1]}"
+def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) -> dict[str, Requirement]:
+    """Requires the resources of some kinds that have the label of the composite."""
+    labels = {LABEL_OWNER: label_value(text(call.xr, "metadata.name"))}
+    namespace, required = text(call.xr, "metadata.namespace"), dict[str, Requirement]()
+    for version, kind in kinds:
+        key = OBJECTS if kind == "Object" else f"{_RESOURCE}{kind}"
+        required[key] = Requirement(api_version=version, kind=kind, namespace=namespace, labels=labels)
+    return required
 
 
 def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
@@ -116,6 +121,121 @@ def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bo
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 
 
-def nodes(collection: str, namespace: str) -> Requirement:
-    """Requires the Objects of a collection."""
-    return Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels={MEMBERSHIP: collection})
+def collect_items(call: Call, required: Iterable[str]) -> list[RequiredResource] | None:
+    """Returns all answers to some requirements; None while one of them is not answered."""
+    answers = [call.answers.get(name) for name in required]
+    return None if None in answers else [item for answer in answers for item in answer or ()]
+
+
+def collect_placements(call: Call, required: Iterable[str]) -> list[Placement] | None:
+    """Returns the placements that can be read of all answers; None while one is not answered."""
+    items = collect_items(call, required)
+    return None if items is None else [placement for placement in model_placement.PLACEMENTS.parse(items) if placement]
+
+
+def with_recorded_placements(
+    call: Call, labelled: Mapping[str, Requirement], recorded: Iterable[str], namespace: str
+) -> dict[str, Requirement]:
+    """Requires placements by label and, once these are answered, by name those of the status that the label misses."""
+    found = collect_placements(call, labelled)
+    if found is None:
+        return dict(labelled)
+    missing = sorted(set(recorded) - {placement.name for placement in found})
+    return {**labelled, **placements_by_name(missing, namespace)}
+
+
+class UnresolvedError(Exception):
+    """A reference does not resolve, or not yet; the last of the conditions says why."""
+
+    def __init__(self, *conditions: Condition) -> None:
+        super().__init__(conditions[-1].message)
+        self.conditions = conditions
+
+
+def resolve_placement(call: Call, placement: Placement, settings: Settings) -> ResolvedPlacement:
+    """Returns a placement with its model, profile, environment, pool and cache.
+
+    Raises:
+        UnresolvedError: One of them does not resolve.
+    """
+    if placement.shape is None:
+        raise UnresolvedError(references.unreadable_topology())
+    model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
+    environment = _resolve_environment(call, placement.environment, settings)
+    cache = _resolve_cache(call, placement)
+    profile = next((p for p in model.profiles if p.name == placement.profile), None)
+    if profile is None:
+        raise UnresolvedError(references.profile_not_found(placement.model, model, placement.profile))
+    pool = environment.pool(placement.pool)
+    if pool is None:
+        raise UnresolvedError(references.pool_not_found(environment.name, placement.pool))
+    return ResolvedPlacement(
+        placement=placement,
+        shape=placement.shape,
+        model=model,
+        profile=profile,
+        environment=environment,
+        pool=pool,
+        cache=cache,
+        settings=settings,
+        namespace=find_remote_namespace(call.observed) or settings.remote_namespace(placement.namespace),
+    )
+
+
+def find_other_cluster(observed: Mapping[str, Manifest], environment: Environment) -> str:
+    """Returns the ClusterProviderConfig of an Object on another cluster than the environment's; empty if there is none.
+
+    An Object that is pointed at another cluster leaves behind what it created on the first one, and nothing deletes
+    it, so the environment of a placement never changes. An environment that was recreated has the same
+    ClusterProviderConfig by the rule of names, whatever an earlier one had in its status.
+    """
+    known = {"", environment.provider_config, name_provider_config(environment.name)}
+    configs = (text(observed[key], "spec.providerConfigRef.name") for key in sorted(observed))
+    return next((name for name in configs if name not in known), "")
+
+
+def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
+    """Returns the model; raises UnresolvedError with a condition of the given type where there is none.
+
+    Nothing is resolved with invalid settings either: what exists stays as observed.
+    """
+    if not settings.valid:
+        raise UnresolvedError(references.settings_invalid(type_))
+    not_found = references.model_not_found(type_, ref, namespace)
+    parsed = parse_model(_load(call, MODEL, not_found), settings)
+    if parsed.value is None:
+        raise UnresolvedError(references.model_invalid(type_, ref, parsed.problems))
+    return parsed.value
+
+
+def _resolve_environment(call: Call, name: str, settings: Settings) -> Environment:
+    """Returns the environment of a placement, which is on the cluster on which the placement started."""
+    manifest = _load(call, ENVIRONMENT, references.environment_not_found(name))
+    parsed = parse_environment(manifest, settings)
+    if parsed.value.broken:
+        reason, subject = ReferencesResolved.ENVIRONMENT_NOT_FOUND, f"InferenceEnvironment {name}"
+        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.other_problems))
+    other_cluster = find_other_cluster(call.observed, parsed.value)
+    if other_cluster:
+        raise UnresolvedError(references.environment_changed(name, other_cluster))
+    return parsed.value
+
+
+def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
+    if not isinstance(placement.cache, ModelCacheChoice):
+        return None
+    name = placement.cache.name
+    parsed = parse_model_cache(_load(call, CACHE, references.cache_not_found(name, placement.namespace)))
+    if parsed.value is None:
+        reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {name}"
+        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.problems))
+    return parsed.value
+
+
+def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
+    answer = call.answers.get(requirement)
+    if answer is None:
+        raise UnresolvedError(references.resolving(not_found.type))
+    if not answer:
+        raise UnresolvedError(not_found)
+    return answer[0].load()

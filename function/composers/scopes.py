@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
-from function.api.model_placement import PLACEMENTS, parse_placement
+from function.api.model_placement import parse_placement
 from function.composers import requirements
 from function.contract import Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, ModelCacheChoice
@@ -63,10 +63,10 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
     if requirements.OWN in call.answers:
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
         reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
-        for name in sorted(reported - observed - {placement.name for _, placement in known if placement} - {""}):
-            key = requirements.key_placement(name)
-            required[key] = requirements.one("ModelPlacement", name, deployment.namespace)
-            known += _parse_items(call.answers.get(key, ()))
+        missing = sorted(reported - observed - {placement.name for _, placement in known if placement} - {""})
+        by_name = requirements.placements_by_name(missing, deployment.namespace)
+        required |= by_name
+        known += [item for key in by_name for item in _parse_items(call.answers.get(key, ()))]
     orphans = find_orphan_placements(call.xr, call.observed, known)
     if deployment.service and SERVICE_KEY not in call.observed:
         required[requirements.SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
@@ -95,7 +95,11 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     Only a new placement or more replicas can exceed the quota of the namespace, whose placements are therefore required
     here. Once all environments were answered, selected ones need not be required as well.
     """
-    required = {**own.requirements, **_require_placements_on_used(own), **_require_namespace(call, settings)}
+    required = {
+        **own.requirements,
+        **requirements.placements_on(own.used_environments),
+        **_require_namespace(call, settings),
+    }
     has_file_environments = False
     if labels and call.answers.get(requirements.ENVIRONMENTS) is None:
         selected = _widen(call, own, required | _require_environments(labels), settings)
@@ -117,7 +121,7 @@ def required_resources(
     wider = {
         **_require_namespace(call, settings),
         **_require_environments(labels),
-        **_require_placements_on_used(own),
+        **requirements.placements_on(own.used_environments),
         **_require_environments({}),
         requirements.PLACEMENTS: requirements.placements(),
         requirements.SERVICES: requirements.services(deployment.namespace),
@@ -134,11 +138,6 @@ def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
 
 def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
     return [(item, parse_placement(item.load()).value) for item in answer]
-
-
-def _require_placements_on_used(own: Scope) -> dict[str, Requirement]:
-    names = own.used_environments
-    return {requirements.key_placements_on(name): requirements.placements(environment=name) for name in names}
 
 
 def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
@@ -158,9 +157,9 @@ def _widen(call: Call, own: Scope, required: Mapping[str, Requirement], settings
     """Returns the scope with the environments and placements of these requirements, as far as they are answered."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in required else requirements.SELECTED
     environments = (*own.environments, *ENVIRONMENTS.parse(call.answers.get(widest, ()), settings))
-    keys = [requirements.PLACEMENTS]
+    keys: Iterable[str] = [requirements.PLACEMENTS]
     if requirements.PLACEMENTS not in required:
-        keys = [requirements.key_placements_on(name) for name in own.used_environments]
+        keys = requirements.placements_on(own.used_environments)
     if any(key not in call.answers for key in (widest, *keys, *_require_namespace(call, settings))):
         return replace(own, requirements=required, answered=False, environments=environments)
     return replace(
@@ -175,8 +174,8 @@ def _widen(call: Call, own: Scope, required: Mapping[str, Requirement], settings
 def _parse_others(call: Call, keys: Iterable[str], own: Scope) -> Iterator[Placement]:
     deployment = text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
     own_names = {(placement.namespace, placement.name) for placement in own.own}
-    for placement in (placement for key in keys for placement in PLACEMENTS.parse(call.answers[key])):
-        if placement and (placement.namespace, placement.name) not in own_names:
+    for placement in requirements.collect_placements(call, keys) or ():
+        if (placement.namespace, placement.name) not in own_names:
             # One that names this deployment but was not composed by it takes GPUs like any other.
             is_namesake = (placement.namespace, placement.deployment) == deployment
             yield replace(placement, deployment="") if is_namesake else placement

@@ -157,9 +157,3 @@ def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str
     }
     service_leaves = any(key.startswith(SERVICE) for key in leaving)
     return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
-
-
-def carry_over_all(call: Call, listed: Answered) -> dict[str, Composed]:
-    """Returns everything observed, and every orphan, as it is."""
-    orphans = find_orphans(call, listed)
-    return adopt(carry_over(observe_orphans(call, orphans).observed), orphans)

@@ -13,14 +13,13 @@ from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.remote.adoption import (
     adopt,
     adopt_all,
-    carry_over_all,
     find_orphan_placements,
     find_orphans,
     is_own,
     observe_orphans,
     select_own,
 )
-from function.remote.object_writer import object_name
+from function.remote.object_writer import carry_over, object_name
 from tests.support import builders
 from tests.support.remote_scene import build_scene, set_field
 from tools.documents import document
@@ -264,7 +263,8 @@ def test_keeps_everything_while_orphan_service_is_deleted() -> None:
 
 
 def test_carries_over_everything_with_orphans() -> None:
-    kept = carry_over_all(CALL, answer(LOST))
+    lost = find_orphans(CALL, answer(LOST))
+    call = observe_orphans(CALL, lost)
+    kept = adopt_all(carry_over(call.observed), call, lost)
     assert versions(kept) == {"job-lost": "7", "job-seen": "7"}
     assert {key: item.manifest["spec"] for key, item in kept.items()} == dict.fromkeys(kept, LOST["spec"])
-    assert carry_over_all(CALL, ()).keys() == {"job-seen"}

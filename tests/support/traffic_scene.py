@@ -10,6 +10,7 @@ from function.composers.model_service import required_resources
 from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
+from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.kube.urls import parse_origin
@@ -116,7 +117,9 @@ class TrafficPlane:
         listed = {key: manifest for key, manifest in self.observed.items() if key not in self.unlisted}
         call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
         for _ in range(2):  # placements that their label does not find are required next
-            call = replace(call, answers={name: self._find(r) for name, r in required_resources(call).items()})
+            call = replace(
+                call, answers={name: self._find(r) for name, r in required_resources(call, Settings()).items()}
+            )
         return call
 
     def _find(self, requirement: Requirement) -> Answered:
