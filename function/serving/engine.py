@@ -125,7 +125,6 @@ class Mode(StrEnum):
 
 
 def mode_of(shape: Shape) -> Mode:
-    """Returns the mode of a shape."""
     if shape.nodes == 1:
         return Mode.SINGLE
     return Mode.PIPELINE if shape.parallelism.data is None else Mode.DATA
@@ -143,7 +142,6 @@ class Run:
 
     @property
     def spec(self) -> EngineSpec:
-        """What this function knows of the engine."""
         return ENGINES[self.engine.name]
 
     @property
@@ -169,7 +167,6 @@ class Group:
 
 
 def start_group(run: Run) -> Group:
-    """Returns how the pods of one replica start."""
     match run.engine.name:
         case EngineName.VLLM:
             return _start_vllm(run)
@@ -193,22 +190,18 @@ def wrap_in_shell(launch: Launch, line: str) -> Launch:
 
 
 def _start_vllm(run: Run) -> Group:
-    match mode_of(run.shape):
-        case Mode.SINGLE if run.file:
-            flags = _list_parallel_flags(run, TENSOR, DATA, EXPERT)
-            args = (*_list_vllm_args(run), *flags, *run.engine.args)
-            return Group(leader=Launch(command=run.spec.command, args=args))
-        case Mode.SINGLE:
-            return Group(leader=_start_by_preset(*_list_parallel_flags(run, DATA, EXPERT), *run.engine.args))
-        case Mode.DATA if run.file or not has_ability(run.engine, Ability.KSERVE_RANKS):
-            return _start_vllm_ranks(run)
-        case Mode.DATA:
-            launch = _start_by_preset(*run.engine.args)
-            return Group(leader=launch, worker=launch)
-        case Mode.PIPELINE:
-            return _start_vllm_pipeline(run)
-        case mode:
-            assert_never(mode)
+    mode = mode_of(run.shape)
+    if mode is Mode.PIPELINE:
+        return _start_vllm_pipeline(run)
+    if mode is Mode.DATA and (run.file or not has_ability(run.engine, Ability.KSERVE_RANKS)):
+        return _start_vllm_ranks(run)
+    if mode is Mode.DATA:
+        launch = _start_by_preset(*run.engine.args)
+        return Group(leader=launch, worker=launch)
+    if run.file:
+        args = (*_list_vllm_args(run), *_list_parallel_flags(run, TENSOR, DATA, EXPERT), *run.engine.args)
+        return Group(leader=Launch(command=run.spec.command, args=args))
+    return Group(leader=_start_by_preset(*_list_parallel_flags(run, DATA, EXPERT), *run.engine.args))
 
 
 def _start_by_preset(*args: str) -> Launch:
@@ -251,7 +244,7 @@ def _list_vllm_args(run: Run) -> tuple[str, ...]:
 
 
 def _start_sglang(run: Run) -> Group:
-    is_group = mode_of(run.shape) is not Mode.SINGLE
+    is_group = run.shape.nodes > 1
     flags = _list_parallel_flags(run, TENSOR, DATA, EXPERT)
     if is_group:
         flags = (
@@ -279,9 +272,7 @@ def _start_sglang(run: Run) -> Group:
 
 def _list_join_flags(run: Run) -> tuple[str, ...]:
     """Returns the flag that lets the ranks of a group wait for its last pod; without it they give up sooner."""
-    if not has_ability(run.engine, Ability.JOIN_TIMEOUT):
-        return ()
-    return (f"{run.spec.join_timeout_flag}={JOIN_SECONDS}",)
+    return (f"{run.spec.join_timeout_flag}={JOIN_SECONDS}",) if has_ability(run.engine, Ability.JOIN_TIMEOUT) else ()
 
 
 def _list_tls_flags(run: Run) -> tuple[str, ...]:

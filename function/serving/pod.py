@@ -5,7 +5,7 @@ which only their own does: every other image is released from that one demand an
 escalation). In pipeline mode there is no preset: the engine gets shared memory, and the right to lock memory, which
 RDMA needs. Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
 
-A variable of the engine counts over one of the pool, except those that a network preset sets (`find_preset_conflicts`).
+A variable of the engine counts over one of the pool, except those that a network preset sets (`find_pool_problems`).
 
 Pods of one group are told apart by the index that LeaderWorkerSet puts on them (`matchLabelKeys`), replicas on several
 nodes likewise (`mismatchLabelKeys`). Replicas on one node are pods of the same revision, so that the old pods do not
@@ -28,16 +28,16 @@ import hashlib
 from collections.abc import Mapping
 
 from function.domain.engine_args import parse_flags
-from function.domain.engine_spec import PORT
+from function.domain.engine_spec import ENGINES, PORT
 from function.domain.environment import tolerations
-from function.domain.model import Problem, Profile, Spread
-from function.domain.pods import InterNode, PodAdditions, add_variables, merge_by_name
+from function.domain.model import Profile, Spread
+from function.domain.pods import PodAdditions, add_variables, merge_by_name
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
-from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, Mode, Run, drain_seconds, mode_of, wrap_in_shell
+from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, Mode, drain_seconds, mode_of, wrap_in_shell
 from function.weights.claim import load_seconds
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
@@ -51,17 +51,41 @@ _PRESET_CAPABILITIES = {Mode.SINGLE: (), Mode.DATA: ("IPC_LOCK", "SYS_RAWIO", "N
 _GROUP, _REVISION = "leaderworkerset.sigs.k8s.io/group-index", "pod-template-hash"
 
 
-def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
+_PERIOD = 10  # seconds between two probes, as in KServe's presets
+_ENGINE_SECONDS, _UNKNOWN_SECONDS = 600, 3600
+_SECONDS_PER_GIB = 8
+_PAGE_BY_PAGE = 4
+_PAUSE_SECONDS, _GRACE_SECONDS, _MARGIN_SECONDS = 15, 60, 5  # the first two as in KServe's presets
+
+_CACHE, _CACHE_PATH = "engine-cache", "/var/cache/engine"
+_CACHE_VARIABLES: Mapping[str, str] = {
+    "VLLM_CACHE_ROOT": f"{_CACHE_PATH}/vllm",
+    "TRITON_CACHE_DIR": f"{_CACHE_PATH}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE_PATH}/inductor",
+}
+# Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
+_REPOSITORY_FLAGS = (
+    *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
+    *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
+)
+_HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
+
+_TLS_VOLUME, _TLS_SUFFIX = "tls-certs", "-kserve-self-signed-certs"  # the volume as KServe's presets name it
+_LONGEST_NAME = 63
+
+
+def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Manifest:
     """Returns a pod that starts like this; only a leader is probed."""
-    nodes = request.shape.nodes
+    nodes, initializer = request.shape.nodes, request.initializer
     additions, between = request.pool.pod_overrides(nodes), request.pool.inter_node_settings(nodes)
     if between and between.start:
         launch = wrap_in_shell(launch, between.start)
     # Images of a pod are pulled with all of its Secrets, whichever container they are for.
-    initializer = request.initializer.pull_secrets if request.initializer else ()
-    secrets = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *initializer}
-    pull_secrets: list[JSON] = [{"name": name} for name in sorted(secrets)]
-    volumes = [*_list_pod_volumes(request), *additions.volumes, *(volume for volume, _ in list_volumes(request))]
+    of_initializer = initializer.pull_secrets if initializer else ()
+    names = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *of_initializer}
+    pull_secrets: list[JSON] = [{"name": name} for name in sorted(names)]
+    volumes, mounts = _list_volumes(request)
+    grace = max(_GRACE_SECONDS, _PAUSE_SECONDS + drain_seconds(request.profile.engine) + _MARGIN_SECONDS)
     return prune(
         {
             "nodeSelector": {**dict(request.pool.labels)} or None,
@@ -76,11 +100,11 @@ def build_pod(request: ServingRequest, run: Run, launch: Launch, *, is_leader: b
             "serviceAccountName": additions.service_account or None,
             "imagePullSecrets": pull_secrets or None,
             "resourceClaims": list(additions.resource_claims) or None,
-            "initContainers": [_build_initializer(request.initializer)] if request.initializer else None,
-            "containers": [_build_engine_container(request, run, launch, is_leader=is_leader)],
+            "initContainers": [_build_initializer(initializer)] if initializer else None,
+            "containers": [_build_engine_container(request, launch, mounts, is_leader=is_leader)],
             "volumes": volumes or None,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": grace_seconds(run, launch),
+            "terminationGracePeriodSeconds": grace if _ends_itself(request, launch) else None,
         }
     )
 
@@ -94,14 +118,10 @@ def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | Non
             (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP),
             (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP),
         ]
-    required: list[JSON] = []
-    preferred: list[JSON] = []
+    selector: Manifest = {"matchLabels": {LABEL_SERVICE: service}}
+    required, preferred = list[JSON](), list[JSON]()
     for spread, keys, label in spreads:
-        term: Manifest = {
-            "labelSelector": {"matchLabels": {LABEL_SERVICE: service}},
-            keys: [label],
-            "topologyKey": "kubernetes.io/hostname",
-        }
+        term: Manifest = {"labelSelector": selector, keys: [label], "topologyKey": "kubernetes.io/hostname"}
         if spread is Spread.REQUIRED:
             required.append(term)
         elif spread is Spread.PREFERRED:
@@ -115,42 +135,25 @@ def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | Non
     return {"podAntiAffinity": terms} if terms else None
 
 
-def find_preset_conflicts(profile: Profile, between: InterNode, pool: str, *, own_command: bool) -> tuple[Problem, ...]:
-    """Returns why a profile cannot run over several nodes of a pool with a network preset.
-
-    `own_command`: this function writes the engine's command, not KServe.
-    """
-    path, preset = f"spec.serving[{profile.name}]", f"preset {between.preset} of pool {pool}"
-    names = ((index, text(entry, "name")) for index, entry in enumerate(profile.engine.env))
-    problems = [
-        Problem(f"{path}.engine.env[{index}]", f"{name} must be left out, {preset} sets it")
-        for index, name in names
-        if name in between.preset_env
-    ]
-    if between.start and not own_command:
-        why = f"as KServe's own command cannot begin with what {preset} needs"
-        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
-    return tuple(problems)
-
-
-def _build_engine_container(request: ServingRequest, run: Run, launch: Launch, *, is_leader: bool) -> Manifest:
+def _build_engine_container(
+    request: ServingRequest, launch: Launch, mounts: list[JSON], *, is_leader: bool
+) -> Manifest:
     engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
     without_preset = mode_of(request.shape) is Mode.PIPELINE
-    shared_memory: list[JSON] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if without_preset else []  # noqa: S108  # a mount
-    mounts = [*shared_memory, *additions.volume_mounts, *(mount for _, mount in list_volumes(request))]
-    variables = [*merge_by_name(additions.env, engine.env)]
+    pause = _PAUSE_SECONDS + (0 if is_leader else drain_seconds(engine))
+    pre_stop: Manifest = {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
     return prune(
         {
             "name": "main",
             "image": engine.image,
             "command": list(launch.command) or None,
             "args": list(launch.args) or None,
-            "env": list_variables(request, run, variables, is_leader=is_leader) or None,
-            **(build_ports_and_probes(request, run, launch) if is_leader else {}),
+            "env": _list_variables(request, is_leader=is_leader) or None,
+            **(_build_ports_and_probes(request, launch) if is_leader else {}),
             "resources": _build_resources(request, additions),
             "securityContext": _build_security_context(request, additions),
             "volumeMounts": mounts or None,
-            "lifecycle": build_pre_stop(run, launch, is_leader=is_leader),
+            "lifecycle": pre_stop if _ends_itself(request, launch) else None,
             "terminationMessagePolicy": "FallbackToLogsOnError" if without_preset else None,
         }
     )
@@ -199,14 +202,39 @@ def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> 
     return rest if names <= set(preset) else {**rest, "capabilities": {"add": [*sorted({*names, *preset})]}}
 
 
-def _list_pod_volumes(request: ServingRequest) -> list[JSON]:
-    size, without_preset = request.profile.engine.resources.shm, mode_of(request.shape) is Mode.PIPELINE
-    bundle = request.initializer.bundle if request.initializer else None
-    certificates: list[JSON] = [{"name": _CERTIFICATES, "configMap": {"name": bundle[0]}}] if bundle else []
-    if request.shape.gpus_per_node == 1 and not without_preset and not size:
-        return certificates
-    memory: Manifest = {"medium": "Memory", "sizeLimit": size or _SHARED_MEMORY_SIZE}
-    return [{"name": _SHARED_MEMORY, "emptyDir": memory}, *certificates]
+def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
+    """Returns the volumes of a pod, and the mounts of its engine, as far as no preset has them."""
+    additions = request.pool.pod_overrides(request.shape.nodes)
+    without_preset, size = mode_of(request.shape) is Mode.PIPELINE, request.profile.engine.resources.shm
+    volumes, mounts = list[JSON](), list[JSON]()
+    if request.shape.gpus_per_node > 1 or without_preset or size:
+        memory: Manifest = {"medium": "Memory", "sizeLimit": size or _SHARED_MEMORY_SIZE}
+        volumes.append({"name": _SHARED_MEMORY, "emptyDir": memory})
+    if without_preset:
+        mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})  # noqa: S108  # a mount
+    if request.initializer and request.initializer.bundle:
+        volumes.append({"name": _CERTIFICATES, "configMap": {"name": request.initializer.bundle[0]}})
+    volumes += additions.volumes
+    mounts += additions.volume_mounts
+    if _reads_claim(request):
+        volumes.append({"name": _CACHE, "emptyDir": {}})
+        mounts.append({"name": _CACHE, "mountPath": _CACHE_PATH})
+    if request.kserve.tls and without_preset:
+        volumes.append({"name": _TLS_VOLUME, "secret": {"secretName": _name_tls_secret(request.name)}})
+        mounts.append({"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True})
+    return volumes, mounts
+
+
+def _name_tls_secret(service: str) -> str:
+    """Returns the name of KServe's Secret, which is cut and hashed where it is too long: knative's kmeta.ChildName."""
+    if len(service) + len(_TLS_SUFFIX) <= _LONGEST_NAME:
+        return service + _TLS_SUFFIX
+    hashed = hashlib.md5(service.encode(), usedforsecurity=False).hexdigest()
+    return service[: _LONGEST_NAME - len(hashed) - len(_TLS_SUFFIX)] + hashed + _TLS_SUFFIX
+
+
+def _reads_claim(request: ServingRequest) -> bool:
+    return request.uri.startswith("pvc://")
 
 
 def _build_initializer(initializer: Initializer) -> Manifest:
@@ -225,31 +253,7 @@ def _build_initializer(initializer: Initializer) -> Manifest:
     )
 
 
-_PERIOD = 10  # seconds between two probes, as in KServe's presets
-_ENGINE_SECONDS, _UNKNOWN_SECONDS = 600, 3600
-_SECONDS_PER_GIB = 8
-_PAGE_BY_PAGE = 4
-_PAUSE_SECONDS, _GRACE_SECONDS, _MARGIN_SECONDS = 15, 60, 5  # the first two as in KServe's presets
-
-_READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
-_CACHE, _CACHE_PATH = "engine-cache", "/var/cache/engine"
-_CACHE_VARIABLES: Mapping[str, str] = {
-    "VLLM_CACHE_ROOT": f"{_CACHE_PATH}/vllm",
-    "TRITON_CACHE_DIR": f"{_CACHE_PATH}/triton",
-    "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE_PATH}/inductor",
-}
-# Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
-_REPOSITORY_FLAGS = (
-    *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
-    *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
-)
-_HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
-
-_TLS_VOLUME, _TLS_SUFFIX = "tls-certs", "-kserve-self-signed-certs"  # the volume as KServe's presets name it
-_LONGEST_NAME, _HASH = 63, 32
-
-
-def startup_seconds(request: ServingRequest) -> int:
+def _startup_seconds(request: ServingRequest) -> int:
     """Returns how many seconds the engine may take to start, a multiple of the probes' period."""
     seconds = _UNKNOWN_SECONDS
     if request.weights is not None and request.bandwidth:
@@ -261,15 +265,15 @@ def startup_seconds(request: ServingRequest) -> int:
     return -(-seconds // _PERIOD) * _PERIOD
 
 
-def build_ports_and_probes(request: ServingRequest, run: Run, launch: Launch) -> Manifest:
+def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest:
     """Returns the port and the probes of a leader; a preset's container only gets the startup budget."""
-    budget: Manifest = {"failureThreshold": startup_seconds(request) // _PERIOD}
+    budget: Manifest = {"failureThreshold": _startup_seconds(request) // _PERIOD}
     if not launch.command:
         return {"startupProbe": budget}
-    scheme = "HTTPS" if request.kserve.tls else "HTTP"
+    spec, scheme = ENGINES[request.profile.engine.name], "HTTPS" if request.kserve.tls else "HTTP"
     check: Manifest = {
-        "httpGet": {"path": run.spec.health_path, "port": PORT, "scheme": scheme},
-        "timeoutSeconds": run.spec.health_timeout,
+        "httpGet": {"path": spec.health_path, "port": PORT, "scheme": scheme},
+        "timeoutSeconds": spec.health_timeout,
         "periodSeconds": _PERIOD,
     }
     return {
@@ -281,64 +285,21 @@ def build_ports_and_probes(request: ServingRequest, run: Run, launch: Launch) ->
     }
 
 
-def build_pre_stop(run: Run, launch: Launch, *, is_leader: bool) -> Manifest | None:
-    """Returns the pause before a container of a group ends; None where a preset has it."""
-    if not _starts_group(run, launch):
-        return None
-    pause = _PAUSE_SECONDS if is_leader else _PAUSE_SECONDS + drain_seconds(run.engine)
-    return {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
-
-
-def grace_seconds(run: Run, launch: Launch) -> int | None:
-    """Returns the grace period of a pod of a group in seconds; None where a preset has it."""
-    if not _starts_group(run, launch):
-        return None
-    return max(_GRACE_SECONDS, _PAUSE_SECONDS + drain_seconds(run.engine) + _MARGIN_SECONDS)
-
-
-def list_variables(request: ServingRequest, run: Run, given: list[Manifest], *, is_leader: bool) -> list[JSON]:
-    """Returns the variables of the engine: the given ones, and those that are added where they are missing."""
-    on_claim = _reads_claim(request)
-    # As where vLLM's ranks hold copies of a model.
-    has_several_api_servers = run.spec.has_api_servers and (run.shape.parallelism.data or 1) > 1
-    added: Mapping[str, str] = {
-        **({_READY_TIMEOUT: str(startup_seconds(request))} if is_leader and has_several_api_servers else {}),
-        **(_CACHE_VARIABLES if on_claim else {}),
-        **({"HF_HUB_OFFLINE": "1"} if on_claim and not _may_need_hub(run) else {}),
-    }
-    return [*add_variables(given, dict(sorted(added.items())))]
-
-
-def list_volumes(request: ServingRequest) -> list[tuple[Manifest, Manifest]]:
-    """Returns the volumes of an engine's pod, each with its mount; a certificate only where no preset mounts it."""
-    volumes: list[tuple[Manifest, Manifest]] = []
-    if _reads_claim(request):
-        volumes.append(({"name": _CACHE, "emptyDir": {}}, {"name": _CACHE, "mountPath": _CACHE_PATH}))
-    if request.kserve.tls and mode_of(request.shape) is Mode.PIPELINE:
-        secret: Manifest = {"secretName": name_tls_secret(request.name)}
-        mount: Manifest = {"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True}
-        volumes.append(({"name": _TLS_VOLUME, "secret": secret}, mount))
-    return volumes
-
-
-def name_tls_secret(service: str) -> str:
-    """Returns the name of KServe's Secret, which is cut and hashed where it is too long: knative's kmeta.ChildName."""
-    if len(service) + len(_TLS_SUFFIX) <= _LONGEST_NAME:
-        return service + _TLS_SUFFIX
-    hashed = hashlib.md5(service.encode(), usedforsecurity=False).hexdigest()
-    return service[: _LONGEST_NAME - _HASH - len(_TLS_SUFFIX)] + hashed + _TLS_SUFFIX
-
-
-def _starts_group(run: Run, launch: Launch) -> bool:
+def _ends_itself(request: ServingRequest, launch: Launch) -> bool:
     """Tells whether an own command starts a pod of a group, so that no preset says how it ends."""
-    return run.shape.nodes > 1 and bool(launch.command)
+    return request.shape.nodes > 1 and bool(launch.command)
 
 
-def _reads_claim(request: ServingRequest) -> bool:
-    return request.uri.startswith("pvc://")
-
-
-def _may_need_hub(run: Run) -> bool:
-    variables = (text(entry, "name") for entry in run.engine.env)
-    flags = {flag.name for flag in parse_flags(run.engine.args)}
-    return not flags.isdisjoint(_REPOSITORY_FLAGS) or any(name.startswith(_HUB_VARIABLES) for name in variables)
+def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:
+    """Returns the variables of the engine, and those that are added where they are missing."""
+    engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
+    added: dict[str, str] = {}
+    if _reads_claim(request):
+        added |= _CACHE_VARIABLES
+        names_repository = any(flag.name in _REPOSITORY_FLAGS for flag in parse_flags(engine.args))
+        if not names_repository and not any(text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env):
+            added["HF_HUB_OFFLINE"] = "1"
+    # As where vLLM's ranks hold copies of a model.
+    if is_leader and ENGINES[engine.name].has_api_servers and (request.shape.parallelism.data or 1) > 1:
+        added["VLLM_ENGINE_READY_TIMEOUT_S"] = str(_startup_seconds(request))
+    return [*add_variables(merge_by_name(additions.env, engine.env), dict(sorted(added.items())))]

@@ -14,11 +14,11 @@ from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
 from function.domain.model import Problem, Profile, Shape, find_single_file
 from function.domain.settings import Kserve
-from function.kube.manifests import Manifest, prune
+from function.kube.manifests import Manifest, prune, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import Mode, Run, mode_of, start_group
-from function.serving.pod import build_pod, find_preset_conflicts
+from function.serving.pod import build_pod
 
 API_VERSION = "serving.kserve.io/v1alpha2"
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
@@ -44,20 +44,41 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
     return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, request.pool)
 
 
+def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
+    """Returns why a profile cannot run in this shape with the network preset of a pool."""
+    between = pool.inter_node_settings(shape.nodes)
+    if between is None:
+        return ()
+    path, preset = f"spec.serving[{profile.name}]", f"preset {between.preset} of pool {pool.name}"
+    problems = [
+        Problem(f"{path}.engine.env[{index}]", f"{text(entry, 'name')} must be left out, {preset} sets it")
+        for index, entry in enumerate(profile.engine.env)
+        if text(entry, "name") in between.preset_env
+    ]
+    group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
+    if between.start and not group.leader.command:
+        why = f"as KServe's own command cannot begin with what {preset} needs"
+        problems.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
+    return tuple(problems)
+
+
 def build_service(request: ServingRequest) -> Manifest:
     """Returns the service of a request without problems."""
     engine, source, name = request.profile.engine, request.model.source, request.model.served_name
-    run = Run(
-        engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
-        shape=request.shape,
-        names=(name, f"publishers/{request.namespace}/models/{name}"),
-        file=find_single_file(source),
-        tls=request.kserve.tls,
+    group = start_group(
+        Run(
+            engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
+            shape=request.shape,
+            names=(name, f"publishers/{request.namespace}/models/{name}"),
+            file=find_single_file(source),
+            tls=request.kserve.tls,
+        )
     )
-    group = start_group(run)
-    leader = build_pod(request, run, group.leader, is_leader=True)
-    worker = build_pod(request, run, group.worker, is_leader=False) if group.worker else None
+    additions, in_pipeline = request.pool.pod_overrides(request.shape.nodes), mode_of(request.shape) is Mode.PIPELINE
     digest = compute_spec_digest(request)
+    annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
+    if request.shape.nodes == 1:
+        annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see `find_update`
     return {
         "apiVersion": API_VERSION,
         "kind": "LLMInferenceService",
@@ -68,38 +89,20 @@ def build_service(request: ServingRequest) -> Manifest:
             # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
             "annotations": {ANNOTATION_SPEC_DIGEST: digest},
         },
-        "spec": _build_spec(request, leader, worker, digest),
+        "spec": prune(
+            {
+                "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,
+                "model": {"uri": request.uri, "name": name},
+                "replicas": request.replicas,
+                "parallelism": _build_parallelism(request.shape) or None,
+                "labels": {**dict(additions.labels), **request.labels, LABEL_SERVICE: request.name},
+                "annotations": annotations or None,
+                "template": build_pod(request, group.leader, is_leader=True),
+                "worker": build_pod(request, group.worker, is_leader=False) if group.worker else None,
+                "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
+            }
+        ),
     }
-
-
-def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
-    """Returns why a profile cannot run in this shape with what the pool gives its pods."""
-    between = pool.inter_node_settings(shape.nodes)
-    if between is None:
-        return ()
-    group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
-    return find_preset_conflicts(profile, between, pool.name, own_command=bool(group.leader.command))
-
-
-def _build_spec(request: ServingRequest, leader: Manifest, worker: Manifest | None, digest: str) -> Manifest:
-    additions = request.pool.pod_overrides(request.shape.nodes)
-    in_pipeline = mode_of(request.shape) is Mode.PIPELINE
-    annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
-    if request.shape.nodes == 1:
-        annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see function/serving/rollout.py
-    return prune(
-        {
-            "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,
-            "model": {"uri": request.uri, "name": request.model.served_name},
-            "replicas": request.replicas,
-            "parallelism": _build_parallelism(request.shape) or None,
-            "labels": {**dict(additions.labels), **request.labels, LABEL_SERVICE: request.name},
-            "annotations": {**annotations} or None,
-            "template": leader,
-            "worker": worker,
-            "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
-        }
-    )
 
 
 def _build_parallelism(shape: Shape) -> Manifest:
