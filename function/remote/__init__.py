@@ -1,1 +1,1 @@
-"""provider-kubernetes Objects: writing, state, health, adoption, carry-over, and the nodes of a cluster."""
+"""provider-kubernetes Objects: their state and health, how they are written and adopted, and the nodes of a cluster."""

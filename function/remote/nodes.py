@@ -219,8 +219,8 @@ def _group_unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Un
         key, names = shown[-1]
         shown[-1] = ((key[0], ""), [*names, *rest])
     return tuple(
-        Unusable(reason=reason, detail=detail[:_MAX_TEXT], count=len(names), nodes=_first_names(names))
-        for (reason, detail), names in shown
+        Unusable(reason=r, detail=detail[:_MAX_TEXT], count=len(names), nodes=tuple(sorted(names)[:MAX_NODE_NAMES]))
+        for (r, detail), names in shown
     )
 
 
@@ -294,11 +294,8 @@ def _gpu_models(name: str) -> set[tuple[str, ...]]:
 
 
 def _drift(field_: Drifted, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
-    return Drift(field=field_, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=_first_names(nodes))
-
-
-def _first_names(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted(names)[:MAX_NODE_NAMES])
+    first = tuple(sorted(nodes)[:MAX_NODE_NAMES])
+    return Drift(field=field_, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +312,6 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSelection:
-    """Which nodes of an environment are observed."""
-
     selector: Manifest = field(default_factory=dict)  # a LabelSelector; empty: all nodes
     unobserved: Unobserved | None = None  # why none are observed
 

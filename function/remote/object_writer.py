@@ -87,16 +87,7 @@ class ObjectWriter:
 
 
 def object_name(owner: str, key: str, scope: str = "") -> str:
-    """Returns the name of the Object behind a composed resource."""
     return build_name(f"{owner}-{key}", owner, scope, key, limit=_OBJECT_NAME_LIMIT)
-
-
-def copy_field(name: str, namespace: str, field: str) -> Manifest:
-    """Returns the reference by which the provider copies a field of a Secret; this function never sees its value."""
-    return {
-        "patchesFrom": {"apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace, "fieldPath": field},
-        "toFieldPath": field,
-    }
 
 
 def compose_namespace(name: str, writer: ObjectWriter) -> Composed:
@@ -118,7 +109,6 @@ def deletes(manifest: Manifest) -> bool:
 
 
 def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
-    """Returns every observed resource as desired, over the version that was seen."""
     return {key: reapply_observed(manifest) for key, manifest in sorted(observed.items())}
 
 
@@ -154,10 +144,8 @@ def desired_from_observed(manifest: Manifest) -> Composed:
 
 
 def with_management_policy(observed: Manifest, policy: ManagementPolicy) -> Composed:
-    """Returns an observed Object as desired, with another management policy."""
-    desired = desired_from_observed(observed)
-    spec: Manifest = {**mapping(desired.manifest, "spec"), "managementPolicies": [*policy.value]}
-    return replace(desired, manifest={**desired.manifest, "spec": spec})
+    spec: Manifest = {**mapping(observed, "spec"), "managementPolicies": [*policy.value]}
+    return desired_from_observed({**observed, "spec": spec})
 
 
 def stop_managing(observed: Manifest) -> Composed:

@@ -63,8 +63,6 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedObject:
-    """A remote object as last seen."""
-
     state: State
     manifest: Manifest  # empty: never seen
     message: str = ""  # of the provider
@@ -162,8 +160,6 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of an object and why it is not up."""
-
     level: Level
     message: str = ""
 

@@ -1,1 +1,1 @@
-"""Builds the LLMInferenceService of a placement. Pure: no observation reaches this room."""
+"""Builds the LLMInferenceService of a placement, and decides when it may replace an earlier one."""

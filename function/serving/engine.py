@@ -132,8 +132,6 @@ def mode_of(shape: Shape) -> Mode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one replica runs."""
-
     engine: Engine  # its arguments repeat neither the weights nor the served name
     shape: Shape
     names: tuple[str, ...]  # the names under which the model is served

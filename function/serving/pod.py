@@ -33,7 +33,7 @@ from function.domain.environment import tolerations
 from function.domain.model import Profile, Spread
 from function.domain.pods import PodAdditions, add_variables, merge_by_name
 from function.domain.settings import Initializer
-from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
@@ -76,16 +76,35 @@ _LONGEST_NAME = 63
 
 def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Manifest:
     """Returns a pod that starts like this; only a leader is probed."""
-    nodes, initializer = request.shape.nodes, request.initializer
+    engine, nodes, initializer = request.profile.engine, request.shape.nodes, request.initializer
     additions, between = request.pool.pod_overrides(nodes), request.pool.inter_node_settings(nodes)
     if between and between.start:
         launch = wrap_in_shell(launch, between.start)
+    volumes, mounts = _list_volumes(request)
     # Images of a pod are pulled with all of its Secrets, whichever container they are for.
     of_initializer = initializer.pull_secrets if initializer else ()
     names = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *of_initializer}
     pull_secrets: list[JSON] = [{"name": name} for name in sorted(names)]
-    volumes, mounts = _list_volumes(request)
-    grace = max(_GRACE_SECONDS, _PAUSE_SECONDS + drain_seconds(request.profile.engine) + _MARGIN_SECONDS)
+    # Where an own command starts a pod of a group, no preset says how it ends.
+    ends_itself = nodes > 1 and bool(launch.command)
+    drain = drain_seconds(engine)
+    pause = _PAUSE_SECONDS if is_leader else _PAUSE_SECONDS + drain
+    grace = max(_GRACE_SECONDS, _PAUSE_SECONDS + drain + _MARGIN_SECONDS)
+    container = prune(
+        {
+            "name": "main",
+            "image": engine.image,
+            "command": list(launch.command) or None,
+            "args": list(launch.args) or None,
+            "env": _list_variables(request, is_leader=is_leader) or None,
+            **(_build_ports_and_probes(request, launch) if is_leader else {}),
+            "resources": _build_resources(request, additions),
+            "securityContext": _build_security_context(request, additions),
+            "volumeMounts": mounts or None,
+            "lifecycle": {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}} if ends_itself else None,
+            "terminationMessagePolicy": "FallbackToLogsOnError" if mode_of(request.shape) is Mode.PIPELINE else None,
+        }
+    )
     return prune(
         {
             "nodeSelector": {**dict(request.pool.labels)} or None,
@@ -101,10 +120,10 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
             "imagePullSecrets": pull_secrets or None,
             "resourceClaims": list(additions.resource_claims) or None,
             "initContainers": [_build_initializer(initializer)] if initializer else None,
-            "containers": [_build_engine_container(request, launch, mounts, is_leader=is_leader)],
+            "containers": [container],
             "volumes": volumes or None,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": grace if _ends_itself(request, launch) else None,
+            "terminationGracePeriodSeconds": grace if ends_itself else None,
         }
     )
 
@@ -133,30 +152,6 @@ def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | Non
         }
     )
     return {"podAntiAffinity": terms} if terms else None
-
-
-def _build_engine_container(
-    request: ServingRequest, launch: Launch, mounts: list[JSON], *, is_leader: bool
-) -> Manifest:
-    engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
-    without_preset = mode_of(request.shape) is Mode.PIPELINE
-    pause = _PAUSE_SECONDS + (0 if is_leader else drain_seconds(engine))
-    pre_stop: Manifest = {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}}
-    return prune(
-        {
-            "name": "main",
-            "image": engine.image,
-            "command": list(launch.command) or None,
-            "args": list(launch.args) or None,
-            "env": _list_variables(request, is_leader=is_leader) or None,
-            **(_build_ports_and_probes(request, launch) if is_leader else {}),
-            "resources": _build_resources(request, additions),
-            "securityContext": _build_security_context(request, additions),
-            "volumeMounts": mounts or None,
-            "lifecycle": pre_stop if _ends_itself(request, launch) else None,
-            "terminationMessagePolicy": "FallbackToLogsOnError" if without_preset else None,
-        }
-    )
 
 
 def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manifest:
@@ -190,16 +185,12 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
         # Kubernetes refuses the one without the other, and KServe's presets deny escalation.
         merged = {"allowPrivilegeEscalation": True, **merged}
     if mode in _PRESET_CAPABILITIES:
-        merged = _repeat_preset_capabilities(merged, _PRESET_CAPABILITIES[mode])
+        # A merge replaces what the preset adds, and the preset drops every other capability.
+        added, preset = set(list_texts(merged, "capabilities.add")), set(_PRESET_CAPABILITIES[mode])
+        merged = {key: value for key, value in merged.items() if key != "capabilities"}
+        if not added <= preset:
+            merged["capabilities"] = {"add": [*sorted(added | preset)]}
     return merged or None
-
-
-def _repeat_preset_capabilities(security: Manifest, preset: tuple[str, ...]) -> Manifest:
-    """Returns the rights so that a merge keeps those of the preset, which drops every other capability."""
-    added = mapping(security, "capabilities").get("add")
-    names = {name for name in added if isinstance(name, str)} if isinstance(added, list) else set()
-    rest = {key: value for key, value in security.items() if key != "capabilities"}
-    return rest if names <= set(preset) else {**rest, "capabilities": {"add": [*sorted({*names, *preset})]}}
 
 
 def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
@@ -283,11 +274,6 @@ def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest
         # A whole group restarts when its leader does, which may cost hours of loading.
         "livenessProbe": {**check, "failureThreshold": 30},
     }
-
-
-def _ends_itself(request: ServingRequest, launch: Launch) -> bool:
-    """Tells whether an own command starts a pod of a group, so that no preset says how it ends."""
-    return request.shape.nodes > 1 and bool(launch.command)
 
 
 def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:

@@ -12,7 +12,7 @@ never start. The Deployment that KServe creates tells them apart (decision 35). 
 change one by one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -27,7 +27,6 @@ from function.remote.object_writer import (
     SERVICE,
     ManagementPolicy,
     ObjectWriter,
-    carry_over,
     reapply_observed,
     with_resource_version,
 )
@@ -85,7 +84,6 @@ class ServiceRollout:
 
     @property
     def served_digest(self) -> str:
-        """The spec digest of the service on the cluster."""
         return _read_digest(self.remote.manifest)
 
 
@@ -127,8 +125,6 @@ def reconcile_service(
         )
     serving = key if key in rollout.composed else next(iter(rollout.composed), key)
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
-    # A service that waits for its turn may use another copy of a token, whatever its URI.
-    may_read_previous = may_read_previous or decision is ServiceDecision.NOT_ITS_TURN
     return replace(
         rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous, requested_digest=digest
     )
@@ -169,7 +165,7 @@ def _limit_replicas(
     admitted is admitted for the requested shape and pool: a service in another one does not grow, because the
     environment takes back what it granted for that once this placement has seen its new spec.
     """
-    requested, running_replicas = resolved.placement.replicas, integer(written, "spec.replicas")
+    requested, running_replicas = resolved.placement.replicas, _count_replicas(written)
     cannot_mount = weights.state.finding in _NOT_SHARED
     allowed = min(running_replicas, admission.replicas) if cannot_mount else admission.replicas
     has_shape = _has_requested_shape(written, resolved)
@@ -222,19 +218,20 @@ def _keep_one_service(
     There are two if a call that still saw a service composed it again beside its successor (decision 24). Only one was
     granted GPUs: the one that serves stays, otherwise the older one, which no call has deleted.
     """
-    services = _scale_down_observed(writer.observed, resolved.placement)
+    observed = writer.observed
+    services = {k: _scale_down(observed[k], resolved.placement) for k in sorted(observed) if k.startswith(SERVICE)}
     if not services:
         return {}
 
     def rank(name: str) -> tuple[bool, str, bool, str]:
-        created = text(writer.observed[name], "metadata.creationTimestamp")
+        created = text(observed[name], "metadata.creationTimestamp")
         return not is_up(writer.read(name)), created, name != key, name
 
     kept = min(services, key=rank)
     if kept != key:
         return {kept: services[kept]}
-    scaled = _compose_object(writer, key, _scale(mapping(writer.observed[key], _WRITTEN), replicas))
-    return {key: with_resource_version(scaled, writer.observed[key])}
+    scaled = _compose_object(writer, key, _scale(mapping(observed[key], _WRITTEN), replicas))
+    return {key: with_resource_version(scaled, observed[key])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,42 +247,33 @@ class HeldServices:
 def hold_services(observed: Mapping[str, Manifest], placement: Placement | None) -> HeldServices:
     """Keeps the observed services, with no more replicas than requested; None: the request cannot be read."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
-    composed = _scale_down_observed(services, placement) if placement else carry_over(services)
-    replicas = _max_replicas(mapping(item.manifest, _WRITTEN) for item in composed.values())
+    composed = {k: _scale_down(m, placement) if placement else reapply_observed(m) for k, m in services.items()}
+    replicas = _count_replicas(*(mapping(item.manifest, _WRITTEN) for item in composed.values()))
     return HeldServices(
         composed=composed,
         remote=read_object(next(iter(services.values()), None)),
         replicas=replicas,
-        allocated_replicas=max(replicas, _max_replicas(mapping(m, _MIRRORED) for m in services.values())),
+        allocated_replicas=max(replicas, _count_replicas(*(mapping(m, _MIRRORED) for m in services.values()))),
     )
 
 
-def _scale_down_observed(observed: Mapping[str, Manifest], placement: Placement) -> dict[str, Composed]:
-    """Returns the observed services with no more replicas than requested.
-
-    Scaling down needs no admission and no reference. A service of another group keeps its replicas until it is deleted,
-    unless none are requested.
-    """
-    return {key: _scale_down(m, placement) for key, m in sorted(observed.items()) if key.startswith(SERVICE)}
-
-
 def _scale_down(observed: Manifest, placement: Placement) -> Composed:
-    requested, service, composed = max(0, placement.replicas), mapping(observed, _WRITTEN), reapply_observed(observed)
+    """Returns an observed service with no more replicas than requested, which needs no admission and no reference.
+
+    A service of another group keeps its replicas until it is deleted, unless none are requested.
+    """
+    requested, service = max(0, placement.replicas), mapping(observed, _WRITTEN)
     is_current = placement.shape and name_service(placement, placement.shape) == text(service, "metadata.name")
     if (requested and not is_current) or _count_replicas(service) <= requested:
-        return composed
-    spec = mapping(composed.manifest, "spec")
-    provided: Manifest = {**mapping(spec, "forProvider"), "manifest": _scale(service, requested)}
-    scaled = replace(composed, manifest={**composed.manifest, "spec": {**spec, "forProvider": provided}})
+        return reapply_observed(observed)
+    provided: Manifest = {**mapping(observed, "spec.forProvider"), "manifest": _scale(service, requested)}
+    scaled = reapply_observed({**observed, "spec": {**mapping(observed, "spec"), "forProvider": provided}})
     return _ready_if_scaled_to_zero(scaled, read_object(observed))
 
 
-def _max_replicas(services: Iterable[Manifest]) -> int:
-    return max(map(_count_replicas, services), default=0)
-
-
-def _count_replicas(service: Manifest) -> int:
-    return integer(service, "spec.replicas")
+def _count_replicas(*services: Manifest) -> int:
+    """Returns the replicas of the largest of these services."""
+    return max((integer(service, "spec.replicas") for service in services), default=0)
 
 
 def _has_requested_shape(service: Manifest, resolved: ResolvedPlacement) -> bool:
@@ -315,7 +303,7 @@ def _allocate(
     has_shape = _has_requested_shape(desired.get(key, {}), resolved)
     if (is_rolled_out and has_shape) or allocated is None:
         allocated = requested and replace(requested, labels=resolved.pool.labels)
-    return allocated and replace(allocated, replicas=_max_replicas((*desired.values(), *on_cluster.values())))
+    return allocated and replace(allocated, replicas=_count_replicas(*desired.values(), *on_cluster.values()))
 
 
 def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bool:
@@ -351,14 +339,15 @@ def _may_read_previous_weights(
 
     None does if there is no service, or only this one, and it is ready on them. An Object that says nothing of its
     service, as after a restored backup, may have one. `planned_uri` is the plan that the status published last: an
-    earlier call may have written a service for it that is not observed yet.
+    earlier call may have written a service for it that is not observed yet. A service that waits for its turn may use
+    another copy of a token, whatever its URI.
     """
     services = rollout.composed.keys() | {name for name in writer.observed if name.startswith(SERVICE)}
     if weights.plan is None:
         return bool(services)
     if not services:
         return planned_uri not in ("", weights.plan.uri)
-    if services != {key}:
+    if services != {key} or rollout.decision is ServiceDecision.NOT_ITS_TURN:
         return True
     remote = writer.read(key)
     return not (text(remote.manifest, _URI) == weights.plan.uri and is_up(remote))
@@ -380,7 +369,6 @@ def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
 
 
 def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
-    """Returns the request for the service of a placement."""
     placement, environment = resolved.placement, resolved.environment
     return ServingRequest(
         name=name_service(placement, resolved.shape),

@@ -31,7 +31,6 @@ def identify_service(shape: Shape) -> tuple[str, str]:
 
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
-    """Returns every reason why a service cannot be built."""
     engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
     problems = [
         *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),

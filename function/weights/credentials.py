@@ -17,7 +17,7 @@ from function.domain.model import HuggingFaceSource, SecretKey, UriSource
 from function.domain.pods import TYPE, PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import MANAGED_BY
-from function.remote.object_writer import ManagementPolicy, ObjectWriter, copy_field
+from function.remote.object_writer import ManagementPolicy, ObjectWriter
 
 HUB_KEY = "HF_TOKEN"
 DIRECTORY = "/var/secrets/source"
@@ -39,7 +39,7 @@ class SecretCopy:
         return f"{self.origin.namespace}/{self.origin.name} (key {self.origin.key})"
 
     def compose(self, writer: ObjectWriter, key: str, namespace: str, policy: ManagementPolicy) -> Composed:
-        """Composes the Object that copies it."""
+        """Composes the Object by which the provider copies it; this function never sees its values."""
         secret: Manifest = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -47,7 +47,9 @@ class SecretCopy:
             "metadata": {"name": self.name, "namespace": namespace, "labels": {**MANAGED_BY}},
         }
         field = "data" if self.all_keys else f"data[{self.origin.key}]"
-        return writer.compose(key, secret, policy, copy_field(self.origin.name, self.origin.namespace, field))
+        source: Manifest = {"name": self.origin.name, "namespace": self.origin.namespace, "fieldPath": field}
+        reference: Manifest = {"patchesFrom": {"apiVersion": "v1", "kind": "Secret", **source}, "toFieldPath": field}
+        return writer.compose(key, secret, policy, reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
