@@ -3,7 +3,6 @@
 from function import schemas
 from function.api.problems import Parsed, Problems, validate
 from function.domain.model_service import (
-    Backend,
     BackendEntry,
     Distribution,
     EndpointEntry,
@@ -25,7 +24,7 @@ def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
     service = ModelService(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
-        backends=tuple(Backend(deployment=b.deployment, weight=b.weight) for b in spec.backends),
+        backends={backend.deployment: backend.weight for backend in spec.backends},
         distribution=Distribution(spec.distribution),
         order=tuple(spec.environments or ()),
         withdraws_unreachable=spec.on_unreachable == "Withdraw",

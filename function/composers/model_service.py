@@ -50,8 +50,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placements = requirements.collect_placements(call, _require_placements(call, service))
     if placements is None:
         return keep_observed(call, settings, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
-    deployments = {backend.deployment for backend in service.backends}
-    placements = [placement for placement in placements if placement.deployment in deployments]
+    placements = [placement for placement in placements if placement.deployment in service.backends]
     resolved = report.build_backends_resolved(service, placements)
     if platform is None:
         return keep_observed(call, settings, [resolved, report.build_route_ready(None, platform)])
@@ -101,10 +100,10 @@ def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
 
 def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:
     """Requires the placements of the backends, by label and by name: a long name is only a hash in the label."""
-    names = [backend.deployment for backend in service.backends]
-    labelled = {f"placements-of-{n}": requirements.placements(service.namespace, deployment=n) for n in names}
+    namespace = service.namespace
+    labelled = {f"placements-of-{n}": requirements.placements(namespace, deployment=n) for n in service.backends}
     listed = [row.placement for entry in service.entries for row in entry.backends]
-    return requirements.with_recorded_placements(call, labelled, listed, service.namespace)
+    return requirements.with_recorded_placements(call, labelled, listed, namespace)
 
 
 def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:

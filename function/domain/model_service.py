@@ -1,5 +1,6 @@
 """ModelServices: one URL for deployments on many clusters, and the gateways through which they are reached."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,14 +53,6 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
-    """A deployment of a ModelService and its part of the traffic."""
-
-    deployment: str
-    weight: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BackendEntry:
     """A placement in the status of a ModelService."""
 
@@ -98,7 +91,7 @@ class Listing:
 class ModelService:
     namespace: str
     name: str
-    backends: tuple[Backend, ...]
+    backends: Mapping[str, int]  # weights by the names of deployments
     distribution: Distribution = Distribution.BY_REPLICAS
     order: tuple[str, ...] = ()  # of environments, for Failover
     withdraws_unreachable: bool = True  # an endpoint whose cluster does not answer, if another one can serve

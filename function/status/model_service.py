@@ -21,7 +21,7 @@ _TRAITS = {"model": "served name", "contextLength": "context length", "weights":
 
 def build_backends_resolved(service: ModelService, placements: Iterable[Placement]) -> Condition:
     placed = {placement.deployment for placement in placements}
-    missing = [backend.deployment for backend in service.backends if backend.deployment not in placed]
+    missing = [name for name in service.backends if name not in placed]
     if missing:
         message = f"No placement of {join_with_more(missing)} exists; create the deployment, or see its Scheduled"
         return Condition(ConditionType.BACKENDS_RESOLVED, Status.FALSE, BackendsResolved.NO_PLACEMENTS, message)
@@ -72,7 +72,7 @@ def build_backends_alike(service: ModelService, placements: Sequence[Placement])
     for trait, word in _TRAITS.items():
         groups = [placements]
         if trait == "weights":
-            groups = [[p for p in placements if p.deployment == b.deployment] for b in service.backends]
+            groups = [[p for p in placements if p.deployment == name] for name in service.backends]
         for group in groups:
             values = {dict(p.traits)[trait]: p for p in reversed(group) if trait in dict(p.traits)}
             if len(values) > 1:

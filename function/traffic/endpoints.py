@@ -266,7 +266,7 @@ def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> Endp
 
 def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
     """Returns why a placement gets no requests; empty if it does."""
-    weights = {backend.deployment: backend.weight for backend in plan.service.backends}
+    weights = plan.service.backends
     if plan.obstacles[placement.name]:
         return plan.obstacles[placement.name]
     if plan.shares.get(placement.name) and plan.weights.get(site.key):

@@ -18,8 +18,7 @@ def choose(
     A draining or unreachable placement is left out if others can serve instead. A draining one is left out once the
     observed routes name another placement of its deployment; if the route is full, the two are exchanged in one step.
     """
-    weights = {backend.deployment: backend.weight for backend in service.backends}
-    candidates = [p for placements in in_route.values() for p in placements if weights[p.deployment]]
+    candidates = [p for placements in in_route.values() for p in placements if service.backends[p.deployment]]
     reachable = [p for p in candidates if not p.unreachable]
     if reachable and service.withdraws_unreachable:
         candidates = reachable

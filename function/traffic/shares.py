@@ -22,7 +22,7 @@ def compute_shares(service: ModelService, placements: Iterable[Placement]) -> di
     by_backend: dict[str, list[Placement]] = {}
     for placement in placements:
         by_backend.setdefault(placement.deployment, []).append(placement)
-    weights = {b.deployment: b.weight for b in service.backends if b.deployment in by_backend}
+    weights = {name: weight for name, weight in service.backends.items() if name in by_backend}
     total = sum(weights.values())
     shares: dict[str, Fraction] = {}
     for deployment, weight in weights.items():

@@ -3,7 +3,7 @@
 import pytest
 
 from function.api.model_service import parse_listing, parse_model_service
-from function.domain.model_service import Backend, BackendEntry, Distribution, EndpointEntry, EndpointState, Listing
+from function.domain.model_service import BackendEntry, Distribution, EndpointEntry, EndpointState, Listing
 from function.kube.manifests import JSON, Manifest, format_time
 
 
@@ -20,7 +20,7 @@ def _problems(**spec: JSON) -> list[str]:
 def test_parses_the_least() -> None:
     service = parse_model_service(_service()).value
     assert service
-    assert service.backends == (Backend(deployment="a", weight=1),)
+    assert service.backends == {"a": 1}
     assert (service.distribution, service.withdraws_unreachable) == (Distribution.BY_REPLICAS, True)
     assert service.path == "/services/team/chat"
 
@@ -36,7 +36,7 @@ def test_parses_everything() -> None:
         )
     ).value
     assert service
-    assert [b.weight for b in service.backends] == [9, 0]
+    assert service.backends == {"a": 9, "b": 0}
     assert service.order == ("e2", "e1")
     assert service.hostnames == ("models.example.com", "*.example.org")
 

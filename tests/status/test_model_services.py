@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.model_service import Backend, EndpointEntry, EndpointState, ModelService
+from function.domain.model_service import EndpointEntry, EndpointState, ModelService
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest
 from function.kube.urls import Origin
@@ -20,7 +20,7 @@ from function.traffic.endpoints import Endpoint, Traffic
 from tests.support.traffic_scene import serving
 
 GATEWAY = PlatformGateway(name="models", namespace="infra", origin=Origin("https", "models.example.com", 8443))
-SERVICE = ModelService(namespace="team", name="chat", backends=(Backend(deployment="a"), Backend(deployment="b")))
+SERVICE = ModelService(namespace="team", name="chat", backends={"a": 1, "b": 1})
 TRAITS = (("contextLength", "32768"), ("engine", "vllm:v1"), ("model", "org/kimi"), ("weights", "models/1"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.domain.model_service import Backend, Distribution, ModelService
+from function.domain.model_service import Distribution, ModelService
 from function.domain.placement import Placement
 from function.traffic.shares import MAX_WEIGHT, compute_shares, to_weights
 from tests.support.traffic_scene import NAMESPACE, serving
@@ -16,8 +16,7 @@ EXAMPLE = (serving("stable", "e1", 2), serving("stable", "e2", 1), serving("cana
 
 
 def _service(distribution: Distribution = Distribution.BY_REPLICAS, *order: str, **weights: int) -> ModelService:
-    backends = tuple(Backend(deployment=name, weight=weight) for name, weight in weights.items())
-    return ModelService(namespace=NAMESPACE, name="chat", backends=backends, distribution=distribution, order=order)
+    return ModelService(namespace=NAMESPACE, name="chat", backends=weights, distribution=distribution, order=order)
 
 
 def test_divides_a_deployment_by_ready_replicas() -> None:
