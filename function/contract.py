@@ -32,8 +32,6 @@ def noop() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One RunFunction request."""
-
     xr: Manifest
     observed: Mapping[str, Manifest] = field(default_factory=dict)  # by composition-resource-name, of all steps
     desired_by_earlier_steps: frozenset[str] = frozenset()  # composition-resource-names
@@ -65,8 +63,6 @@ class Composed:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of the composite."""
-
     type: ConditionType
     status: Status
     reason: str
@@ -75,8 +71,6 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event on the composite."""
-
     reason: str
     message: str
     warning: bool = False
@@ -84,8 +78,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The response to a call."""
-
     requirements: Mapping[str, Requirement] = field(default_factory=dict)
     composed: Mapping[str, Composed] = field(default_factory=dict)
     status: Manifest = field(default_factory=dict)

@@ -10,7 +10,6 @@ import asyncio
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -72,21 +71,15 @@ class _FairLock:
     """A lock that is acquired in the order of requests."""
 
     def __init__(self) -> None:
-        self._guard, self._is_held = threading.Lock(), False
-        self._waiting: deque[threading.Semaphore] = deque()
+        self._condition, self.requested, self._released = threading.Condition(), 0, 0
 
     def acquire(self) -> None:
-        with self._guard:
-            if not self._is_held:
-                self._is_held = True
-                return
-            semaphore = threading.Semaphore(0)
-            self._waiting.append(semaphore)
-        semaphore.acquire()
+        with self._condition:
+            turn = self.requested
+            self.requested += 1
+            self._condition.wait_for(lambda: self._released == turn)
 
     def release(self) -> None:
-        with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._is_held = False
+        with self._condition:
+            self._released += 1
+            self._condition.notify_all()

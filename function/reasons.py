@@ -1,4 +1,4 @@
-"""Every condition type and reason that users can read.
+"""Every condition type and reason that users can read. A class named as a condition type has its reasons.
 
 The order of `Refused` has a meaning: it runs from furthest to nearest, so that the condition of a deployment can name
 the environment that came closest.
@@ -9,8 +9,6 @@ from typing import Self
 
 
 class Status(StrEnum):
-    """The status of a condition."""
-
     TRUE = "True"
     FALSE = "False"
     UNKNOWN = "Unknown"
@@ -91,16 +89,12 @@ class Refused(StrEnum):
 
 
 class ModelValid(StrEnum):
-    """Reasons of ModelValid."""
-
     VALID = "Valid"
     INVALID_SOURCE = "InvalidSource"
     INVALID_PROFILE = "InvalidProfile"
 
 
 class ClusterReady(StrEnum):
-    """Reasons of ClusterReady on an InferenceEnvironment."""
-
     CONNECTED = "Connected"
     CONNECTING = "Connecting"
     KUBECONFIG_MISSING = "KubeconfigMissing"
@@ -110,8 +104,6 @@ class ClusterReady(StrEnum):
 
 
 class PoolsValid(StrEnum):
-    """Reasons of PoolsValid on an InferenceEnvironment."""
-
     VALID = "Valid"
     NO_GPU_POOLS = "NoGpuPools"
     INVALID_POOL = "InvalidPool"
@@ -143,8 +135,6 @@ class HardwareAsDeclared(StrEnum):
 
 
 class Drained(StrEnum):
-    """Reasons of Drained on an InferenceEnvironment."""
-
     NOT_DRAINING = "NotDraining"
     DRAINING = "Draining"
     DRAINED = "Drained"
@@ -158,8 +148,6 @@ class Scheduled(StrEnum):
 
 
 class PlacementsReady(StrEnum):
-    """Reasons of PlacementsReady on a ModelDeployment."""
-
     READY = "Ready"
     STARTING = "Starting"
     NOTHING_PLACED = "NothingPlaced"
@@ -167,8 +155,6 @@ class PlacementsReady(StrEnum):
 
 
 class RolledOut(StrEnum):
-    """Reasons of RolledOut on a ModelDeployment."""
-
     UP_TO_DATE = "UpToDate"
     ROLLING = "Rolling"
     PAUSED = "Paused"
@@ -192,8 +178,6 @@ class ReferencesResolved(StrEnum):
 
 
 class Admitted(StrEnum):
-    """Reasons of Admitted on a ModelPlacement."""
-
     ADMITTED = "Admitted"
     WAITING = "Waiting"
     REJECTED = "Rejected"
@@ -220,8 +204,6 @@ class PlacementStorage(StrEnum):
 
 
 class ServiceAccepted(StrEnum):
-    """Reasons of ServiceAccepted on a ModelPlacement."""
-
     ACCEPTED = "Accepted"
     WAITING_FOR_ADMISSION = "WaitingForAdmission"
     WAITING_FOR_STORAGE = "WaitingForStorage"
@@ -230,8 +212,6 @@ class ServiceAccepted(StrEnum):
 
 
 class ServiceReady(StrEnum):
-    """Reasons of ServiceReady on a ModelPlacement."""
-
     SERVING = "Serving"
     SCALED_TO_ZERO = "ScaledToZero"
     STARTING = "Starting"
@@ -241,8 +221,6 @@ class ServiceReady(StrEnum):
 
 
 class Hydrated(StrEnum):
-    """Reasons of Hydrated on a ModelCache."""
-
     HYDRATED = "Hydrated"
     DOWNLOADING = "Downloading"
     PARTIALLY_HYDRATED = "PartiallyHydrated"
@@ -257,25 +235,18 @@ class Hydrated(StrEnum):
 
 
 class BackendsResolved(StrEnum):
-    """Reasons of BackendsResolved on a ModelService."""
-
     RESOLVED = "Resolved"
-    RESOLVING = "Resolving"
     NO_PLACEMENTS = "NoPlacements"
     INVALID_SERVICE = "InvalidService"
 
 
 class EndpointsReady(StrEnum):
-    """Reasons of EndpointsReady on a ModelService."""
-
     READY = "Ready"
     PARTIALLY_READY = "PartiallyReady"
     NONE_READY = "NoneReady"
 
 
 class RouteReady(StrEnum):
-    """Reasons of RouteReady on a ModelService."""
-
     ACCEPTED = "Accepted"
     APPLYING = "Applying"
     REJECTED = "Rejected"
@@ -284,8 +255,6 @@ class RouteReady(StrEnum):
 
 
 class BackendsAlike(StrEnum):
-    """Reasons of BackendsAlike on a ModelService."""
-
     ALIKE = "Alike"
     DIFFERENT = "Different"
 

@@ -56,7 +56,7 @@ def test_call_yields_after_its_time_slice() -> None:
     executor: FairExecutor[str] = FairExecutor(clock=ticking(2 * SLICE_SECONDS), processor_clock=still)
 
     def first(pause: Pause) -> str:
-        while len(executor._lock._waiting) < 2:  # noqa: SLF001  # the others have arrived, and nothing else tells it
+        while executor._lock.requested < 3:  # noqa: SLF001  # the others have arrived, and nothing else tells it
             pass
         return spelling(said, "a")(pause)
 
