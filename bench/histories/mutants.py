@@ -376,7 +376,7 @@ MUTANTS = (
         ("lose_all_clusters",),
         (
             Change(
-                "function.traffic.selection",
+                "function.traffic.shares",
                 "choose",
                 "if reachable and service.withdraws_unreachable:",
                 "if service.withdraws_unreachable:",

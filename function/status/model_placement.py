@@ -7,13 +7,15 @@ from functools import partial
 from function.api.common import build_share
 from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
-from function.domain.environment import Pool
+from function.domain.engine_args import get_last_value
+from function.domain.engine_spec import ENGINES
+from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
-from function.domain.model_service import Gateway
 from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
+from function.kube.urls import parse_origin
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.remote.object_writer import SERVICE
 from function.remote.observed_object import Level, ObservedObject, State, assess, is_current
@@ -23,7 +25,6 @@ from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.model_cache import build_hydration_status
 from function.status.weights import build_load_status, describe_storage
-from function.traffic.gateways import describe_traits, find_gateway
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
 from function.weights.planner import StoragePlan
@@ -229,13 +230,12 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
 def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, service: ServiceRollout) -> Manifest:
     """Returns the status except `phase`, `served` and `rollout`."""
     remote, storage = service.remote.manifest, mapping(call.xr, "status.storage")
-    gateway = find_gateway(remote, get_service_url(remote), resolved.environment)
     status = prune(
         {
             "gpus": resolved.shape.gpus * resolved.placement.replicas,
             "service": _build_service(call, resolved, service),
             "storage": (_build_storage(resolved, weights, weights.plan) if weights.plan else storage) or None,
-            "gateway": _build_gateway(gateway) if gateway else None,
+            "gateway": build_gateway(remote, resolved.environment),
         }
     )
     status |= build_ready_replicas(remote)
@@ -261,7 +261,7 @@ def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRoll
             "appliedUri": applied_uri or None,
             "workload": workload or None,
             # Clients notice nothing of a service that has no Kubernetes Service yet.
-            "traits": {**describe_traits(resolved, serving_uri)} if workload else None,
+            "traits": _build_traits(resolved, serving_uri) if workload else None,
             **(build_share(allocated) if allocated else {}),
             **selector,
         }
@@ -303,17 +303,41 @@ def _keep_last_reported(last: Manifest, status: Manifest) -> Manifest:
     )
 
 
-def _build_gateway(gateway: Gateway) -> Manifest:
-    """Returns the part for the gateway of the cluster, to be parsed again."""
-    tls = {"hostname": gateway.tls_hostname or None, "caConfigMapName": gateway.ca_config_map or None}
+def build_gateway(service: Manifest, environment: Environment) -> Manifest | None:
+    """Returns the part for the gateway of a service, to be parsed again; None if there is none, or none yet.
+
+    What the environment declares takes precedence over the URL at which KServe says that the service answers.
+    """
+    declared = environment.gateway
+    origin = declared.origin or parse_origin(get_service_url(service))
+    attached = next(iter(listing(service, "status.router.gateways")), {})
+    name, namespace = text(attached, "name"), text(attached, "namespace") or text(service, "metadata.namespace")
+    if origin is None or not name or not environment.kserve.gateway:
+        return None
+    tls = {"hostname": declared.tls_hostname or None, "caConfigMapName": declared.ca_config_map or None}
     return prune(
         {
-            "scheme": gateway.origin.scheme,
-            "host": gateway.origin.host,
-            "port": gateway.origin.port,
-            "ref": {"name": gateway.name, "namespace": gateway.namespace},
-            "providerConfigRef": {"name": gateway.provider_config},
+            "scheme": origin.scheme,
+            "host": origin.host,
+            "port": origin.port,
+            "ref": {"name": name, "namespace": namespace},
+            "providerConfigRef": {"name": environment.provider_config},
             "tls": prune(tls) or None,
+        }
+    )
+
+
+def _build_traits(resolved: ResolvedPlacement, serving_uri: str) -> Manifest:
+    """Returns what clients can notice of a service: its name, the longest request, the weights and the engine."""
+    engine = resolved.profile.engine
+    # Each placement may have a claim of its own; the path identifies the weights.
+    weights = serving_uri.removeprefix("pvc://").partition("/")[2] if serving_uri.startswith("pvc://") else serving_uri
+    return prune(
+        {
+            "model": resolved.model.served_name or None,
+            "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
+            "weights": weights or None,
+            "engine": engine.image.rpartition("/")[2] or None,
         }
     )
 

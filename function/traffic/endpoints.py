@@ -20,8 +20,16 @@ from function.kube.manifests import Manifest
 from function.kube.messages import join_with_more, truncate_middle
 from function.remote.observed_object import assess
 from function.traffic.routes import MAX_BACKENDS, ROUTE, name_service
-from function.traffic.selection import choose, find_served, find_surplus, keep_last_weights, take_first
-from function.traffic.shares import compute_shares, find_first, to_weights
+from function.traffic.shares import (
+    choose,
+    compute_shares,
+    find_first,
+    find_served,
+    find_surplus,
+    keep_last_weights,
+    take_first,
+    to_weights,
+)
 from function.traffic.sites import Site, find_obstacle, gather_sites
 
 _ENTERING = {EndpointState.SERVING, EndpointState.WARMING, EndpointState.UNREACHABLE}

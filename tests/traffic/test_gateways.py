@@ -9,48 +9,53 @@ from function.domain.model_service import GatewayAccess
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.kube.urls import Origin
-from function.traffic.gateways import find_gateway
+from function.status.model_placement import build_gateway
 from tests.support.builders import environment
 from tests.support.remote_scene import ONE_NODE, edit_environment, edit_observed, load_scene
 
 ATTACHED: JSON = [{"name": "kserve-ingress-gateway", "namespace": "kserve", "listeners": ["http"]}]
-SERVICE: Manifest = {"metadata": {"namespace": "team"}, "status": {"router": {"gateways": ATTACHED}}}
-URL = "http://10.0.0.1/team/chat"
+ROUTER: Manifest = {"gateways": ATTACHED}
+SERVICE: Manifest = {
+    "metadata": {"namespace": "team"},
+    "status": {"url": "http://10.0.0.1/team/chat", "router": ROUTER},
+}
 
 
 def test_gateway_is_the_one_that_kserve_reports() -> None:
-    gateway = find_gateway(SERVICE, URL, environment("e1"))
-    assert gateway
-    assert (str(gateway.origin), gateway.name, gateway.namespace) == (
-        "http://10.0.0.1",
-        "kserve-ingress-gateway",
-        "kserve",
-    )
-    assert gateway.provider_config == "e1"
+    assert build_gateway(SERVICE, environment("e1")) == {
+        "scheme": "http",
+        "host": "10.0.0.1",
+        "port": 80,
+        "ref": {"name": "kserve-ingress-gateway", "namespace": "kserve"},
+        "providerConfigRef": {"name": "e1"},
+    }
 
 
 def test_declared_gateway_takes_precedence() -> None:
     access = GatewayAccess(origin=Origin("https", "gw.example.com", 443), tls_hostname="name", ca_config_map="ca")
-    gateway = find_gateway(SERVICE, URL, replace(environment("e1"), gateway=access))
+    gateway = build_gateway(SERVICE, replace(environment("e1"), gateway=access))
     assert gateway
-    assert (str(gateway.origin), gateway.tls_hostname, gateway.ca_config_map) == (
-        "https://gw.example.com",
-        "name",
-        "ca",
-    )
+    assert [gateway[field] for field in ("scheme", "host", "port")] == ["https", "gw.example.com", 443]
+    assert gateway["tls"] == {"hostname": "name", "caConfigMapName": "ca"}
 
 
 def test_gateway_without_a_namespace_is_in_that_of_the_service() -> None:
-    gateway = find_gateway({**SERVICE, "status": {"router": {"gateways": [{"name": "own"}]}}}, URL, environment("e1"))
+    status: Manifest = {**mapping(SERVICE, "status"), "router": {"gateways": [{"name": "own"}]}}
+    gateway = build_gateway({**SERVICE, "status": status}, environment("e1"))
     assert gateway
-    assert gateway.namespace == "team"
+    assert gateway["ref"] == {"name": "own", "namespace": "team"}
 
 
 @pytest.mark.parametrize(
-    ("service", "url", "kserve"), [(SERVICE, "", Kserve()), ({}, URL, Kserve()), (SERVICE, URL, Kserve(gateway=False))]
+    ("status", "kserve"),
+    [
+        ({"router": ROUTER}, Kserve()),
+        ({"url": "http://10.0.0.1/team/chat"}, Kserve()),
+        (SERVICE["status"], Kserve(gateway=False)),
+    ],
 )
-def test_there_may_be_no_gateway(service: Manifest, url: str, kserve: Kserve) -> None:
-    assert find_gateway(service, url, replace(environment("e1"), kserve=kserve)) is None
+def test_there_may_be_no_gateway(status: Manifest, kserve: Kserve) -> None:
+    assert build_gateway({**SERVICE, "status": status}, replace(environment("e1"), kserve=kserve)) is None
 
 
 REPORTED: Manifest = {"primary": {"readyReplicas": 2}, "service": {"name": "kimi-kserve-workload-svc"}}
