@@ -104,11 +104,25 @@ class Parallelism:
         return {name: getattr(self, name) or 1 for name in ("tensor", "pipeline", "data", "data_local")}
 
 
+class Mode(StrEnum):
+    """How one replica is spread over pods."""
+
+    SINGLE = "single"
+    PIPELINE = "pipeline"
+    DATA = "data"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     nodes: int  # distinct nodes
     gpus_per_node: int
     parallelism: Parallelism
+
+    @property
+    def mode(self) -> Mode:
+        if self.nodes == 1:
+            return Mode.SINGLE
+        return Mode.PIPELINE if self.parallelism.data is None else Mode.DATA
 
     @property
     def gpus(self) -> int:

@@ -17,11 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 from function.domain.environment import Pool, own_taints
-from function.domain.model import HuggingFaceSource, Model, OciSource, Profile, PvcSource, Shape, UriSource
+from function.domain.model import HuggingFaceSource, Mode, Model, OciSource, Profile, PvcSource, Shape, UriSource
 from function.domain.pods import InterNode, PullSecret, build_copied_secret, name_pull_secrets
 from function.domain.settings import Initializer, Kserve
 from function.kube.names import hash_parts
-from function.serving.engine import Mode, mode_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +89,7 @@ def compute_spec_digest(request: ServingRequest) -> str:
 def _drop_unused(request: ServingRequest) -> ServingRequest:
     """Resets the inputs that the pods of this mode never see."""
     profile, pool, kserve = request.profile, request.pool, request.kserve
-    if mode_of(request.shape) is not Mode.PIPELINE:
+    if request.shape.mode is not Mode.PIPELINE:
         kserve = replace(kserve, config_prefix=Kserve().config_prefix)
     if request.shape.nodes == 1:
         profile, pool = replace(profile, pods_across_nodes=None), replace(pool, inter_node=None)

@@ -18,10 +18,16 @@ a variable, also within the quotes of a preset's argument, and nothing else expa
 
 import shlex
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
-from function.domain.engine_args import MULTIPROCESSING, RAY, get_last_value, parse_parallel_flags, uses_ray
+from function.domain.engine_args import (
+    MULTIPROCESSING,
+    RAY,
+    drop_repeated_flags,
+    get_last_value,
+    parse_parallel_flags,
+    uses_ray,
+)
 from function.domain.engine_spec import (
     ADDRESS,
     BACKEND,
@@ -35,10 +41,10 @@ from function.domain.engine_spec import (
     SERVED_NAME,
     TENSOR,
     Ability,
-    EngineSpec,
     has_ability,
 )
-from function.domain.model import Engine, EngineName, Shape
+from function.domain.model import Engine, EngineName, Mode, Shape, find_single_file
+from function.serving.digest import ServingRequest
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
 _SHUTDOWN = "--shutdown-timeout"
@@ -116,38 +122,6 @@ exit 1
 """
 
 
-class Mode(StrEnum):
-    """How one replica is spread over pods."""
-
-    SINGLE = "single"
-    PIPELINE = "pipeline"
-    DATA = "data"
-
-
-def mode_of(shape: Shape) -> Mode:
-    if shape.nodes == 1:
-        return Mode.SINGLE
-    return Mode.PIPELINE if shape.parallelism.data is None else Mode.DATA
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    engine: Engine  # its arguments repeat neither the weights nor the served name
-    shape: Shape
-    names: tuple[str, ...]  # the names under which the model is served
-    file: str = ""  # path of weights that are one file, below where they are mounted
-    tls: bool = False  # whether KServe's TLS is on
-
-    @property
-    def spec(self) -> EngineSpec:
-        return ENGINES[self.engine.name]
-
-    @property
-    def weights(self) -> str:
-        """The path at which the engine finds its weights."""
-        return f"{MOUNT}/{self.file}" if self.file else MOUNT
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How one container starts. Without a command KServe's preset has it."""
@@ -164,14 +138,21 @@ class Group:
     worker: Launch | None = None
 
 
-def start_group(run: Run) -> Group:
-    match run.engine.name:
+def start_group(request: ServingRequest) -> Group:
+    match request.profile.engine.name:
         case EngineName.VLLM:
-            return _start_vllm(run)
+            return _start_vllm(request)
         case EngineName.SGLANG:
-            return _start_sglang(run)
+            return _start_sglang(request)
         case name:
             assert_never(name)
+
+
+def is_started_by_preset(engine: Engine, shape: Shape, file: str = "") -> bool:
+    """Tells whether KServe's preset has the command; `file`: the weights are this one file."""
+    if engine.name is not EngineName.VLLM or file:
+        return False
+    return shape.mode is Mode.SINGLE or (shape.mode is Mode.DATA and has_ability(engine, Ability.KSERVE_RANKS))
 
 
 def drain_seconds(engine: Engine) -> int:
@@ -187,30 +168,33 @@ def wrap_in_shell(launch: Launch, line: str) -> Launch:
     return Launch(command=("/bin/bash", "-c", f'{line}\nexec "$@"', "engine"), args=(*launch.command, *launch.args))
 
 
-def _start_vllm(run: Run) -> Group:
-    mode = mode_of(run.shape)
-    if mode is Mode.PIPELINE:
-        return _start_vllm_pipeline(run)
-    if mode is Mode.DATA and (run.file or not has_ability(run.engine, Ability.KSERVE_RANKS)):
-        return _start_vllm_ranks(run)
-    if mode is Mode.DATA:
-        launch = _start_by_preset(*run.engine.args)
-        return Group(leader=launch, worker=launch)
-    if run.file:
-        args = (*_list_vllm_args(run), *_list_parallel_flags(run, TENSOR, DATA, EXPERT), *run.engine.args)
-        return Group(leader=Launch(command=run.spec.command, args=args))
-    return Group(leader=_start_by_preset(*_list_parallel_flags(run, DATA, EXPERT), *run.engine.args))
+def _start_vllm(request: ServingRequest) -> Group:
+    engine, shape, author_args = request.profile.engine, request.shape, _list_author_args(request)
+    if is_started_by_preset(engine, shape, find_single_file(request.model.source)):
+        flags = _list_parallel_flags(request, DATA, EXPERT) if shape.mode is Mode.SINGLE else ()
+        launch = Launch(args=tuple(shlex.quote(arg) for arg in (*flags, *author_args)))
+        return Group(leader=launch, worker=launch if shape.nodes > 1 else None)
+    if shape.mode is Mode.PIPELINE:
+        return _start_vllm_pipeline(request)
+    command = ENGINES[engine.name].command
+    if shape.mode is Mode.SINGLE:
+        args = (*_list_vllm_args(request), *_list_parallel_flags(request, TENSOR, DATA, EXPERT), *author_args)
+        return Group(leader=Launch(command=command, args=args))
+    script = ("/bin/bash", "-c", RANKS, "ranks", str(shape.parallelism.data_local or 1))
+    flags = _list_parallel_flags(request, TENSOR, DATA, DATA_LOCAL, EXPERT)
+    args = (*command, *_list_vllm_args(request), *flags, f"--data-parallel-rpc-port={RANKS_PORT}")
+    return Group(
+        leader=Launch(command=script, args=(*args, *author_args)),
+        worker=Launch(command=script, args=(*args, "--headless", *author_args)),
+    )
 
 
-def _start_by_preset(*args: str) -> Launch:
-    return Launch(args=tuple(shlex.quote(arg) for arg in args))
-
-
-def _start_vllm_pipeline(run: Run) -> Group:
-    command, author_args, by_ray = run.spec.command, run.engine.args, uses_ray(run.engine)
-    backend = () if get_last_value(author_args, BACKEND) else (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
-    flags = (*_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT), *backend)
-    args = (*_list_vllm_args(run), *flags, *(() if by_ray else _list_join_flags(run)))
+def _start_vllm_pipeline(request: ServingRequest) -> Group:
+    engine, author_args = request.profile.engine, _list_author_args(request)
+    command, by_ray = ENGINES[engine.name].command, uses_ray(engine)
+    args = (*_list_vllm_args(request), *_list_parallel_flags(request, TENSOR, PIPELINE, EXPERT))
+    if not get_last_value(author_args, BACKEND):
+        args = (*args, f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}")
     if by_ray:
         shell = ("/bin/bash", "-c")
         return Group(
@@ -218,78 +202,84 @@ def _start_vllm_pipeline(run: Run) -> Group:
             worker=Launch(command=(*shell, RAY_WORKER)),
         )
     nodes = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)")
+    args = (*args, *_list_join_flags(engine), *nodes)
     return Group(
-        leader=Launch(command=command, args=(*args, *nodes, *author_args)),
-        worker=Launch(command=command, args=(*args, *nodes, "--headless", *author_args)),
+        leader=Launch(command=command, args=(*args, *author_args)),
+        worker=Launch(command=command, args=(*args, "--headless", *author_args)),
     )
 
 
-def _start_vllm_ranks(run: Run) -> Group:
-    command = ("/bin/bash", "-c", RANKS, "ranks", str(run.shape.parallelism.data_local or 1))
-    flags = (*_list_parallel_flags(run, TENSOR, DATA, DATA_LOCAL, EXPERT), f"--data-parallel-rpc-port={RANKS_PORT}")
-    args = (*run.spec.command, *_list_vllm_args(run), *flags)
-    return Group(
-        leader=Launch(command=command, args=(*args, *run.engine.args)),
-        worker=Launch(command=command, args=(*args, "--headless", *run.engine.args)),
-    )
-
-
-def _list_vllm_args(run: Run) -> tuple[str, ...]:
+def _list_vllm_args(request: ServingRequest) -> tuple[str, ...]:
     """Returns the first arguments of every own vLLM command."""
-    drains = drain_seconds(run.engine) and get_last_value(run.engine.args, _SHUTDOWN) is None
+    engine, name = request.profile.engine, request.model.served_name
+    names = (name, f"publishers/{request.namespace}/models/{name}")
+    drains = drain_seconds(engine) and get_last_value(engine.args, _SHUTDOWN) is None
     draining = (f"{_SHUTDOWN}={_DRAIN_SECONDS}",) if drains else ()
-    return (run.weights, SERVED_NAME, *run.names, f"--port={PORT}", *draining, *_list_tls_flags(run))
+    return (_find_weights(request), SERVED_NAME, *names, f"--port={PORT}", *draining, *_list_tls_flags(request))
 
 
-def _start_sglang(run: Run) -> Group:
-    is_group = run.shape.nodes > 1
-    flags = _list_parallel_flags(run, TENSOR, DATA, EXPERT)
+def _start_sglang(request: ServingRequest) -> Group:
+    engine, is_group = request.profile.engine, request.shape.nodes > 1
+    flags = _list_parallel_flags(request, TENSOR, DATA, EXPERT)
     if is_group:
         flags = (
-            *_list_parallel_flags(run, TENSOR, PIPELINE, EXPERT),
+            *_list_parallel_flags(request, TENSOR, PIPELINE, EXPERT),
             "--nnodes=$(LWS_GROUP_SIZE)",
             "--node-rank=$(LWS_WORKER_INDEX)",
             "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
-            *_list_join_flags(run),
+            *_list_join_flags(engine),
         )
     launch = Launch(
-        command=run.spec.command,
+        command=ENGINES[engine.name].command,
         args=(
-            f"--model-path={run.weights}",
+            f"--model-path={_find_weights(request)}",
             # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
-            f"{SERVED_NAME}={run.names[0]}",
+            f"{SERVED_NAME}={request.model.served_name}",
             f"--host={ADDRESS}",
             f"--port={PORT}",
-            *_list_tls_flags(run),
+            *_list_tls_flags(request),
             *flags,
-            *run.engine.args,
+            *_list_author_args(request),
         ),
     )
     return Group(leader=launch, worker=launch if is_group else None)
 
 
-def _list_join_flags(run: Run) -> tuple[str, ...]:
+def _list_author_args(request: ServingRequest) -> tuple[str, ...]:
+    """Returns the author's arguments without the weights and the served name, which the commands have."""
+    return drop_repeated_flags(request.profile.engine.name, request.profile.engine.args, request.model.source)
+
+
+def _find_weights(request: ServingRequest) -> str:
+    """Returns the path at which the engine finds its weights."""
+    file = find_single_file(request.model.source)
+    return f"{MOUNT}/{file}" if file else MOUNT
+
+
+def _list_join_flags(engine: Engine) -> tuple[str, ...]:
     """Returns the flag that lets the ranks of a group wait for its last pod; without it they give up sooner."""
-    return (f"{run.spec.join_timeout_flag}={JOIN_SECONDS}",) if has_ability(run.engine, Ability.JOIN_TIMEOUT) else ()
+    flag = ENGINES[engine.name].join_timeout_flag
+    return (f"{flag}={JOIN_SECONDS}",) if has_ability(engine, Ability.JOIN_TIMEOUT) else ()
 
 
-def _list_tls_flags(run: Run) -> tuple[str, ...]:
-    if not run.tls:
+def _list_tls_flags(request: ServingRequest) -> tuple[str, ...]:
+    if not request.kserve.tls:
         return ()
     files = (f"--ssl-certfile={CERTIFICATES}/tls.crt", f"--ssl-keyfile={CERTIFICATES}/tls.key")
-    return (*files, *run.spec.tls_flags)
+    return (*files, *ENGINES[request.profile.engine.name].tls_flags)
 
 
-def _list_parallel_flags(run: Run, *fields: str) -> tuple[str, ...]:
+def _list_parallel_flags(request: ServingRequest, *fields: str) -> tuple[str, ...]:
     """Returns the flags for these parts of the shape that the author has not given.
 
     A size of 1 needs none, except the ranks of a pod: without their number vLLM starts every rank on the leader.
     """
-    spec, split, sizes = run.spec, run.shape.parallelism, run.shape.parallelism.sizes
+    engine, split, sizes = request.profile.engine, request.shape.parallelism, request.shape.parallelism.sizes
+    spec = ENGINES[engine.name]
     spellings = {field: flag for flag, field in reversed([*spec.size_flags.items()]) if field in sizes}
     needed = (field for field in spellings if sizes[field] > 1 or field == DATA_LOCAL)
     flags = {field: f"{spellings[field]}={sizes[field]}" for field in needed}
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
-    given = parse_parallel_flags(run.engine.name, run.engine.args).values
+    given = parse_parallel_flags(engine.name, engine.args).values
     return tuple(flags[field] for field in fields if field in flags and field not in given)

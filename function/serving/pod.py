@@ -30,14 +30,14 @@ from collections.abc import Mapping
 from function.domain.engine_args import parse_flags
 from function.domain.engine_spec import ENGINES, PORT
 from function.domain.environment import tolerations
-from function.domain.model import Profile, Spread
+from function.domain.model import Mode, Profile, Spread
 from function.domain.pods import PodAdditions, add_variables, merge_by_name
 from function.domain.settings import Initializer
 from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, prune, text
 from function.kube.names import LABEL_SERVICE
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
-from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, Mode, drain_seconds, mode_of, wrap_in_shell
+from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, wrap_in_shell
 from function.weights.claim import load_seconds
 
 _SHARED_MEMORY = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
@@ -102,7 +102,7 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
             "securityContext": _build_security_context(request, additions),
             "volumeMounts": mounts or None,
             "lifecycle": {"preStop": {"exec": {"command": ["/bin/sleep", str(pause)]}}} if ends_itself else None,
-            "terminationMessagePolicy": "FallbackToLogsOnError" if mode_of(request.shape) is Mode.PIPELINE else None,
+            "terminationMessagePolicy": "FallbackToLogsOnError" if request.shape.mode is Mode.PIPELINE else None,
         }
     )
     return prune(
@@ -175,7 +175,7 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
 
 def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
     """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
-    mode, image = mode_of(request.shape), request.profile.engine.image
+    mode, image = request.shape.mode, request.profile.engine.image
     starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in image.split("/"))
     own: Manifest = {} if starts_as_user else {"runAsNonRoot": False}
     if mode is Mode.PIPELINE:
@@ -196,7 +196,7 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
 def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
     """Returns the volumes of a pod, and the mounts of its engine, as far as no preset has them."""
     additions = request.pool.pod_overrides(request.shape.nodes)
-    without_preset, size = mode_of(request.shape) is Mode.PIPELINE, request.profile.engine.resources.shm
+    without_preset, size = request.shape.mode is Mode.PIPELINE, request.profile.engine.resources.shm
     volumes, mounts = list[JSON](), list[JSON]()
     if request.shape.gpus_per_node > 1 or without_preset or size:
         memory: Manifest = {"medium": "Memory", "sizeLimit": size or _SHARED_MEMORY_SIZE}

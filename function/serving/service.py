@@ -7,17 +7,15 @@ What contradicts the recorded shape is refused here a second time, because a pla
 written by hand, and because the GPU memory of a pool may have decided the shape.
 """
 
-from dataclasses import replace
-
-from function.domain.engine_args import drop_repeated_flags, find_model_faults, find_shape_faults, find_tls_faults
+from function.domain.engine_args import find_model_faults, find_shape_faults, find_tls_faults
 from function.domain.engine_spec import ENGINES
 from function.domain.environment import Pool
-from function.domain.model import Problem, Profile, Shape, find_single_file
+from function.domain.model import Mode, Problem, Profile, Shape
 from function.domain.settings import Kserve
 from function.kube.manifests import Manifest, prune, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.engine import Mode, Run, mode_of, start_group
+from function.serving.engine import is_started_by_preset, start_group
 from function.serving.pod import build_pod
 
 API_VERSION = "serving.kserve.io/v1alpha2"
@@ -27,7 +25,7 @@ _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
 def identify_service(shape: Shape) -> tuple[str, str]:
     """Returns what KServe cannot change in a service: the mode of its shape and the size of its group."""
-    return mode_of(shape).value, str(shape.nodes)
+    return shape.mode.value, str(shape.nodes)
 
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
@@ -37,7 +35,7 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
         *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
         *(find_tls_faults(engine, f"{path}.engine") if request.kserve.tls else ()),
     ]
-    if mode_of(request.shape) is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
+    if request.shape.mode is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
         why = f"must be left out, as {engine.name} spans nodes by tensor or pipeline only"
         problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
     return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, request.pool)
@@ -54,8 +52,7 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
         for index, entry in enumerate(profile.engine.env)
         if text(entry, "name") in between.preset_env
     ]
-    group = start_group(Run(engine=profile.engine, shape=shape, names=(profile.name,)))
-    if between.start and not group.leader.command:
+    if between.start and is_started_by_preset(profile.engine, shape):
         why = f"as KServe's own command cannot begin with what {preset} needs"
         problems.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
     return tuple(problems)
@@ -63,17 +60,8 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
 
 def build_service(request: ServingRequest) -> Manifest:
     """Returns the service of a request without problems."""
-    engine, source, name = request.profile.engine, request.model.source, request.model.served_name
-    group = start_group(
-        Run(
-            engine=replace(engine, args=drop_repeated_flags(engine.name, engine.args, source)),
-            shape=request.shape,
-            names=(name, f"publishers/{request.namespace}/models/{name}"),
-            file=find_single_file(source),
-            tls=request.kserve.tls,
-        )
-    )
-    additions, in_pipeline = request.pool.pod_overrides(request.shape.nodes), mode_of(request.shape) is Mode.PIPELINE
+    group = start_group(request)
+    additions, in_pipeline = request.pool.pod_overrides(request.shape.nodes), request.shape.mode is Mode.PIPELINE
     digest = compute_spec_digest(request)
     annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
     if request.shape.nodes == 1:
@@ -91,7 +79,7 @@ def build_service(request: ServingRequest) -> Manifest:
         "spec": prune(
             {
                 "baseRefs": [{"name": pipeline_preset_name(request.kserve)}] if in_pipeline else None,
-                "model": {"uri": request.uri, "name": name},
+                "model": {"uri": request.uri, "name": request.model.served_name},
                 "replicas": request.replicas,
                 "parallelism": _build_parallelism(request.shape) or None,
                 "labels": {**dict(additions.labels), **request.labels, LABEL_SERVICE: request.name},
@@ -105,7 +93,7 @@ def build_service(request: ServingRequest) -> Manifest:
 
 
 def _build_parallelism(shape: Shape) -> Manifest:
-    split, mode = shape.parallelism, mode_of(shape)
+    split, mode = shape.parallelism, shape.mode
     return prune(
         {
             "tensor": None if mode is Mode.SINGLE and split.tensor == 1 else split.tensor,

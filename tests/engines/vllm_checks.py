@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from function.domain.model import Shape
-from function.serving.engine import Mode, mode_of
+from function.domain.model import Mode, Shape
 from tests.engines.asking import Answer
 from tests.engines.pods import ADDRESS, LEADER
 from tests.engines.replica import CERTIFICATES, Group, Replica
@@ -22,7 +21,7 @@ def check_replica(group: Group, replica: Replica) -> None:
         _check_serving(answer, replica)
         _check_sizes(answer, replica.shape)
     assert [answer.role in {"server", "servers"} for answer in started] == [True] + [False] * (len(started) - 1)
-    if mode_of(replica.shape) is Mode.DATA:
+    if replica.shape.mode is Mode.DATA:
         _check_ranks(started, replica)
         if replica.version >= _OWN_RANKS:
             assert started[0].config["api_servers"] == replica.shape.parallelism.data, "one for each rank"

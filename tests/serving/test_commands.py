@@ -13,14 +13,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from function.domain.model import Engine, Shape
-from function.serving.engine import Group, Launch, Run, start_group, wrap_in_shell
-from tests.serving.test_engine import AS_PRESET, AWKWARD, NAMES
+from function.domain.settings import Kserve
+from function.serving.engine import Group, Launch, start_group, wrap_in_shell
+from tests.serving.test_engine import AS_PRESET, AWKWARD
+from tests.support.builders import HUB
 from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
@@ -32,6 +34,7 @@ from tests.support.serving_requests import (
     VLLM_OLD,
     VLLM_RANKS,
     engine,
+    request,
 )
 
 ENGINE = """\
@@ -141,7 +144,8 @@ class Case:
     def group(self, *args: str) -> Group:
         """Return how its pods start with an author's arguments."""
         given = engine(*args, image=self.engine.image)
-        return start_group(Run(engine=given, shape=self.shape, names=NAMES, file=self.file, tls=self.tls))
+        source = replace(HUB, file=self.file)
+        return start_group(request(self.shape, given, source=source, kserve=Kserve(tls=self.tls)))
 
 
 CASES = [

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.domain.model import Engine, Parallelism, Shape
+from function.domain.model import Engine, Mode, Parallelism, Shape
 from function.serving import engine as scripts
-from function.serving.engine import Group, Launch, Mode, Run, mode_of, start_group
-from tests.support.builders import shape
+from function.serving.engine import Group, Launch, start_group
+from tests.support.builders import HUB, shape
 from tests.support.serving_requests import (
     DATA,
     ONE_GPU,
@@ -30,6 +30,7 @@ from tests.support.serving_requests import (
     VLLM_OLD,
     VLLM_RANKS,
     engine,
+    request,
 )
 
 NAMES = ("org/kimi", "publishers/team/models/org/kimi")
@@ -150,7 +151,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_start(case: Case) -> None:
-    assert start_group(Run(engine=case.engine, shape=case.shape, names=NAMES)) == case.want, case.reason
+    assert start_group(request(case.shape, case.engine)) == case.want, case.reason
 
 
 FILE = "Q4/kimi.gguf"
@@ -173,7 +174,7 @@ SERVE_FILE = (f"/mnt/models/{FILE}", *SERVE[1:])
     ],
 )  # fmt: skip
 def test_starts_with_weights_of_one_file(reason: str, shape: Shape, engine: Engine, want: Group) -> None:
-    assert start_group(Run(engine=engine, shape=shape, names=NAMES, file=FILE)) == want, reason
+    assert start_group(request(shape, engine, source=replace(HUB, file=FILE))) == want, reason
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_starts_with_weights_of_one_file(reason: str, shape: Shape, engine: Engi
     [(ONE_NODE, Mode.SINGLE), (DATA_ON_ONE, Mode.SINGLE), (PIPELINE, Mode.PIPELINE), (DATA, Mode.DATA)],
 )
 def test_mode(shape: Shape, want: Mode) -> None:
-    assert mode_of(shape) is want
+    assert shape.mode is want
 
 
 AS_PRESET = 'eval "exec vllm serve /mnt/models --port 8000 --served-model-name "org/kimi" \\\n ${EXTRA} $@"'
@@ -198,7 +199,7 @@ def path_with_vllm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def through_preset(path: str, shape: Shape, *args: str) -> list[str]:
     """Return what vllm is given where the preset runs these arguments of an author."""
-    launch = start_group(Run(engine=replace(engine(), args=args), shape=shape, names=NAMES)).leader
+    launch = start_group(request(shape, engine(*args))).leader
     done = subprocess.run(
         ["/bin/bash", "-c", AS_PRESET, "--", *launch.args],
         env={"PATH": path, "PYTHONUTF8": "1", "EXTRA": "--of-preset"},
