@@ -140,9 +140,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
     return _Part(
         composed={prefix + key: item for key, item in composed.items()},
         observed=prefixed,
-        row=report.build_row(
-            name, weights.state, weights.hydration, weights.access_mode, entry, is_hydrated=weights.gate_open
-        ),
+        row=report.build_row(name, weights, entry),
         size=weights.plan.claim.size if weights.plan and weights.plan.claim else None,
     )
 

@@ -12,6 +12,7 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.status.weights import describe_storage
 from function.weights.claim import Size
+from function.weights.reconcile import Weights
 from function.weights.request import cache_key, source_uri
 from function.weights.state import Finding, StorageState
 
@@ -20,9 +21,7 @@ from function.weights.state import Finding, StorageState
 class Row(CacheEntry):
     """The status of one environment, and what the condition is decided by."""
 
-    finding: Finding | None = None  # about the weights; None: nothing is known of the environment
-    sync_failed: bool = False  # the provider failed with an unrecognized error
-    missing: bool = False  # the environment does not exist or is invalid
+    state: StorageState | None = None  # of the weights; None: the environment does not exist or is invalid
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
 
     @property
@@ -31,29 +30,21 @@ class Row(CacheEntry):
         return self.phase is Phase.READY and not self.unreachable
 
 
-def build_row(
-    environment: str,
-    state: StorageState,
-    hydration: Hydration,
-    access_mode: str,
-    recorded: CacheEntry | None,
-    *,
-    is_hydrated: bool,
-) -> Row:
+def build_row(environment: str, weights: Weights, recorded: CacheEntry | None) -> Row:
     """Builds the row of a selected environment, which may have the weights although its cluster is unreachable."""
+    state = weights.state
     phase = state.phase
     if state.unreachable:
         last_phase = recorded.phase if recorded else Phase.PENDING
-        phase = Phase.READY if is_hydrated else last_phase
+        phase = Phase.READY if weights.gate_open else last_phase
     return Row(
         environment=environment,
         phase=phase,
         message=truncate_middle(describe_storage(state)),
         unreachable=state.unreachable,
-        sync_failed=state.reason is PlacementStorage.SYNC_FAILED,
-        hydration=hydration,
-        access_mode=access_mode,
-        finding=state.finding,
+        hydration=weights.hydration,
+        access_mode=weights.access_mode,
+        state=state,
     )
 
 
@@ -64,7 +55,6 @@ def build_missing_row(environment: str, recorded: CacheEntry | None) -> Row:
         environment=environment,
         phase=entry.phase,
         message=f"InferenceEnvironment {environment} does not exist or is invalid; existing objects are kept",
-        missing=True,
         hydration=entry.hydration,
         access_mode=entry.access_mode,
     )
@@ -79,14 +69,14 @@ def describe_waiting(row: Row, size: int) -> Row:
 
 
 def summarize_hydration(rows: Sequence[Row]) -> Condition:
-    incomplete = [row for row in rows if row.missing or not row.is_ready]
+    incomplete = [row for row in rows if row.state is None or not row.is_ready]
     status, reason = _judge_hydration(rows, incomplete)
     have = "are known to have" if any(row.unreachable for row in rows) else "have"
     ready = sum(row.is_ready for row in rows)
     message = f"{ready} of {len(rows)} environments {have} the weights"
     if not rows:
         message = "No environment is named or selected"
-    elif all(row.finding is Finding.PRESTAGED for row in rows):
+    elif all(row.state and row.state.finding is Finding.PRESTAGED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures first, then clusters that do not answer, then what is furthest from Ready.
     incomplete.sort(
@@ -98,19 +88,20 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
 
 def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:
     """Judges all environments: a failure decides, then a cluster that does not answer."""
-    unreachable, findings = [row for row in rows if row.unreachable], {row.finding for row in rows}
+    states = [row.state for row in rows if row.state]
+    unreachable, findings = [state for state in states if state.unreachable], {state.finding for state in states}
     if not rows:
         return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
     if any(row.phase is Phase.FAILED for row in rows):
         return Status.FALSE, Hydrated.DOWNLOAD_FAILED
     if unreachable:
-        all_failed = all(row.sync_failed for row in unreachable)
+        all_failed = all(state.reason is PlacementStorage.SYNC_FAILED for state in unreachable)
         return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
     if Finding.CLAIM_NOT_FOUND in findings:
         return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
     if Finding.UNPLANNABLE in findings:
         return Status.FALSE, Hydrated.INVALID_CACHE
-    if any(row.missing and not row.is_ready for row in rows):
+    if any(row.state is None and not row.is_ready for row in rows):
         return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND
     if incomplete and all(row.too_large for row in incomplete):
         return Status.FALSE, Hydrated.RESPONSE_TOO_LARGE

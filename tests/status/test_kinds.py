@@ -25,6 +25,7 @@ from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.model_cache import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
+from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState
 from tests.support import builders
 from tests.support.builders import pool
@@ -125,13 +126,26 @@ def test_profile_without_shape_names_vram() -> None:
     ]
 
 
+RUNNING = StorageState(finding=Finding.JOB_RUNNING)
+NO_ANSWER = StorageState(finding=Finding.UNKNOWN, remote=_seen(State.UNREACHABLE, {}))
+SYNC_FAILED = StorageState(finding=Finding.UNKNOWN, remote=_seen(State.UNRECOGNISED, {}))
+
+
 def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> Row:
-    return Row(environment="e", phase=phase, message="m", unreachable=unreachable, missing=missing)
+    state = None if missing else NO_ANSWER if unreachable else RUNNING
+    return Row(environment="e", phase=phase, message="m", unreachable=unreachable, state=state)
 
 
-UNPLANNABLE = replace(_row(Phase.PENDING), finding=Finding.UNPLANNABLE)
-NO_CLAIM = replace(_row(Phase.PENDING), finding=Finding.CLAIM_NOT_FOUND)
-SILENT = replace(_row(Phase.READY, unreachable=True), sync_failed=True)
+def _build_row(
+    state: StorageState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
+) -> Row:
+    weights = Weights(composed={}, stale={}, state=state, plan=None, gate_open=is_hydrated)
+    return build_row(environment, weights, recorded)
+
+
+UNPLANNABLE = replace(_row(Phase.PENDING), state=StorageState(finding=Finding.UNPLANNABLE))
+NO_CLAIM = replace(_row(Phase.PENDING), state=StorageState(finding=Finding.CLAIM_NOT_FOUND))
+SILENT = replace(_row(Phase.READY, unreachable=True), state=SYNC_FAILED)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +174,7 @@ def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
 
 
 def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
-    row = build_row("e", StorageState(finding=Finding.PRESTAGED), Hydration(), "", None, is_hydrated=True)
+    row = _build_row(StorageState(finding=Finding.PRESTAGED), is_hydrated=True)
     found = summarize_hydration((row,))
     assert (found.status, found.reason) == (Status.TRUE, Hydrated.HYDRATED)
     assert found.message == "preload is false: nothing is downloaded, and pods read what is on the claims"
@@ -169,7 +183,7 @@ def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
 def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
     problem = Problem("spec.storage.size", "required where neither the model's disk nor its vram is declared")
     state = StorageState(finding=Finding.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
-    found = summarize_hydration((build_row("e", state, Hydration(), "", None, is_hydrated=False),))
+    found = summarize_hydration((_build_row(state, is_hydrated=False),))
     assert (found.status, found.reason) == (Status.FALSE, Hydrated.INVALID_CACHE)
     assert found.message == f"0 of 1 environments have the weights. e: {problem}"
 
@@ -180,13 +194,13 @@ def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
         finding=Finding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )
     gone = build_missing_row("a", CacheEntry(environment="a", phase=Phase.READY))
-    rows = (gone, build_row("b", silent, Hydration(), "", None, is_hydrated=True))
+    rows = (gone, _build_row(silent, "b", is_hydrated=True))
     away = "a: InferenceEnvironment a does not exist or is invalid; existing objects are kept"
     assert summarize_hydration(rows).message == (
         f"1 of 2 environments are known to have the weights. b: The cluster does not answer: dial tcp; {away}"
     )
     assert summarize_hydration(rows[:1]).message == f"1 of 1 environments have the weights. {away}"
-    assert summarize_hydration((*rows[:1], replace(rows[1], sync_failed=True))).status is Status.UNKNOWN
+    assert summarize_hydration((*rows[:1], replace(rows[1], state=SYNC_FAILED))).status is Status.UNKNOWN
 
 
 def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
@@ -194,8 +208,11 @@ def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
         StorageState(finding=Finding.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
         for state in (State.UNREACHABLE, State.UNRECOGNISED)
     ]
-    rows = [build_row("e", state, Hydration(), "", None, is_hydrated=True) for state in silent]
-    assert [(row.unreachable, row.sync_failed) for row in rows] == [(True, False), (True, True)]
+    rows = [_build_row(state, is_hydrated=True) for state in silent]
+    assert [(row.unreachable, summarize_hydration([row]).reason) for row in rows] == [
+        (True, Hydrated.UNREACHABLE),
+        (True, Hydrated.SYNC_FAILED),
+    ]
 
 
 def test_only_a_row_without_weights_waits_for_space_in_the_response() -> None:
@@ -224,7 +241,7 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
     state = StorageState(finding=Finding.UNKNOWN, environment="e", message="dial tcp")
-    found = build_row("e", state, Hydration(), "", earlier, is_hydrated=there)
+    found = _build_row(state, recorded=earlier, is_hydrated=there)
     assert (found.phase, found.unreachable) == (want, True)
 
 
@@ -244,7 +261,7 @@ def test_deployment_names_what_its_placement_waits_for(phase: Phase, obstacle: s
 
 def test_names_failed_placements_first() -> None:
     phases = (Phase.READY, Phase.DOWNLOADING, Phase.PENDING, Phase.FAILED)
-    rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90) for n in range(100)]
+    rows = [Row(environment=f"e{n:03}", phase=phases[n % 4], message="m" * 90, state=RUNNING) for n in range(100)]
     message = summarize_hydration(rows).message
     assert len(message.encode()) <= 1024
     assert message.startswith("25 of 100 environments have the weights. e003: m")
