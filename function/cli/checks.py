@@ -427,7 +427,7 @@ def _find_obstacles(store: Store, manifest: Manifest) -> Iterator[Problem]:
         return
     pool, request = parse_environment(store[ref], BUILT_IN).value.pool(placement.pool), placement.requested
     if pool is not None and count_in_empty_pool(pool, request) < request.replicas:
-        size = format_replicas(request.replicas, request.nodes, request.gpus_per_node)
+        size = format_replicas(request.replicas, request)
         yield Problem("spec.pool", f"{size} required, more than the empty pool {pool.name} of {ref.name} holds")
 
 

@@ -113,7 +113,7 @@ def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
         placement = parse_placement(manifest).value if text(manifest, "kind") == "ModelPlacement" else None
         message = ""
         if placement and placement.shape:
-            size = format_replicas(placement.replicas, placement.shape.nodes, placement.shape.gpus_per_node)
+            size = format_replicas(placement.replicas, placement.shape)
             message = f"profile {placement.profile}, pool {placement.pool}, {size}"
         return Node(name=name, state="Planned", message=message)
     ready = condition(manifest, "Ready")

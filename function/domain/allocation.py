@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from function.domain.model import Shape
 from function.kube.messages import format_count, join_with_more
 
 
@@ -181,7 +182,7 @@ def format_replica(nodes: int, gpus: int) -> str:
     return f"{format_count(nodes, 'node')} x {format_count(gpus, 'GPU')}"
 
 
-def format_replicas(replicas: int, nodes: int, gpus: int, *, exclusive_node: bool = False) -> str:
+def format_replicas(replicas: int, size: Shape | Share, *, exclusive_node: bool = False) -> str:
     """Returns the number of replicas and their size, and whether each pod needs a node to itself."""
     alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if exclusive_node else ""
-    return f"{format_count(replicas, 'replica')} of {format_replica(nodes, gpus)}{alone}"
+    return f"{format_count(replicas, 'replica')} of {format_replica(size.nodes, size.gpus_per_node)}{alone}"

@@ -58,7 +58,6 @@ class Flag:
 
     @property
     def text(self) -> str:
-        """The flag with its first value, truncated for messages."""
         value = self.value if len(self.value) <= _MAX_VALUE_LENGTH else f"{self.value[:_MAX_VALUE_LENGTH]}…"
         return f"{self.name}={value}" if self.values else self.name
 

@@ -248,9 +248,7 @@ class BrokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A ClusterModel or Model."""
-
-    kind: str
+    kind: str  # ClusterModel or Model
     name: str
     served_name: str
     source: Source

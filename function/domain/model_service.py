@@ -9,8 +9,6 @@ from function.kube.urls import Origin
 
 
 class Distribution(StrEnum):
-    """How the traffic of a deployment is divided among its environments."""
-
     BY_REPLICAS = "ByReplicas"
     EVEN = "Even"
     FAILOVER = "Failover"

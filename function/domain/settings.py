@@ -60,8 +60,6 @@ class Initializer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kserve:
-    """KServe's installation on the remote cluster."""
-
     namespace: str = "kserve"
     config_prefix: str = "kserve-"
     gateway: bool = True

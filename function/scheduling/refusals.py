@@ -86,9 +86,7 @@ class Refusal:
         """The replicas that are required, with their size."""
         assert self.shape is not None
         assert isinstance(self.required, int)
-        return format_replicas(
-            self.required, self.shape.nodes, self.shape.gpus_per_node, exclusive_node=self.exclusive_node
-        )
+        return format_replicas(self.required, self.shape, exclusive_node=self.exclusive_node)
 
 
 def join_messages(messages: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequen
         reason = unresolved[0].reason
     else:
         return Condition(ConditionType.SCHEDULED, Status.TRUE, Scheduled.PLACED, _describe_placed(decision))
-    message = _describe_refused(request, decision, unresolved, ways)
+    message = _describe_refused(request, decision, ways)
     return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message)
 
 
@@ -65,8 +65,7 @@ def _describe(infeasible: Infeasible) -> str:
 
 def _describe_placed(decision: Decision) -> str:
     places = [
-        f"{a.environment} (profile {a.profile}, pool {a.pool}, "
-        f"{format_replicas(a.replicas, a.shape.nodes, a.shape.gpus_per_node)})"
+        f"{a.environment} (profile {a.profile}, pool {a.pool}, {format_replicas(a.replicas, a.shape)})"
         for a in decision.assignments
     ] + sorted(decision.unreadable)
     carried = _describe_carried(decision)
@@ -74,10 +73,8 @@ def _describe_placed(decision: Decision) -> str:
     return truncate_middle(f"Placed on {join_with_more(places)}{also}")
 
 
-def _describe_refused(
-    request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible], ways: Sequence[WayOut]
-) -> str:
-    carried = _describe_carried(decision)
+def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut]) -> str:
+    carried, unresolved = _describe_carried(decision), decision.unresolved
     if decision.fault is not None:
         return _join_parts(decision.fault.message, (), [carried, decision.fault.remedy])
     lines = [f"{infeasible.environment}: {_describe(infeasible)}" for infeasible in unresolved[:MAX_ITEMS]]

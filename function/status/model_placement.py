@@ -71,7 +71,7 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_s
     if needs_same_node:
         cause = "its claim is ReadWriteOnce, so the new pod needs the node of the old one, which has no room for both"
     else:
-        pod = format_replicas(1, request.nodes, request.gpus_per_node, exclusive_node=admission.exclusive_node)
+        pod = format_replicas(1, request, exclusive_node=admission.exclusive_node)
         cause = f"pool {request.pool} of {placement.environment} has no room for {pod} beside the running ones, "
         cause += _describe_free(admission.free)
     message = (
@@ -182,9 +182,8 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
     assert request is not None  # no environment evaluates a placement that cannot be read
     pool = f"pool {request.pool} of {placement.environment}"
     if admission.reason is Admitted.ADMITTED:
-        return f"Admitted to {pool}: {format_replicas(request.replicas, request.nodes, request.gpus_per_node)}"
-    exclusive = admission.exclusive_node
-    size = format_replicas(request.replicas, request.nodes, request.gpus_per_node, exclusive_node=exclusive)
+        return f"Admitted to {pool}: {format_replicas(request.replicas, request)}"
+    size = format_replicas(request.replicas, request, exclusive_node=admission.exclusive_node)
     required = f"{pool}: {size} required"
     if admission.replicas:
         required += f", {admission.replicas} admitted"

@@ -22,7 +22,6 @@ def resolving(type_: ConditionType) -> Condition:
 
 
 def model_resolved(model: Model) -> Condition:
-    """Returns ModelResolved of a model that resolves; invalid profiles are skipped and named."""
     skipped = f"; profiles skipped as invalid: {', '.join(b.name for b in model.broken)}" if model.broken else ""
     message = f"{model.kind} {model.name} is valid{skipped}"
     return Condition(ConditionType.MODEL_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, message)
