@@ -27,8 +27,6 @@ class TooLongError(Exception):
 
 
 class FairExecutor(Generic[T]):
-    """Runs calls in threads of which one computes at a time."""
-
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter, processor_clock: Callable[[], float] = time.thread_time
     ) -> None:

@@ -36,8 +36,6 @@ _MAX_PORT = 65535
 
 
 class CallResult(Enum):
-    """How a call ended."""
-
     COMPOSED = "composed"
     KEPT = "kept"  # composing failed, and everything stays as observed
     FATAL = "fatal"  # recovering failed too, and Crossplane keeps everything as it is
@@ -45,8 +43,6 @@ class CallResult(Enum):
 
 
 class Metrics:
-    """The metrics of one process."""
-
     def __init__(self) -> None:
         # Otherwise each series has a second one with the time of its creation.
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # the client's only function without types
@@ -80,7 +76,6 @@ class Metrics:
         prometheus.GCCollector(registry=registry)
 
     def count_call(self, kind: str, result: CallResult, seconds: float, received: int, sent: int) -> None:
-        """Counts a call with its duration and the bytes of request and response."""
         kind = kind if kind in COMPOSERS else _OTHER
         self._seconds.labels(kind, result.value).observe(seconds)
         self._received.labels(kind).inc(received)

@@ -53,7 +53,6 @@ class Runner:
     async def RunFunction(  # noqa: N802  # gRPC's name
         self, request: bytes, context: grpc.aio.ServicerContext[bytes, RunFunctionResponse]
     ) -> RunFunctionResponse:
-        """Answers one serialised request."""
         started = time.perf_counter()
         try:
             if self._executor is None:

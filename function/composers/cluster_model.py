@@ -9,7 +9,6 @@ from function.status.conditions import faulty
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Returns the status and ModelValid of a model."""
     model = parse_model(call.xr, settings)
     if model.value is None:
         invalid = faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)

@@ -19,7 +19,7 @@ from function.api.inference_environment import ClusterAccess, parse_environment
 from function.api.model_deployment import parse_deployment
 from function.api.parse_cache import ParseCache
 from function.composers import requirements
-from function.composers.outcome import keep_observed, observed_status
+from function.composers.outcome import build_writer, keep_observed, observed_status
 from function.composers.requirements import collect_placements
 from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.environment import Environment
@@ -45,7 +45,7 @@ from function.remote.nodes import (
     select_nodes,
     summarize_pools,
 )
-from function.remote.object_writer import API_VERSION, ManagementPolicy, ObjectWriter
+from function.remote.object_writer import API_VERSION, ManagementPolicy
 from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements
 from function.serving.service import build_pipeline_preset
@@ -58,7 +58,6 @@ _INDEPENDENT_OF_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_M
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Returns what an InferenceEnvironment needs on both clusters, its conditions and its ledger."""
     parsed = parse_environment(call.xr, settings)
     placements = _find_placements(call, parsed.value)
     required = _require(call, parsed.value, placements)
@@ -71,13 +70,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return replace(kept, requirements=required, status={**kept.status, **ledger})
 
     environment, observation, selector = _observe_nodes(call, parsed.value)
-    writer = ObjectWriter(
-        owner=environment.name,
-        namespace=settings.secret_namespace,
-        provider_config=environment.provider_config,
-        watch=settings.object_watch,
-        observed=call.observed,
-    )
+    writer = build_writer(call, settings, environment.provider_config, call.observed)
     composed = {
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
@@ -109,7 +102,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
-    """Returns what an InferenceEnvironment requires, whatever is in its spec."""
     environment = parse_environment(call.xr, settings).value
     return _require(call, environment, _find_placements(call, environment))
 

@@ -12,7 +12,7 @@ from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_placement import PLACEMENTS
 from function.composers import requirements
-from function.composers.outcome import keep_observed, unready_if_incomplete
+from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_model
 from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, Requirement
 from function.domain.cache import Consumer, Hydration, ModelCache, ModelCacheChoice
@@ -23,14 +23,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
-from function.remote.object_writer import (
-    NAMESPACE,
-    ObjectWriter,
-    carry_over,
-    compose_namespace,
-    deletes,
-    find_remote_namespace,
-)
+from function.remote.object_writer import NAMESPACE, carry_over, compose_namespace, deletes, find_remote_namespace
 from function.status import model_cache as report
 from function.status import references
 from function.status.conditions import faulty
@@ -68,7 +61,6 @@ class _Part:
 
     @property
     def adds_resources(self) -> bool:
-        """Whether a resource is composed that is not observed."""
         return any(key not in self.observed for key in self.composed)
 
     @property
@@ -80,7 +72,6 @@ class _Part:
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Composes the remote objects of a ModelCache, and reports each environment."""
     parsed = parse_model_cache(call.xr)
     if parsed.value is None:
         return keep_observed(call, settings, [faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)])
@@ -90,7 +81,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
     names = sorted({*_list_selected(inputs), *observed})
-    parts = _fit_response([_compose_part(inputs, name, observed.get(name, {})) for name in names])
+    parts = _fit_response([_compose_part(call, inputs, name, observed.get(name, {})) for name in names])
     composed = {key: item for part in parts for key, item in part.composed.items()}
     rows = [part.row for part in parts if part.row]
     size = next((part.size for part in parts if part.size), None)
@@ -107,7 +98,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _Part:
+def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _Part:
     """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
     cache, environment = inputs.cache, inputs.environments.get(name)
     prefix = f"{name}{_SEPARATOR}"
@@ -122,14 +113,7 @@ def _compose_part(inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) 
         may_delete = may_delete_weights(claims, consumers, named_by, current=None)
         return _Part(composed={} if may_delete else carry_over(prefixed), observed=prefixed)
 
-    writer = ObjectWriter(
-        owner=cache.name,
-        namespace=cache.namespace,
-        provider_config=environment.provider_config,
-        watch=inputs.settings.object_watch,
-        observed=observed,
-        scope=name,
-    )
+    writer = build_writer(call, inputs.settings, environment.provider_config, observed, scope=name)
     namespace = find_remote_namespace(observed) or inputs.settings.remote_namespace(cache.namespace)
     request = build_cache_request(inputs.model, cache, environment, namespace)
     entry = cache.entry(name)

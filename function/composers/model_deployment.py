@@ -50,8 +50,6 @@ VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """A decision with everything that it was made from."""
-
     request: SchedulingRequest
     weights: DeploymentWeights
     scope: Scope
@@ -73,11 +71,34 @@ class Considered:
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Returns the placements of a ModelDeployment, its conditions and its status."""
     decided = decide(call, settings)
     if isinstance(decided, Outcome):
         return decided
-    return _build_outcome(observe_orphans(call, decided.scope.orphans), settings, decided)
+    call = observe_orphans(call, decided.scope.orphans)
+    considered, required = _hold_draining(call, decided)
+    request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
+    rollout = request.deployment.rollout
+    placements = [request.to_placement(assignment) for assignment in decision.assignments]
+    leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
+    gate_obstacle, of_gate = _check_gate(call, settings, request.deployment, placements, leaving)
+    placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
+    composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
+    composed |= _compose_service(call, request.deployment)
+    conditions = (
+        references.model_resolved(request.model),
+        report.build_scheduled(request, decision, _find_ways_out(considered)),
+        report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
+        *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
+    )
+    is_settled = all(c.status is Status.TRUE for c in conditions)
+    return Outcome(
+        requirements={**required, **of_gate},
+        composed=adopt(composed, orphans),
+        status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
+        conditions=conditions,
+        ready=False if decision.placed < decision.desired else None,
+        ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
+    )
 
 
 def decide(call: Call, settings: Settings) -> Considered | Outcome:
@@ -89,9 +110,10 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
         return keep_observed(call, settings, [invalid])
     own_scope = scopes.own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
-    foreign = _find_foreign_service(call, deployment)
-    if foreign:
-        return hold(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, foreign)])
+    services = call.answers.get(requirements.SERVICE, ())
+    if any(find_controller(item.load()) != text(call.xr, "metadata.uid") for item in services):
+        foreign = refuse_foreign_service(deployment.name)
+        return hold(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, [foreign])])
     try:
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     except UnresolvedError as error:
@@ -141,7 +163,6 @@ def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Consi
 def _hold_placements(
     call: Call, settings: Settings, deployment: Deployment, scope: Scope, conditions: Sequence[Condition]
 ) -> Outcome:
-    """Returns the outcome that carries every placement over, with no more replicas than the deployment requests."""
     outcome = keep_observed(call, settings, conditions)
     is_invalid = conditions[0].reason == ReferencesResolved.MODEL_INVALID
     return replace(
@@ -187,33 +208,6 @@ def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
         labels = SchedulingRequest(deployment=deployment, model=model).labels
     return scopes.required_resources(call, deployment, labels, settings)
-
-
-def _build_outcome(call: Call, settings: Settings, considered: Considered) -> Outcome:
-    considered, required = _hold_draining(call, considered)
-    request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
-    rollout = request.deployment.rollout
-    placements = [request.to_placement(assignment) for assignment in decision.assignments]
-    leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
-    gate_obstacle, of_gate = _check_gate(call, settings, request.deployment, placements, leaving)
-    placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
-    composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
-    composed |= _compose_service(call, request.deployment)
-    conditions = (
-        references.model_resolved(request.model),
-        report.build_scheduled(request, decision, _find_ways_out(considered)),
-        report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
-        *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
-    )
-    is_settled = all(c.status is Status.TRUE for c in conditions)
-    return Outcome(
-        requirements={**required, **of_gate},
-        composed=adopt(composed, orphans),
-        status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
-        conditions=conditions,
-        ready=False if decision.placed < decision.desired else None,
-        ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
-    )
 
 
 def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
@@ -293,21 +287,11 @@ def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
 
 
 def _report_url(call: Call, deployment: Deployment) -> Manifest:
-    """Returns the URL of the ModelService that a deployment composes, once there is one."""
     url = text(call.observed.get(SERVICE_KEY), "status.url")
     return {"url": url} if deployment.service and url else {}
 
 
-def _find_foreign_service(call: Call, deployment: Deployment) -> tuple[Problem, ...]:
-    """Returns the problem of a ModelService of the deployment's name that is not its own."""
-    uid, found = text(call.xr, "metadata.uid"), call.answers.get(requirements.SERVICE, ())
-    if all(find_controller(item.load()) == uid for item in found):
-        return ()
-    return (refuse_foreign_service(deployment.name),)
-
-
 def refuse_foreign_service(name: str) -> Problem:
-    """Returns the problem of a deployment whose name a ModelService has that the deployment does not compose."""
     message = f"ModelService {name} exists and is not composed by this deployment; delete or rename it"
     return Problem("spec.service", message)
 

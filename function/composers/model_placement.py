@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from function.api.model_placement import parse_placement
 from function.composers import requirements
-from function.composers.outcome import complete_conditions, keep_observed, unready_if_incomplete
+from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Event, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
@@ -18,13 +18,12 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
-from function.remote.object_writer import NAMESPACE, SERVICE, ObjectWriter, compose_namespace
+from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
 from function.serving.rollout import (
     WORKLOAD,
-    ServiceRollout,
     build_serving_request,
     find_update,
     hold_services,
@@ -36,7 +35,7 @@ from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage
 from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import DeploymentWeights, plan_weights
-from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.reconcile import reconcile_weights
 from function.weights.request import StorageRequest
 
 _KNOWN = "Model, environment and pool are known"
@@ -52,7 +51,6 @@ _CANNOT_START = {
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Returns the remote objects, the status and the conditions of a ModelPlacement."""
     parsed = parse_placement(call.xr)
     invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:
@@ -71,14 +69,8 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     if not admission.admits_service and _nothing_composed(call):
         return _hold(call, settings, [_RESOLVED, report.build_admitted(placement, admission)], placement)
     listed, _ = requirements.collect_resources(call, sorted(call.answers))
-    writer = ObjectWriter(
-        owner=placement.name,
-        namespace=placement.namespace,
-        provider_config=resolved.environment.provider_config,
-        watch=settings.object_watch,
-        observed=call.observed,
-        deleting=find_orphans(call, listed, deleting=True),
-    )
+    writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
+    writer = replace(writer, deleting=find_orphans(call, listed, deleting=True))
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
     service = reconcile_service(resolved, writer, weights, admission)
@@ -96,7 +88,15 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
 
-    conditions = _list_conditions(resolved, admission, weights, service)
+    ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    ready = report.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    conditions = (
+        _RESOLVED,
+        report.build_admitted(placement, admission),
+        report.build_storage_ready(weights.state),
+        report.build_service_accepted(service),
+        report.with_pull_secret_note(ready, service.missing_pull_secret),
+    )
     status = report.build_status(call, resolved, weights, service)
     if gives_turns:
         update = find_update(service.remote.manifest, writer.read(WORKLOAD))
@@ -112,21 +112,6 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
         events=events,
         ready=unready_if_incomplete(composed, works=conditions[-1].status is Status.TRUE),
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
-    )
-
-
-def _list_conditions(
-    resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
-) -> tuple[Condition, ...]:
-    placement = resolved.placement
-    ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
-    ready = report.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
-    return (
-        _RESOLVED,
-        report.build_admitted(placement, admission),
-        report.build_storage_ready(weights.state),
-        report.build_service_accepted(service),
-        report.with_pull_secret_note(ready, service.missing_pull_secret),
     )
 
 

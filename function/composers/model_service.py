@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from function.api.model_service import parse_model_service
 from function.composers import requirements
-from function.composers.outcome import keep_observed, unready_if_incomplete
+from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Outcome, Requirement
 from function.domain.model_service import ModelService
 from function.domain.settings import PlatformGateway, Settings
-from function.kube.manifests import Manifest
 from function.reasons import BackendsResolved, ConditionType, Status
-from function.remote.object_writer import ManagementPolicy, ObjectWriter, carry_over, with_resource_version
+from function.remote.object_writer import ManagementPolicy, carry_over, with_resource_version
 from function.remote.observed_object import assess
 from function.status import model_service as report
 from function.status import references
@@ -25,23 +24,18 @@ from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.routes import (
     REMOTE_ROUTE,
     ROUTE,
-    SERVICE,
     SERVICE_KIND,
-    SLICE,
     SLICE_KIND,
     TLS,
     TLS_KIND,
+    build_local_resources,
     build_remote_route,
     build_route,
-    build_service,
-    build_slice,
-    build_tls_policy,
 )
 from function.traffic.sites import SEPARATOR
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    """Returns the routes of a ModelService on all clusters, its conditions and its endpoints."""
     parsed = parse_model_service(call.xr)
     service, platform = parsed.value, settings.gateway
     if service is None:
@@ -58,7 +52,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     traffic = plan_traffic(service, placements, call.observed, platform, call.now)
     composed = {ROUTE: _compose_route(call, service, platform, traffic)}
     for endpoint in traffic.endpoints:
-        composed |= _compose_endpoint(settings, service, endpoint)
+        composed |= _compose_endpoint(call, settings, service, endpoint)
     conditions = (
         resolved,
         report.build_endpoints_ready(traffic),
@@ -77,7 +71,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 
 def required_resources(call: Call, _: Settings) -> dict[str, Requirement]:
-    """Returns what a ModelService requires: what it has composed, and the placements of its backends."""
     kinds = _list_kinds(call)
     required = requirements.unobserved_resources(call, kinds) | requirements.labelled_resources(call, kinds)
     service = parse_model_service(call.xr).value
@@ -113,7 +106,9 @@ def _compose_route(call: Call, service: ModelService, platform: PlatformGateway,
     return with_resource_version(route, observed)
 
 
-def _compose_endpoint(settings: Settings, service: ModelService, endpoint: Endpoint) -> Mapping[str, Composed]:
+def _compose_endpoint(
+    call: Call, settings: Settings, service: ModelService, endpoint: Endpoint
+) -> Mapping[str, Composed]:
     site = endpoint.site
     if site is None:
         return {}
@@ -122,22 +117,9 @@ def _compose_endpoint(settings: Settings, service: ModelService, endpoint: Endpo
         return {prefix + key: item for key, item in carry_over(site.observed).items()}
     if not endpoint.workloads or site.gateway is None:
         return {}
-    writer = ObjectWriter(
-        owner=service.name,
-        namespace=service.namespace,
-        provider_config=site.gateway.provider_config,
-        watch=settings.object_watch,
-        observed=site.observed,
-        scope=site.key,
-    )
+    writer = build_writer(call, settings, site.gateway.provider_config, site.observed, scope=site.key)
     route = build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
-    local: dict[str, Manifest | None] = {
-        SERVICE: build_service(service, site.gateway),
-        SLICE: build_slice(service, site.gateway),
-        TLS: build_tls_policy(service, site.gateway),
-    }
     composed = {prefix + REMOTE_ROUTE: writer.compose(REMOTE_ROUTE, route, ManagementPolicy.FULL)}
-    for key, manifest in local.items():
-        if manifest:
-            composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
+    for key, manifest in build_local_resources(service, site.gateway).items():
+        composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
     return composed

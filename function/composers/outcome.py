@@ -6,8 +6,22 @@ from function.contract import Call, Composed, Condition, Outcome
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import Status
-from function.remote.object_writer import carry_over
+from function.remote.object_writer import ObjectWriter, carry_over
 from function.status.conditions import complete
+
+
+def build_writer(
+    call: Call, settings: Settings, provider_config: str, observed: Mapping[str, Manifest], scope: str = ""
+) -> ObjectWriter:
+    """Returns the writer of a composite's Objects for one cluster; those of an environment are beside its Secrets."""
+    return ObjectWriter(
+        owner=text(call.xr, "metadata.name"),
+        namespace=text(call.xr, "metadata.namespace") or settings.secret_namespace,
+        provider_config=provider_config,
+        watch=settings.object_watch,
+        observed=observed,
+        scope=scope,
+    )
 
 
 def keep_observed(call: Call, settings: Settings, conditions: Iterable[Condition]) -> Outcome:

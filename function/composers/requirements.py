@@ -59,7 +59,6 @@ def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
 
 
 def environments(labels: Mapping[str, str]) -> Requirement:
-    """Requires every environment that has these labels."""
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels)
 
 
@@ -73,17 +72,14 @@ def placements(
 
 
 def services(namespace: str) -> Requirement:
-    """Requires every ModelService of a namespace."""
     return Requirement(api_version=VERSION, kind="ModelService", namespace=namespace)
 
 
 def placements_on(environments_: Iterable[str]) -> dict[str, Requirement]:
-    """Requires the placements on each of several environments."""
     return {f"placements-on-{name}": placements(environment=name) for name in environments_}
 
 
 def placements_by_name(names: Iterable[str], namespace: str) -> dict[str, Requirement]:
-    """Requires each of several placements in the namespace of the composite."""
     return {f"placement-{name}": one("ModelPlacement", name, namespace) for name in names}
 
 

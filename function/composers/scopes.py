@@ -46,7 +46,6 @@ class Scope:
 
     @property
     def used_environments(self) -> list[str]:
-        """The names of the environments of its own placements."""
         return sorted({placement.environment for placement in self.own})
 
 

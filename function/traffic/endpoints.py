@@ -51,8 +51,6 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What is decided for a ModelService."""
-
     endpoints: tuple[Endpoint, ...]  # by environment
     weights: Mapping[str, int]  # on the control plane, by name of the Service
     ports: Mapping[str, int]  # of these Services
@@ -79,11 +77,9 @@ class _Plan:
         return now if recorded is None or recorded > now else recorded
 
     def has_settled(self, since: int | None) -> bool:
-        """Tells whether a change that was seen at a time has settled."""
         return since is not None and self.now >= since + self.settle
 
     def may_name(self, site: Site) -> bool:
-        """Tells whether the route may name a site."""
         return site.in_place and (site.named or self.has_settled(self.entered[site.key]))
 
 
@@ -94,7 +90,6 @@ def plan_traffic(
     platform: PlatformGateway,
     now: float,
 ) -> Traffic:
-    """Decides for a ModelService, from the placements of its backends and what is composed for it."""
     known = sorted(placements, key=lambda p: (p.environment, p.name))
     sites = {site.key: site for site in gather_sites(service, known, observed)}
     obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in known}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from function.domain.model_service import Gateway, ModelService
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, prune, text
+from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
 
@@ -19,7 +19,6 @@ WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the po
 _API_VERSION = "gateway.networking.k8s.io/v1"
 SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
 TLS_KIND = (_API_VERSION, "BackendTLSPolicy")
-_PORT_NAME = "http"  # equal on the Service and the slice: gateways compare it
 _NAME_LIMIT = 63
 
 
@@ -77,30 +76,45 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
     }
 
 
-def build_service(service: ModelService, gateway: Gateway) -> Manifest:
-    """Returns the Service of a gateway, whose endpoints are those of the slice."""
-    port: Manifest = {"name": _PORT_NAME, "port": gateway.origin.port, "protocol": "TCP"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(service, name_service(service, gateway.origin)),
-        "spec": {"ports": [{**port, "targetPort": gateway.origin.port}]},
-    }
+def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, Manifest]:
+    """Returns what leads from the control plane to a gateway, by the names of composed resources.
 
-
-def build_slice(service: ModelService, gateway: Gateway) -> Manifest:
-    """Returns the EndpointSlice with the address of a gateway, with the fields that gateways compare."""
-    name = name_service(service, gateway.origin)
+    The endpoints of the Service are those of the EndpointSlice, which has the fields that gateways compare. With https
+    the control plane's gateway verifies the cluster's by the BackendTLSPolicy.
+    """
+    origin, name = gateway.origin, name_service(service, gateway.origin)
     metadata = _metadata(service, name)
-    labels: Manifest = {**MANAGED_BY, LABEL_OWNER: label_value(service.name), "kubernetes.io/service-name": name}
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {**metadata, "labels": labels},
-        "addressType": gateway.origin.address_type,
-        "endpoints": [{"addresses": [gateway.origin.host], "conditions": {"ready": True}}],
-        "ports": [{"name": _PORT_NAME, "port": gateway.origin.port, "protocol": "TCP"}],
+    port: Manifest = {"name": "http", "port": origin.port, "protocol": "TCP"}
+    resources: dict[str, Manifest] = {
+        SERVICE: {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"ports": [{**port, "targetPort": origin.port}]},
+        },
+        SLICE: {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), "kubernetes.io/service-name": name}},
+            "addressType": origin.address_type,
+            "endpoints": [{"addresses": [origin.host], "conditions": {"ready": True}}],
+            "ports": [port],
+        },
     }
+    if origin.scheme == "https":
+        authority: Manifest = {"wellKnownCACertificates": "System"}
+        if gateway.ca_config_map:
+            authority = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": gateway.ca_config_map}]}
+        resources[TLS] = {
+            "apiVersion": _API_VERSION,
+            "kind": "BackendTLSPolicy",
+            "metadata": metadata,
+            "spec": {
+                "targetRefs": [{"group": "", "kind": "Service", "name": name}],
+                "validation": {"hostname": gateway.tls_hostname or origin.host, **authority},
+            },
+        }
+    return resources
 
 
 def read_address(endpoint_slice: Manifest) -> tuple[str, int]:
@@ -110,25 +124,6 @@ def read_address(endpoint_slice: Manifest) -> tuple[str, int]:
     return host, next((integer(port, "port") for port in listing(endpoint_slice, "ports")), 0)
 
 
-def build_tls_policy(service: ModelService, gateway: Gateway) -> Manifest | None:
-    """Returns the policy by which the control plane's gateway verifies the cluster's; None without https."""
-    if gateway.origin.scheme != "https":
-        return None
-    name = name_service(service, gateway.origin)
-    authority: Manifest = {"wellKnownCACertificates": "System"}
-    if gateway.ca_config_map:
-        authority = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": gateway.ca_config_map}]}
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "BackendTLSPolicy",
-        "metadata": _metadata(service, name),
-        "spec": {
-            "targetRefs": [{"group": "", "kind": "Service", "name": name}],
-            "validation": {"hostname": gateway.tls_hostname or gateway.origin.host, **authority},
-        },
-    }
-
-
 def lacks_tls_name(gateway: Gateway) -> bool:
     """Tells whether a certificate cannot be verified, since its host name is not known."""
     is_name = gateway.tls_hostname or gateway.origin.address_type is AddressType.FQDN
@@ -136,7 +131,6 @@ def lacks_tls_name(gateway: Gateway) -> bool:
 
 
 def read_weights(route: Manifest) -> dict[str, int]:
-    """Returns the weights of the Services that a route names."""
     refs = (ref for rule in listing(route, "spec.rules") for ref in listing(rule, "backendRefs"))
     return {text(ref, "name"): integer(ref, "weight", 1) for ref in refs}
 
