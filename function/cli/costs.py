@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from function.domain.environment import Environment
-from function.domain.model import HuggingFaceSource, Problem, UriSource
+from function.domain.model import DownloadedSource, Problem
 from function.domain.placement import Deployment
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.quantity import gib
@@ -82,7 +82,7 @@ def _find_shared(
 ) -> tuple[str, tuple[str, int]] | None:
     """Returns cache key, name and disk of a model that is kept on the Shared claim of an environment."""
     model, requests = weights.model, _list_requests(deployment, weights, (environment,))
-    if not model.disk or not isinstance(model.source, HuggingFaceSource | UriSource):
+    if not model.disk or not isinstance(model.source, DownloadedSource):
         return None
     is_shared = any(request.case is Case.SHARED for request in requests)
     return (cache_key(model.source), (model.name, model.disk)) if is_shared else None

@@ -64,7 +64,8 @@ class PvcSource:
     path: str = ""
 
 
-Source: TypeAlias = HuggingFaceSource | OciSource | UriSource | PvcSource
+DownloadedSource: TypeAlias = HuggingFaceSource | UriSource
+Source: TypeAlias = DownloadedSource | OciSource | PvcSource
 GGUF = ".gguf"  # suffix of a file that engines read as a complete model
 PART = re.compile(r"-([0-9]{5})-of-([0-9]{5})\.gguf$", re.ASCII)  # llama.cpp's names; engines open the first
 

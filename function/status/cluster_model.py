@@ -7,14 +7,13 @@ from function.domain.engine_args import get_last_value
 from function.domain.engine_spec import ENGINES, get_version
 from function.domain.model import (
     GGUF,
-    HuggingFaceSource,
+    DownloadedSource,
     Model,
     OciSource,
     Problem,
     Profile,
     Shape,
     Spread,
-    UriSource,
     find_single_file,
     usable_memory,
 )
@@ -94,7 +93,7 @@ def _build_profile(profile: Profile) -> Manifest:
 def _build_storage(model: Model) -> Manifest:
     source, size = model.source, compute_size(None, model, None)
     uri: Manifest = {"uri": source_uri(source)}
-    if not isinstance(source, HuggingFaceSource | UriSource):
+    if not isinstance(source, DownloadedSource):
         return uri
     stated: Manifest = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
     return {"cacheKey": cache_key(source), **uri, **stated}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Consumer, Hydration
-from function.domain.model import HuggingFaceSource, Model, UriSource
+from function.domain.model import DownloadedSource, Model
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
@@ -121,7 +121,7 @@ def build_status(
     recorded: list[JSON] = [
         prune({"name": c.name, "environment": c.environment, "uri": c.uri or None}) for c in consumers
     ]
-    source = model.source if isinstance(model.source, HuggingFaceSource | UriSource) else None
+    source = model.source if isinstance(model.source, DownloadedSource) else None
     environments: list[JSON] = [
         prune(
             {

@@ -38,8 +38,6 @@ class SizeFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a claim."""
-
     amount: int  # bytes, in whole Gi
     source: SizeFrom
 

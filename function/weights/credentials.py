@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from function.contract import Composed
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
 from function.domain.pods import TYPE, PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import MANAGED_BY
@@ -63,9 +63,7 @@ class Credential:
     mounts: tuple[Manifest, ...] = ()
 
 
-def plan_credential(
-    source: HuggingFaceSource | UriSource, existing: str | None, name: str, *, is_lasting: bool
-) -> Credential:
+def plan_credential(source: DownloadedSource, existing: str | None, name: str, *, is_lasting: bool) -> Credential:
     """Plans what the download reads: the environment's Secret, else a copy as `name`; empty where it reads nothing."""
     origin, is_hub, name = source.secret, isinstance(source, HuggingFaceSource), existing or name
     if origin is None and not (is_hub and existing):

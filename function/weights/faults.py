@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from function.domain.cache import CacheType, ModelCacheChoice, UserClaim
-from function.domain.model import HuggingFaceSource, ModelRef, OciSource, Problem, PvcSource, UriSource
+from function.domain.model import DownloadedSource, ModelRef, Problem, PvcSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, is_shared
@@ -27,8 +27,6 @@ _WITHOUT_CLAIM: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFault:
-    """One fault of one request."""
-
     kind: "FaultKind"
     field: str  # path of the field that is at fault
     actual: str = ""
@@ -49,7 +47,6 @@ class StorageFault:
 
     @property
     def problem(self) -> Problem:
-        """The fault as the problem of its field."""
         return Problem(self.field, self.message)
 
     def describe_on(self, pool: str) -> str:
@@ -83,8 +80,6 @@ class StorageFault:
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """Everything that is said about one kind of fault."""
-
     reason: Refused  # says who can correct it: the deployment, the pool, the environment or the ModelCache
     message: Callable[[StorageFault], str]
     required: str  # for a column of `modelplane plan`
@@ -355,7 +350,7 @@ def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
     source = request.model.source
     if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
-    elif isinstance(request.choice, ModelCacheChoice) and isinstance(source, OciSource | PvcSource):
+    elif isinstance(request.choice, ModelCacheChoice) and not isinstance(source, DownloadedSource):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", actual=request.model.name)
     elif isinstance(source, PvcSource) and isinstance(request.choice, UserClaim):
         yield _fault(
@@ -411,7 +406,7 @@ def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
     source, cache, entry = request.model.source, request.named_cache, request.named_cache_entry
     path = entry.hydration.path if entry else ""
-    if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, HuggingFaceSource | UriSource):
+    if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, DownloadedSource):
         return  # see `_check_source`
     if cache is None:
         yield _fault(request, FaultKind.CACHE_UNKNOWN, "name")

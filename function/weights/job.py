@@ -30,7 +30,7 @@ from enum import Enum
 from importlib import resources
 
 from function.domain.environment import Pool, tolerations
-from function.domain.model import HuggingFaceSource, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, UriSource
 from function.domain.pods import add_variables
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
@@ -129,7 +129,7 @@ class DownloadSpec:
     stem: str  # begins the Job's name
     claim: str
     scripts: str  # name of the ConfigMap with the scripts
-    source: HuggingFaceSource | UriSource
+    source: DownloadedSource
     download: Download
     credential: Credential = Credential()
     retry: str = ""
@@ -139,7 +139,6 @@ class DownloadSpec:
 
 
 def build_job(spec: DownloadSpec) -> Manifest:
-    """Builds the Job."""
     labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cache_key(spec.source)}
     job_spec: Manifest = manifests.prune(
         {
@@ -186,12 +185,12 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     }
 
 
-def build_download_args(source: HuggingFaceSource | UriSource) -> list[JSON]:
+def build_download_args(source: DownloadedSource) -> list[JSON]:
     """Builds the arguments of the download container: the URI, and the directory that the bytes go to."""
     return [_escape_expansion(source_uri(source)), f"{MOUNT}/{model_directory(source)}"]
 
 
-def build_initializer(download: Download, source: HuggingFaceSource | UriSource, credential: Credential) -> Initializer:
+def build_initializer(download: Download, source: DownloadedSource, credential: Credential) -> Initializer:
     """Builds what KServe's initializer gets where it downloads into an engine's pod."""
     built_in, env = BUILT_IN.download, _build_env(source, download, credential)
     requested_env: list[JSON] = [entry for entry in env if entry not in _ENV]
@@ -231,7 +230,6 @@ def needs_privileges(job: Manifest) -> bool:
 
 
 def has_had_pods(job: Manifest) -> bool:
-    """Tells whether an observed Job has had a pod."""
     uncounted = manifests.mapping(job, "status.uncountedTerminatedPods")
     return any(manifests.integer(job, f"status.{count}") for count in _POD_COUNTS) or any(uncounted.values())
 
@@ -335,7 +333,7 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     )
 
 
-def _build_env(source: HuggingFaceSource | UriSource, download: Download, credential: Credential) -> list[Manifest]:
+def _build_env(source: DownloadedSource, download: Download, credential: Credential) -> list[Manifest]:
     """Builds the variables of a container that runs the initializer: ours, the platform's, the source's."""
     env = {entry.get("name"): entry for entry in (*_ENV, *download.env)}
     if isinstance(source, HuggingFaceSource):
@@ -396,7 +394,7 @@ def find_failure(job: Manifest) -> JobFailure | None:
 
 
 def find_jobs_of_download(
-    writer: ObjectWriter, namespace: str, claim: str, source: HuggingFaceSource | UriSource
+    writer: ObjectWriter, namespace: str, claim: str, source: DownloadedSource
 ) -> tuple[str, ...]:
     """Lists the observed Jobs that fetch the same bytes to the same claim, under whatever settings."""
     download = (namespace, [build_download_args(source)], [{"claimName": claim}])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from function.domain.cache import CacheChoice, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import Environment, Pool
-from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Shape, UriSource
+from function.domain.model import DownloadedSource, Model, OciSource, PvcSource, Shape
 from function.domain.pods import name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
@@ -46,8 +46,6 @@ CASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """A download Job."""
-
     policy: ManagementPolicy
     manifest: Manifest
     scripts: Manifest  # the ConfigMap that its pods mount
@@ -136,11 +134,9 @@ class DeploymentWeights:
     def find_faults(
         self, environment: Environment, pool: Pool, shape: Shape, replicas: int
     ) -> tuple[StorageFault, ...]:
-        """Finds why there would be no storage for this many replicas."""
         return find_faults(self.build_request(environment, pool, shape, replicas))
 
     def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
-        """Builds the request for this many replicas of a shape on a pool."""
         memory = pool.memory_per_gpu
         return StorageRequest(
             model=self.model,
@@ -156,7 +152,7 @@ class DeploymentWeights:
         )
 
 
-def _plan_download(request: StorageRequest, source: HuggingFaceSource | UriSource, plan: StoragePlan) -> StoragePlan:
+def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
     (claim_policy, job_policy), path = CASES[request.case], model_directory(source)
     claim = ClaimPlan(
         name=name_claim(request),
@@ -205,6 +201,6 @@ def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
 
 def _name_secret(request: StorageRequest, stem: str, *owner: str) -> str:
     source = request.model.source
-    secret = source.secret if isinstance(source, HuggingFaceSource | UriSource) else None
+    secret = source.secret if isinstance(source, DownloadedSource) else None
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
     return names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)

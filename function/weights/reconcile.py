@@ -14,7 +14,7 @@ from enum import Enum
 
 from function.contract import Composed
 from function.domain.cache import Hydration, UserClaim
-from function.domain.model import OciSource, Problem, PvcSource
+from function.domain.model import DownloadedSource, Problem
 from function.kube.manifests import Manifest, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
@@ -63,8 +63,6 @@ _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one environment."""
-
     composed: Mapping[str, Composed]
     stale: Mapping[str, Composed]  # of other bytes; the caller keeps them while they have a consumer
     state: StorageState
@@ -152,7 +150,7 @@ def reconcile_weights(
     """
     claim_name, source = name_claim(request), request.model.source
     same_download: tuple[str, ...] = ()
-    if claim_name and not isinstance(source, OciSource | PvcSource):
+    if claim_name and isinstance(source, DownloadedSource):
         same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
     claim = writer.read(CLAIM + claim_name)
@@ -218,7 +216,7 @@ def _apply_plan(observed: _Observed) -> Weights:
         gate_open=_is_gate_open(observed),
         completion_recorded=observed.completion_recorded,
         hydration=observed.next_record,
-        access_mode=get_access_mode(observed.claim.manifest) or (plan.claim.access_mode if plan.claim else ""),
+        access_mode=request.observed_access_mode or (plan.claim.access_mode if plan.claim else ""),
     )
 
 
@@ -247,7 +245,7 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
     is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
-    is_read_only = plan.job is None and get_access_mode(claim.manifest) == READ_ONLY_MANY
+    is_read_only = plan.job is None and request.observed_access_mode == READ_ONLY_MANY
     pods = 1 if is_own_cache or is_read_only else request.pod_count
     return find_claim_obstacle(plan.claim, claim, pods)
 

@@ -25,7 +25,7 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.environment import Environment, Pool
-from function.domain.model import HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
 from function.weights.claim import READ_WRITE_MANY, Size, compute_size, round_up
 
 
@@ -88,7 +88,6 @@ class StorageRequest:
 
     @property
     def case(self) -> Case:
-        """The row that applies."""
         match self.model.source, self.choice:
             case OciSource(), _:
                 return Case.OCI
@@ -170,8 +169,7 @@ def build_cache_request(model: Model, cache: ModelCache, environment: Environmen
     )
 
 
-def cache_key(source: HuggingFaceSource | UriSource) -> str:
-    """Computes the cache key of a source that is downloaded."""
+def cache_key(source: DownloadedSource) -> str:
     if isinstance(source, HuggingFaceSource):
         parts = [f"hf://{source.repo}", source.revision, sorted({*source.allow}), sorted({*source.ignore})]
     else:
@@ -195,10 +193,9 @@ def source_uri(source: Source) -> str:
 
 
 def claim_uri(claim: str, path: str) -> str:
-    """Returns the URI of a directory of a claim."""
     return f"pvc://{claim}/{path}".rstrip("/")
 
 
-def model_directory(source: HuggingFaceSource | UriSource) -> str:
+def model_directory(source: DownloadedSource) -> str:
     """Returns the directory of the bytes on a claim: never its root, which all models share."""
     return f"models/{cache_key(source)}"

@@ -89,20 +89,13 @@ class Finding(Enum):
         self.reason = reason
         self.message = message
 
-    @property
-    def status(self) -> Status:
-        """The status of the condition."""
-        if self.reason is PlacementStorage.UNREACHABLE or self is Finding.CLAIM_NOT_SEEN:
-            return Status.UNKNOWN
-        is_usable = self.reason in (PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED)
-        return Status.TRUE if is_usable else Status.FALSE
-
 
 _OF_CACHE = {
     Phase.FAILED: Finding.CACHE_FAILED,
     Phase.READY: Finding.CACHE_HYDRATED,
     Phase.DOWNLOADING: Finding.CACHE_DOWNLOADING,
 }
+_USABLE = frozenset({PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED})
 _FAILED = frozenset(
     {PlacementStorage.DOWNLOAD_FAILED, PlacementStorage.CLAIM_NOT_SHARED, PlacementStorage.STORAGE_TOO_SMALL}
 )
@@ -110,8 +103,6 @@ _FAILED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageState:
-    """The state of the weights on one environment."""
-
     finding: Finding
     environment: str = ""
     namespace: str = ""  # on the cluster
@@ -127,19 +118,18 @@ class StorageState:
 
     @property
     def status(self) -> Status:
-        """The status of the condition."""
-        return self.finding.status
+        if self.finding.reason is PlacementStorage.UNREACHABLE or self.finding is Finding.CLAIM_NOT_SEEN:
+            return Status.UNKNOWN
+        return Status.TRUE if self.finding.reason in _USABLE else Status.FALSE
 
     @property
     def reason(self) -> PlacementStorage:
-        """The reason of the condition."""
         if self.finding in (Finding.UNKNOWN, Finding.TOKEN_UNKNOWN) and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
         return self.finding.reason
 
     @property
     def phase(self) -> Phase:
-        """The phase of the weights."""
         if self.status is Status.TRUE:
             return Phase.READY
         if self.reason is PlacementStorage.DOWNLOADING:
@@ -225,7 +215,6 @@ class DownloadState:
 
 
 def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageState | None:
-    """Finds what is wrong with the copy of a Secret, if anything."""
     if remote.state is State.NO_REFERENCE:
         finding = Finding.TOKEN_MISSING
     elif remote.state is State.NO_REFERENCE_KEY:

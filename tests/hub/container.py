@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from function.domain.model import HuggingFaceSource, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
@@ -137,7 +137,7 @@ class Container:
 def downloading(
     claim: Path,
     initializer: Initializer,
-    source: HuggingFaceSource | UriSource = SOURCE,
+    source: DownloadedSource = SOURCE,
     *,
     env: Mapping[str, str],
     retry: str = "",

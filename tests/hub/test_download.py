@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, SecretKey, UriSource
 from function.weights.scripts import download_script as script
 from function.weights.scripts.download_script import MARKER, Exit
 from tests.hub import weights
@@ -47,7 +47,7 @@ def container(hub: Hub, initializer: Initializer, tmp_path: Path) -> Start:
     (claim / "lost+found").mkdir(parents=True, mode=0o700)
 
     def compose(
-        source: HuggingFaceSource | UriSource = SOURCE,
+        source: DownloadedSource = SOURCE,
         *,
         retry: str = "",
         backoff: int = 6,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
 from function.weights.request import cache_key, source_uri
 
 
@@ -12,7 +12,7 @@ from function.weights.request import cache_key, source_uri
 class Case:
     id: str
     reason: str
-    source: HuggingFaceSource | UriSource
+    source: DownloadedSource
     want: str
     uri: str
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
 from function.kube.manifests import Manifest
 from function.weights.credentials import Credential, SecretCopy, plan_credential
 
@@ -16,7 +16,7 @@ BUCKET = SecretKey(name="bucket", namespace="modelplane-system", key="account.js
 class Case:
     id: str
     reason: str
-    source: HuggingFaceSource | UriSource
+    source: DownloadedSource
     existing: str | None = None
     copy: SecretCopy | None = None
     env: tuple[Manifest, ...] = ()
