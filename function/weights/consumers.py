@@ -53,14 +53,11 @@ def find_consumers(
 
     `owned_claims` has, by environment, the claims that would be deleted with their Objects.
     """
-    consumers = []
+    choice, consumers = ModelCacheChoice(name=cache.name), []
     for placement in placements:
-        if placement.namespace != cache.namespace:
-            continue
-        names_cache = placement.cache == ModelCacheChoice(name=cache.name)
-        claims = owned_claims.get(placement.environment, ())
-        uses_claim = parse_claim(placement.serving_uri) in claims or parse_claim(placement.applied_uri) in claims
-        if names_cache or uses_claim:
+        uris, claims = (placement.serving_uri, placement.applied_uri), owned_claims.get(placement.environment, ())
+        is_consumer = placement.cache == choice or any(parse_claim(uri) in claims for uri in uris)
+        if is_consumer and placement.namespace == cache.namespace:
             uri = _find_uri(placement)
             consumers.append(Consumer(name=placement.name, environment=placement.environment, uri=uri))
     return sorted(consumers, key=lambda consumer: consumer.name)

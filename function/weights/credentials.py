@@ -31,7 +31,6 @@ class SecretCopy:
     origin: SecretKey
     type: str = "Opaque"
     all_keys: bool = False  # else the one key
-    is_lasting: bool = False  # needed after the download, too
 
     @property
     def label(self) -> str:
@@ -63,7 +62,7 @@ class Credential:
     mounts: tuple[Manifest, ...] = ()
 
 
-def plan_credential(source: DownloadedSource, existing: str | None, name: str, *, is_lasting: bool) -> Credential:
+def plan_credential(source: DownloadedSource, existing: str | None, name: str) -> Credential:
     """Plans what the download reads: the environment's Secret, else a copy as `name`; empty where it reads nothing."""
     origin, is_hub, name = source.secret, isinstance(source, HuggingFaceSource), existing or name
     if origin is None and not (is_hub and existing):
@@ -71,7 +70,7 @@ def plan_credential(source: DownloadedSource, existing: str | None, name: str, *
     is_file = isinstance(source, UriSource) and source.uri.startswith("gs://")
     copies: tuple[SecretCopy, ...] = ()
     if origin and not existing:
-        copies = (SecretCopy(name=name, origin=origin, all_keys=not is_hub and not is_file, is_lasting=is_lasting),)
+        copies = (SecretCopy(name=name, origin=origin, all_keys=not is_hub and not is_file),)
     if is_hub:
         ref: Manifest = {"name": name, "key": origin.key if origin else HUB_KEY}
         # A Secret that the model does not reference may be missing.

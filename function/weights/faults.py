@@ -253,18 +253,23 @@ NEW_CLAIM_FAULTS = frozenset(
 
 def find_faults(request: StorageRequest) -> tuple[StorageFault, ...]:
     """Finds every fault, in the order of the rules."""
-    return tuple(fault for rule in _RULES for fault in rule(request))
+    return (
+        *_check_source(request),
+        *_check_empty_dir(request),
+        *_check_access_mode(request),
+        *_check_size(request),
+        *_check_storage_class(request),
+        *_check_named_cache(request),
+    )
 
 
 def list_remaining_faults(
     faults: Iterable[StorageFault], *, claim_exists: bool, weights_exist: bool
 ) -> tuple[StorageFault, ...]:
     """Lists the faults that still count where the claim, or the weights on it, exist."""
-    return tuple(
-        fault
-        for fault in faults
-        if not (claim_exists and fault.kind in NEW_CLAIM_FAULTS) and not (weights_exist and fault.kind in SIZE_FAULTS)
-    )
+    new_claim_faults = NEW_CLAIM_FAULTS if claim_exists else frozenset()
+    size_faults = SIZE_FAULTS if weights_exist else frozenset()
+    return tuple(fault for fault in faults if fault.kind not in new_claim_faults | size_faults)
 
 
 def find_faults_for_existing_claim(
@@ -294,7 +299,7 @@ def find_remarks(request: StorageRequest) -> Iterator[Problem]:
     if not request.environment.storage.size_enforced:
         yield from (fault.problem for fault in _find_small_claim(request))
     options = request.managed_options
-    settings = {
+    fields = {
         "size": options.size is not None,
         "storageClassName": options.class_name is not None,
         "accessMode": options.access_mode is not None,
@@ -304,16 +309,15 @@ def find_remarks(request: StorageRequest) -> Iterator[Problem]:
         reason = f"all models of a namespace share {claim}; the spec.storage of its InferenceEnvironment decides"
     elif request.case in _WITHOUT_CLAIM:
         reason = f"there is no claim: {_WITHOUT_CLAIM[request.case]}"
-        settings |= {
+        fields |= {
             "type": options.type is CacheType.PVC,
             "retain": options.retain,
             "claimName": isinstance(request.choice, UserClaim),
         }
     else:
         return
-    for name, is_set in settings.items():
-        if is_set:
-            yield Problem(f"{_storage_block(request)}.{name}", f"has no effect, as {reason}")
+    paths = (f"{_storage_block(request)}.{name}" for name, is_set in fields.items() if is_set)
+    yield from (Problem(path, f"has no effect, as {reason}") for path in paths)
 
 
 def _storage_block(request: StorageRequest) -> str:
@@ -420,13 +424,3 @@ def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
         yield _fault(request, FaultKind.CACHE_PENDING, "name")
     else:
         yield _fault(request, FaultKind.CACHE_ABSENT, "name")
-
-
-_RULES: tuple[Callable[[StorageRequest], Iterator[StorageFault]], ...] = (
-    _check_source,
-    _check_empty_dir,
-    _check_access_mode,
-    _check_size,
-    _check_storage_class,
-    _check_named_cache,
-)

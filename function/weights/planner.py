@@ -95,7 +95,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
         return replace(plan, uri=claim_uri(claim_name, path), claim_name=claim_name, path=path)
     if request.case is Case.EMPTY_DIR:
         secret_name = _name_secret(request, request.owner)
-        credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=True)
+        credential = plan_credential(source, download.token_secret_name, secret_name)
         initializer = build_initializer(download, source, credential)
         return replace(plan, copies=credential.copies, initializer=initializer)
     return _plan_download(request, source, plan)
@@ -170,7 +170,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
     download, secret_name = request.environment.storage.download, _name_secret(request, stem, *owner)
-    credential = plan_credential(source, download.token_secret_name, secret_name, is_lasting=False)
+    credential = plan_credential(source, download.token_secret_name, secret_name)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
     manifest = build_job(

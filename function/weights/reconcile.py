@@ -271,7 +271,7 @@ def _compose_secrets(observed: _Observed) -> dict[str, Composed]:
     composed: dict[str, Composed] = {}
     for copy in observed.plan.copies:
         key = TOKEN + copy.name
-        if observed.is_hydrated and not copy.is_lasting and not pods_download:
+        if observed.is_hydrated and not pods_download:
             composed |= _delete_in_two_steps(writer, key)
         else:
             composed[key] = copy.compose(writer, key, observed.request.namespace, policy)

@@ -154,7 +154,7 @@ def downloading(
         scripts=manifests.text(config_map, "metadata.name"),
         source=source,
         download=replace(BUILT_IN.download, env=variables, backoff_limit=backoff),
-        credential=plan_credential(source, None, "copy", is_lasting=False),
+        credential=plan_credential(source, None, "copy"),
         retry=retry,
     )
     return Container(

@@ -84,12 +84,7 @@ PREPARED = {
 }  # fmt: skip
 JOBS = (
     Case("download", "whatever it is to fetch", _job(), set()),
-    Case(
-        "with-a-token",
-        "as a variable",
-        _job(credential=plan_credential(TASK.source, "HF_TOKEN", "copy", is_lasting=False)),
-        set(),
-    ),
+    Case("with-a-token", "as a variable", _job(credential=plan_credential(TASK.source, "HF_TOKEN", "copy")), set()),
     Case("prepared", "who owns a directory is root's to say", _job(is_prepared=True), PREPARED),
     Case(
         "as-root",

@@ -70,22 +70,22 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_credential(case: Case) -> None:
-    found = plan_credential(case.source, case.existing, "copy", is_lasting=False)
+    found = plan_credential(case.source, case.existing, "copy")
     assert found.copies == ((case.copy,) if case.copy else ()), case.reason
     assert (found.env, found.env_from, found.mounts) == (case.env, case.env_from, case.mounts), case.reason
     assert len(found.volumes) == len(case.mounts), case.reason
 
 
 def test_google_key_becomes_a_file() -> None:
-    found = plan_credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy", is_lasting=False)
+    found = plan_credential(UriSource(uri="gs://b/m", secret=BUCKET), None, "copy")
     items = [{"key": "account.json", "path": "account.json"}]
     assert found.volumes == ({"name": "credentials", "secret": {"secretName": "copy", "items": items}},)
 
 
 @pytest.mark.parametrize("existing", [None, "hf"])
 def test_public_bucket_reads_nothing(existing: str | None) -> None:
-    assert plan_credential(UriSource(uri="s3://b/m"), existing, "copy", is_lasting=False) == Credential()
+    assert plan_credential(UriSource(uri="s3://b/m"), existing, "copy") == Credential()
 
 
 def test_public_repository_reads_nothing() -> None:
-    assert plan_credential(HuggingFaceSource(repo="a/b"), None, "copy", is_lasting=True) == Credential()
+    assert plan_credential(HuggingFaceSource(repo="a/b"), None, "copy") == Credential()

@@ -141,7 +141,7 @@ def test_patterns_are_json_and_values_survive_kubernetes_expansion() -> None:
 
 def test_token_is_referred_to_and_never_written() -> None:
     source = HuggingFaceSource(repo="a/b", secret=SecretKey(name="hf", namespace="modelplane-system", key="HF_TOKEN"))
-    task = replace(TASK, source=source, credential=plan_credential(source, None, "copy", is_lasting=False))
+    task = replace(TASK, source=source, credential=plan_credential(source, None, "copy"))
     reference = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "copy", "key": "HF_TOKEN"}}}
     assert reference in manifests.listing(container(task), "env")
 
@@ -149,10 +149,10 @@ def test_token_is_referred_to_and_never_written() -> None:
 def test_bucket_credentials_become_variables_and_google_a_file() -> None:
     secret = SecretKey(name="bucket", namespace="modelplane-system", key="account.json")
     bucket = UriSource(uri="s3://b/m", secret=secret)
-    task = replace(TASK, source=bucket, credential=plan_credential(bucket, None, "copy", is_lasting=False))
+    task = replace(TASK, source=bucket, credential=plan_credential(bucket, None, "copy"))
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
     google = UriSource(uri="gs://b/m", secret=secret)
-    task = replace(TASK, source=google, credential=plan_credential(google, None, "copy", is_lasting=False))
+    task = replace(TASK, source=google, credential=plan_credential(google, None, "copy"))
     assert "credentials" in [v["name"] for v in manifests.listing(pod(task), "volumes")]
     assert "credentials" in [m["name"] for m in manifests.listing(container(task), "volumeMounts")]
 
@@ -214,7 +214,7 @@ def test_secret_variables_do_not_override_script_or_platform(mirror: str) -> Non
     """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
     bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
     platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()
-    own = plan_credential(bucket, None, "copy", is_lasting=False)
+    own = plan_credential(bucket, None, "copy")
     task = replace(TASK, source=bucket, credential=own, download=replace(BUILT_IN.download, env=platform))
     found = environment(task)
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]

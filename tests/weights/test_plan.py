@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, Hydration, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
@@ -27,7 +27,7 @@ from tests.support.weights_requests import (
     on_storage,
     with_download,
 )
-from tests.support.weights_scene import reconcile_observed
+from tests.support.weights_scene import WHEN, list_policies, observe_composed, reconcile_observed
 
 # printf '["hf://moonshotai/Kimi-K2-Instruct","main",[],[]]' | sha256sum
 KEY = "e58d081b43957492"
@@ -351,10 +351,13 @@ def test_shared_claim_is_the_environments_alone() -> None:
 
 
 def test_keeps_token_of_pods_and_not_of_job() -> None:
+    request = replace(SINGLE, model=model(GATED))
     (job,) = planned(replace(MULTI, model=model(GATED))).copies
-    (pod,) = planned(replace(SINGLE, model=model(GATED))).copies
-    assert (job.origin, job.is_lasting) == (SECRET, False)
-    assert (pod.origin, pod.is_lasting) == (SECRET, True)
+    (pod,) = planned(request).copies
+    assert (job.origin, pod.origin) == (SECRET, SECRET)
+    complete = Hydration(namespace=request.namespace, completed_at=WHEN)
+    found = reconcile_observed(request, observe_composed(reconcile_observed(request, {}).composed), complete)
+    assert list_policies(found.composed) == {"token": ManagementPolicy.FULL}
 
 
 def test_environments_token_is_not_copied() -> None:
