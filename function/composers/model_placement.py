@@ -88,15 +88,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
 
-    ready = report.build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
-    ready = report.with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
-    conditions = (
-        _RESOLVED,
-        report.build_admitted(placement, admission),
-        report.build_storage_ready(weights.state),
-        report.build_service_accepted(service),
-        report.with_pull_secret_note(ready, service.missing_pull_secret),
-    )
+    conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, service))
     status = report.build_status(call, resolved, weights, service)
     if gives_turns:
         update = find_update(service.remote.manifest, writer.read(WORKLOAD))

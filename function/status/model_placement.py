@@ -53,6 +53,24 @@ _accepted = partial(Condition, ConditionType.SERVICE_ACCEPTED)
 _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
+def build_conditions(
+    resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
+) -> tuple[Condition, ...]:
+    """Returns the conditions after ReferencesResolved; the last is ServiceReady."""
+    placement, state, missing_secret = resolved.placement, weights.state, service.missing_pull_secret
+    ready = build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    if missing_secret and ready.status is not Status.TRUE:
+        note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
+        ready = replace(ready, message=f"{ready.message}. {note}")
+    return (
+        build_admitted(placement, admission),
+        Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state)),
+        build_service_accepted(service),
+        ready,
+    )
+
+
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
     status = Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE
     return Condition(ConditionType.ADMITTED, status, admission.reason, _describe_admission(placement, admission))
@@ -79,10 +97,6 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_s
         "serving until there is room. With rollout.whenFull: Replace, they end before the new pods start"
     )
     return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
-
-
-def build_storage_ready(state: StorageState) -> Condition:
-    return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
 
 
 def build_service_accepted(rollout: ServiceRollout) -> Condition:
@@ -136,13 +150,6 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bo
         return _service_ready(Status.TRUE, ServiceReady.SERVING, f"Serving at {url}")
     reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
     return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
-
-
-def with_pull_secret_note(ready: Condition, missing: StorageState | None) -> Condition:
-    """Returns ServiceReady; while nothing serves it also says why an image cannot be pulled."""
-    if missing is None or ready.status is Status.TRUE:
-        return ready
-    return replace(ready, message=f"{ready.message}. Images cannot be pulled: {describe_storage(missing)}")
 
 
 def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
