@@ -21,13 +21,12 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
-from function.cli.candidates import Row
 from function.cli.checks import Item
 from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
 from function.cli.pictures import draw_world
-from function.cli.planning import Plan, plan_deployments
+from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespace
 from function.cli.tables import format_data
@@ -95,7 +94,7 @@ def plan(manifests: Iterable[Manifest], store: Store) -> list[Plan]:
         ref: {"conditions": [*listing(store[ref], "status.conditions")]} for ref in store.refs(*BASE)
     }
     world = Inventory(Store({**m, "status": ready[Ref.of(m)]} if Ref.of(m) in ready else m for m in manifests), "")
-    return plan_deployments(world, world.list_deployments())
+    return [*plan_deployments(world, world.list_deployments()).values()]
 
 
 def tell(store: Store, decided: Plan) -> None:

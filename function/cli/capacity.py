@@ -5,7 +5,7 @@ they would be declared as.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -64,13 +64,14 @@ def capacity(
             raise CliError(f"there is no InferenceEnvironment{which}. Give one with -f", Code.NOT_FOUND)
         if suggesting:
             return gpus.format_suggestions(store, environments).rstrip("\n")
-        plans = plan_deployments(inventory) if sources.files else []
+        plans = [*plan_deployments(inventory).values()] if sources.files else []
         names = {environment.name for environment in environments}
         usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in names]
         if by:
             rows = _add_up_users(by, usages)
             if by == "namespace" and any("costs" in row for row in rows):
-                _add_up_savings(rows, plans if sources.files else plan_deployments(load_inventory(sources)))
+                all_plans = plans if sources.files else plan_deployments(load_inventory(sources)).values()
+                _add_up_savings(rows, all_plans)
             return _format_sums(by, rows, form)
         match form:
             case Form.TABLE | Form.WIDE:
@@ -116,7 +117,7 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
     return sorted(rows, key=lambda row: (-row["gpus"], row[by]))
 
 
-def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Sequence[Plan]) -> None:
+def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Iterable[Plan]) -> None:
     """Adds to the row of each namespace what moving its placements to cheaper pools would save."""
     for row in rows:
         savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in plan.savings)

@@ -133,7 +133,7 @@ def _list_moves(inventory: Inventory, ref: Ref, taint: Manifest) -> Iterator[tup
     others: list[JSON] = [t for t in listing(store[ref], "spec.taints") if text(t, "key") not in _KEYS.values()]
     store.put({**store[ref], "spec": {**mapping(store[ref], "spec"), "taints": [*others, taint]}})
     deployments = sorted({owner for owner in owners.values() if owner in store})
-    plans = {plan.ref: plan for plan in plan_deployments(inventory, deployments)}
+    plans = plan_deployments(inventory, deployments)
     for placement, owner in owners.items():
         verdict, to, why = _judge(plans.get(owner), ref.name)
         yield verdict, f"{placement.namespace}/{owner.name or placement.name}", to, why
@@ -147,7 +147,7 @@ def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
     assignments = plan.considered.decision.assignments
     if any(assignment.environment == environment for assignment in assignments):
         return _STAYS, "", "tolerates the taint"
-    there = {text(manifest, "spec.inferenceEnvironmentRef.name") for manifest in plan.before.values()}
+    there = {text(manifest, "spec.inferenceEnvironmentRef.name") for manifest in plan.call.observed.values()}
     targets = [f"{a.environment}/{a.pool}" for a in assignments if a.environment not in there]
     if targets or plan.is_placed:
         return _MOVES, ", ".join(targets), ""

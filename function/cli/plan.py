@@ -2,19 +2,18 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import click
 
 from function.api.problems import validate
 from function.api.settings import parse_settings
-from function.cli.candidates import Row, Verdict
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Sources, examples, form, is_quiet, read_name, sources
-from function.cli.planning import Plan, plan_deployments
+from function.cli.planning import Plan, Row, Verdict, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
@@ -59,16 +58,15 @@ def plan(  # noqa: PLR0913  # one for each option
     """
     inventory = load_inventory(sources, sets=sets)
     refs = inventory.list_deployments(deployments, selector)
-    decided = plan_deployments(inventory) if inventory.before else plan_deployments(inventory, refs)
+    decided = plan_deployments(inventory, None if inventory.before else refs)
     compared = _compare_plans(plan_deployments(inventory.before), decided) if inventory.before else None
-    plans = [plan_ for ref in refs for plan_ in decided if plan_.ref == ref]
+    plans = [decided[ref] for ref in refs]
     diffs: dict[Ref, list[str]] = {}
     if diff:
         compares_live = sources.live and sources.files
-        live = plan_deployments(load_inventory(replace(sources, files=()))) if compares_live else []
+        live = plan_deployments(load_inventory(replace(sources, files=()))) if compares_live else {}
         for p in plans:
-            before = [plan_ for plan_ in live if plan_.ref == p.ref]
-            restarts = _list_restarts(before[0], p) if before else {}
+            restarts = _list_restarts(live[p.ref], p) if p.ref in live else {}
             diffs[p.ref] = [*_list_changes(p), *_describe_restarts(p, restarts)]
     ways = {p.ref: p.ways_out for p in plans if ways_out and not p.is_placed}
     match form:
@@ -91,7 +89,7 @@ def plan(  # noqa: PLR0913  # one for each option
 
 def _list_changes(plan_: Plan) -> Iterator[str]:
     """Returns a line for each placement that is created, deleted or gets another spec."""
-    before, after = plan_.before, {key: item.manifest for key, item in plan_.outcome.composed.items()}
+    before, after = plan_.call.observed, {key: item.manifest for key, item in plan_.outcome.composed.items()}
     for key in sorted(before.keys() | after.keys()):
         if key not in before:
             yield f"+ {_describe_placement(after[key])}"
@@ -113,24 +111,19 @@ def _complete_spec(placement: Manifest) -> Manifest:
 
 def _describe_restarts(plan_: Plan, restarts: Mapping[str, str]) -> Iterator[str]:
     """Returns a line for each service that restarts, by its environment, and the order if they change one by one."""
-    rollout = plan_.considered.request.deployment.rollout if plan_.considered else None
-    if plan_.considered is None or rollout is None:
-        yield from (f"~ {_format_restart(*restart)}" for restart in sorted(restarts.items()))
-        return
-    request, assignments = plan_.considered.request, plan_.considered.decision.assignments
-    placements = [request.to_placement(assignment) for assignment in assignments]
-    turns = sort_turns(rollout, placements)
-    changing = restarts or {p.environment for p in (*turns.changing, *turns.waiting)}
-    order = [p.environment for p in sort_by_turn(rollout, placements) if p.environment in changing]
-    yield from (f"~ {_format_restart(name, restarts[name])}" for name in order if name in restarts)
-    if order:
+    request, order = plan_.considered.request if plan_.considered else None, sorted(restarts)
+    rollout = request.deployment.rollout if request else None
+    if request and rollout:
+        placements = [request.to_placement(assignment) for assignment in plan_.scheduled.assignments]
+        turns = sort_turns(rollout, placements)
+        changing = restarts or {p.environment for p in (*turns.changing, *turns.waiting)}
+        order = [p.environment for p in sort_by_turn(rollout, placements) if p.environment in changing]
+    for name in order if restarts else ():
+        yield f"~ LLMInferenceService {restarts[name]} on {name} restarts: pod template changes"
+    if rollout and order:
         gate = rollout.gate if len(order) > 1 else None
         condition = f"; after the first, {gate.kind} {gate.name} must have {gate.condition}=True" if gate else ""
         yield f"~ one environment after the other: {', '.join(order)}{condition}{'; paused' if rollout.paused else ''}"
-
-
-def _format_restart(environment: str, service: str) -> str:
-    return f"LLMInferenceService {service} on {environment} restarts: pod template changes"
 
 
 def _describe_placement(manifest: Manifest) -> str:
@@ -153,12 +146,13 @@ def _list_restarts(before: Plan, after: Plan) -> dict[str, str]:
     return dict(service for service, digest in sorted(new.items()) if old.get(service, digest) != digest)
 
 
-def _compare_plans(before: Iterable[Plan], after: Iterable[Plan]) -> list[Manifest]:
+def _compare_plans(before: Mapping[Ref, Plan], after: Mapping[Ref, Plan]) -> list[Manifest]:
     """Returns the deployments for which another decision is made, or whose services restart."""
     changes: list[Manifest] = []
-    for old, new in zip(before, after, strict=True):
+    for ref, old in before.items():
+        new = after[ref]
         was, now = ((p.decision.reason, [manifest["spec"] for manifest in p.placements]) for p in (old, new))
-        change: Manifest = {"namespace": new.ref.namespace, "name": new.ref.name, "rescheduled": was != now}
+        change: Manifest = {"namespace": ref.namespace, "name": ref.name, "rescheduled": was != now}
         for name, p in (("before", old), ("after", new)):
             change[name] = {"reason": str(p.decision.reason), "message": p.decision.message}
         change["restarts"] = [f"{name} on {environment}" for environment, name in _list_restarts(old, new).items()]

@@ -28,7 +28,7 @@ def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -
 
     def render() -> str:
         kinds = "ModelService", "ModelDeployment", "ModelPlacement"
-        inventory = load_inventory(sources) if sources.files else load_inventory(sources, kinds, one_namespace=True)
+        inventory = load_inventory(sources, kinds, one_namespace=True)
         if sources.files:
             compose_files(inventory)
         manifest = inventory.store[_find_service(inventory, service)]

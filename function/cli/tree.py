@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 
 from function.api.model_placement import parse_placement
-from function.cli.inputs import KINDS, Inventory, load_inventory
+from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_deployment, find_decision, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
@@ -45,16 +45,14 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
     """Show a deployment with its placements and their remote objects, with age, state and message."""
 
     def render() -> str:
-        if sources.files:
-            inventory = load_inventory(sources, (*KINDS, "Object"))
-            if service := find_traffic(sources, inventory, deployment):
-                return _format_tree(_build_service(inventory.store, Ref.of(service), planned=True), form)
-            return _format_tree(_plan_tree(inventory, inventory.find_deployment(deployment, selector)), form)
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
         inventory = load_inventory(sources, kinds, one_namespace=True)
-        if service := find_traffic(sources, inventory, deployment):
-            return _format_tree(_build_service(inventory.store, Ref.of(service), planned=False), form)
-        return _format_tree(_build_deployment(inventory.store, inventory.find_deployment(deployment, selector)), form)
+        if service := find_traffic(inventory, deployment):
+            return _format_tree(_build_service(inventory.store, Ref.of(service), planned=bool(sources.files)), form)
+        ref = inventory.find_deployment(deployment, selector)
+        return _format_tree(
+            _plan_tree(inventory, ref) if sources.files else _build_deployment(inventory.store, ref), form
+        )
 
     print_watched(render, watch=watch)
 

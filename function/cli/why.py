@@ -11,17 +11,16 @@ from itertools import groupby
 import click
 
 from function.cli import tables
-from function.cli.candidates import explain_preference
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
-from function.cli.planning import find_traffic, plan_deployments
+from function.cli.planning import explain_preference, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled, Status
-from function.scheduling.verdicts import Decision, Infeasible
+from function.scheduling.verdicts import Infeasible
 from function.scheduling.ways_out import WayOut
 from function.status.conditions import OWNED
 
@@ -84,15 +83,11 @@ def why(
     """
 
     def build() -> Report:
-        if sources.files:
-            inventory = load_inventory(sources)
-            if service := find_traffic(sources, inventory, deployment):
-                return _read_traffic(service)
-            return _decide_report(inventory, inventory.find_deployment(deployment, selector))
         inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "ModelService"), one_namespace=True)
-        if service := find_traffic(sources, inventory, deployment):
+        if service := find_traffic(inventory, deployment):
             return _read_traffic(service)
-        return _read_report(inventory.store, inventory.find_deployment(deployment, selector))
+        ref = inventory.find_deployment(deployment, selector)
+        return _decide_report(inventory, ref) if sources.files else _read_report(inventory.store, ref)
 
     def render(report: Report) -> str:
         if form is Form.TABLE:
@@ -159,8 +154,8 @@ def _read_report(store: Store, ref: Ref) -> Report:
 
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
-    (plan,) = plan_deployments(inventory, [ref])
-    decision, ways = plan.considered.decision if plan.considered else Decision(), plan.ways_out
+    plan = plan_deployments(inventory, [ref])[ref]
+    decision, ways = plan.scheduled, plan.ways_out
     refusals = (
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),

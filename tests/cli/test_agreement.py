@@ -25,7 +25,7 @@ STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 def test_plan_decides_as_the_controller(story: str) -> None:
     reported = plane(story).store
     world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
-    for plan in plan_deployments(world, world.list_deployments()):
+    for plan in plan_deployments(world, world.list_deployments()).values():
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
         wanted = [m["spec"] for m in reported.owned(plan.ref).values()]
@@ -133,7 +133,7 @@ def _deployment(dice: random.Random, name: str) -> Manifest:
 def planned(manifests: list[Manifest]) -> list[Plan]:
     """Plan every deployment among manifests, as they are."""
     world = Inventory(Store(manifests), "")
-    return plan_deployments(world, world.list_deployments())
+    return [*plan_deployments(world, world.list_deployments()).values()]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -30,7 +30,7 @@ def _agree(world: World) -> bool:
     decided = {str(ref): _decided(read.store.get(ref) or {}, read.store.owned(ref).values()) for ref in refs}
     planned = {
         str(plan.ref): (plan.decision.reason, plan.decision.message, _where(plan.placements))
-        for plan in plan_deployments(read, refs)
+        for plan in plan_deployments(read, refs).values()
     }
     differ = {name: (decided[name], planned[name]) for name in planned if planned[name] != decided[name]}
     if differ:
