@@ -37,7 +37,6 @@ from function.remote.nodes import (
     NODES,
     Member,
     NodeObservation,
-    NodeSelection,
     Unobserved,
     build_collection,
     observe_nodes,
@@ -54,7 +53,6 @@ from function.status import references
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
 MEMBERS: ParseCache[Member] = ParseCache(parse_member)
-_INDEPENDENT_OF_LABELS = (Unobserved.NEVER, Unobserved.IN_FILE, Unobserved.TOO_MANY)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -168,9 +166,10 @@ def _refer_to(secret: SecretKey) -> Manifest:
 
 def _require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Requires the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
-    if _select_nodes(call, environment).unobserved is not None:
-        return {}
     collection = call.observed.get(NODES)
+    _, unobserved = select_nodes(environment, collection)
+    if unobserved is not None:
+        return {}
     if collection is None:
         kind = "CustomResourceDefinition"
         definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=DEFINITION)
@@ -185,8 +184,8 @@ def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, N
     The facts are current, as last known, or none if the nodes are not observed. Without a selector there should be no
     collection.
     """
-    selection, collection = _select_nodes(call, environment), call.observed.get(NODES)
-    unobserved = selection.unobserved
+    collection = call.observed.get(NODES)
+    selector, unobserved = select_nodes(environment, collection)
     if unobserved is None and collection is not None:
         answer = call.answers.get(requirements.NODES)
         observation = observe_nodes(collection, None if answer is None else MEMBERS.parse(answer))
@@ -194,26 +193,17 @@ def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, N
             facts = summarize_pools(environment, observation.nodes)
             pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
             environment = replace(environment, pools=pools)
-        return environment, observation, selection.selector
+        return environment, observation, selector
     if unobserved is None:
         definition = call.answers.get(requirements.NODES_DEFINITION)
         is_served = any(condition(item.load(), "Established").get("status") == "True" for item in definition or ())
         if definition is None or is_served:
             pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-            return environment, pending, selection.selector if is_served else None
+            return environment, pending, selector if is_served else None
         unobserved = Unobserved.NO_KIND
     if unobserved is not Unobserved.IN_FILE:  # whose status has what is known
         environment = replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
     return environment, NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved), None
-
-
-def _select_nodes(call: Call, environment: Environment) -> NodeSelection:
-    """Keeps a selector that follows from labels while a pool is invalid, whose labels are unknown."""
-    selection, collection = select_nodes(environment), call.observed.get(NODES)
-    follows_from_labels = environment.hardware.selector is None and selection.unobserved not in _INDEPENDENT_OF_LABELS
-    if environment.broken_pools and collection is not None and follows_from_labels:
-        return NodeSelection(selector=mapping(collection, "spec.observeObjects.selector"))
-    return selection
 
 
 def _require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:

@@ -31,20 +31,14 @@ from function.remote.object_writer import (
     with_resource_version,
 )
 
-_KINDS = frozenset(
-    {
-        ("kubernetes.m.crossplane.io", "Object"),
-        ("kubernetes.m.crossplane.io", "ClusterProviderConfig"),
-        ("kubernetes.m.crossplane.io", COLLECTION_KIND),
-        ("protection.crossplane.io", "Usage"),
-        (GROUP, "ModelPlacement"),
-        (GROUP, "ModelService"),
-        ("v1", "Service"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("gateway.networking.k8s.io", "HTTPRoute"),
-        ("gateway.networking.k8s.io", "BackendTLSPolicy"),
-    }
-)
+_KINDS: Mapping[str, tuple[str, ...]] = {
+    "kubernetes.m.crossplane.io": ("Object", "ClusterProviderConfig", COLLECTION_KIND),
+    "protection.crossplane.io": ("Usage",),
+    GROUP: ("ModelPlacement", "ModelService"),
+    "v1": ("Service",),
+    "discovery.k8s.io": ("EndpointSlice",),
+    "gateway.networking.k8s.io": ("HTTPRoute", "BackendTLSPolicy"),
+}
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
 # A ModelCache prefixes its names with that of the environment.
 _NAME = re.compile(
@@ -67,7 +61,7 @@ def select_own(call: Call) -> Call:
 
 def is_own(composite: str, name: str, manifest: Manifest) -> bool:
     """Tells whether this function composed a resource of a composite that no earlier step desires."""
-    if (text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")) not in _KINDS:
+    if text(manifest, "kind") not in _KINDS.get(text(manifest, "apiVersion").partition("/")[0], ()):
         return False
     manager = strings(manifest, "metadata.labels").get(_LABEL)
     if not manager:

@@ -15,7 +15,7 @@ than its name promises (81559 MiB for 80Gi), so the declared value may be a tent
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.contract import Composed
@@ -311,12 +311,6 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSelection:
-    selector: Manifest = field(default_factory=dict)  # a LabelSelector; empty: all nodes
-    unobserved: Unobserved | None = None  # why none are observed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObservation:
     """The nodes of an environment, or why they are not known now. In that case the facts of before are kept."""
 
@@ -356,19 +350,25 @@ def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
     return Composed(manifest=manifest, ready=True)
 
 
-def select_nodes(environment: Environment) -> NodeSelection:
+def select_nodes(environment: Environment, collection: Manifest | None) -> tuple[Manifest, Unobserved | None]:
+    """Returns a LabelSelector of the nodes to observe, which is empty for all nodes, or why none are observed.
+
+    A selector that follows from labels stays as in the collection while a pool is invalid, whose labels are unknown.
+    """
     hardware = environment.hardware
     if hardware.observe is Observe.NEVER:
-        return NodeSelection(unobserved=Unobserved.NEVER)
+        return {}, Unobserved.NEVER
     if not environment.uid:
-        return NodeSelection(unobserved=Unobserved.IN_FILE)
+        return {}, Unobserved.IN_FILE
     always = hardware.observe is Observe.ALWAYS
     if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
-        return NodeSelection(unobserved=Unobserved.TOO_MANY)
+        return {}, Unobserved.TOO_MANY
+    if hardware.selector is None and environment.broken_pools and collection is not None:
+        return mapping(collection, "spec.observeObjects.selector"), None
     selector = hardware.selector or _derive_selector(environment.pools)
     if selector is None and not always:
-        return NodeSelection(unobserved=Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS)
-    return NodeSelection(selector=selector or {})
+        return {}, Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS
+    return selector or {}, None
 
 
 def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:

@@ -11,7 +11,6 @@ from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
 from function.remote.nodes import (
     NODES,
-    NodeSelection,
     Unobserved,
     build_collection,
     find_unusable_reason,
@@ -128,8 +127,8 @@ SELECTED = (
 
 @pytest.mark.parametrize("case", SELECTED, ids=lambda c: c.id)
 def test_selection(case: Selected) -> None:
-    want = {"unobserved": case.want} if isinstance(case.want, Unobserved) else {"selector": case.want}
-    assert select_nodes(case.environment) == NodeSelection(**want), case.reason
+    want = ({}, case.want) if isinstance(case.want, Unobserved) else (case.want, None)
+    assert select_nodes(case.environment, None) == want, case.reason
 
 
 FORBIDDEN_LIST = (
