@@ -373,9 +373,7 @@ def select_nodes(environment: Environment, collection: Manifest | None) -> tuple
 
 def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
     """Returns the labels that all pools share, else the first key that all have, with its values."""
-    labels_of_pools = [dict(pool.labels) for pool in pools]
-    if not labels_of_pools:
-        return None
+    labels_of_pools = [dict(pool.labels) for pool in pools] or [{}]
     shared = set.intersection(*(set(labels.items()) for labels in labels_of_pools))
     if shared:
         return {"matchLabels": dict[str, JSON](sorted(shared))}

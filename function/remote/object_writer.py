@@ -122,8 +122,8 @@ def with_resource_version(item: Composed, observed: Manifest) -> Composed:
 
     The uid is left out: Crossplane would write it into its list of composed resources, whose schema has no such field.
     """
-    version = text(observed, "metadata.resourceVersion")
-    metadata: Manifest = {**mapping(item.manifest, "metadata"), **({"resourceVersion": version} if version else {})}
+    version = text(observed, "metadata.resourceVersion") or None
+    metadata = prune({**mapping(item.manifest, "metadata"), "resourceVersion": version})
     return replace(item, manifest={**item.manifest, "metadata": metadata})
 
 

@@ -50,7 +50,6 @@ _NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
 _PRESET_CAPABILITIES = {Mode.SINGLE: (), Mode.DATA: ("IPC_LOCK", "SYS_RAWIO", "NET_RAW")}
 _GROUP, _REVISION = "leaderworkerset.sigs.k8s.io/group-index", "pod-template-hash"
 
-
 _PERIOD = 10  # seconds between two probes, as in KServe's presets
 _ENGINE_SECONDS, _UNKNOWN_SECONDS = 600, 3600
 _SECONDS_PER_GIB = 8

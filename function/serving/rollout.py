@@ -40,10 +40,9 @@ from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState, find_secret_obstacle
 
-PULL = "pull-"
-_WRITTEN = "spec.forProvider.manifest"
-_MIRRORED = "status.atProvider.manifest"
-_URI = "spec.model.uri"
+PULL, WORKLOAD = "pull-", "workload"  # prefix of composition-resource-names, and such a name
+_WRITTEN, _URI, _PRIMARY = "spec.forProvider.manifest", "spec.model.uri", "status.workloads.primary"
+_MAX_CAUSE = 256  # bytes of what a Deployment says
 _NOT_SHARED = {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
 # this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
@@ -253,7 +252,7 @@ def hold_services(observed: Mapping[str, Manifest], placement: Placement | None)
         composed=composed,
         remote=read_object(next(iter(services.values()), None)),
         replicas=replicas,
-        allocated_replicas=max(replicas, _count_replicas(*(mapping(m, _MIRRORED) for m in services.values()))),
+        allocated_replicas=max(replicas, _count_replicas(*(read_object(m).manifest for m in services.values()))),
     )
 
 
@@ -293,7 +292,7 @@ def _allocate(
     replicas, as many as it had.
     """
     present = {**writer.deleting, **writer.observed}
-    mirrored = {name: mapping(m, _MIRRORED) for name, m in present.items() if name.startswith(SERVICE)}
+    mirrored = {name: read_object(m).manifest for name, m in present.items() if name.startswith(SERVICE)}
     on_cluster = {name: service for name, service in mirrored.items() if service}
     desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
     requested, allocated = resolved.placement.requested, resolved.placement.allocated
@@ -317,7 +316,7 @@ def _is_stopping(written: Manifest, remote: ObservedObject) -> bool:
     """Tells whether a service was scaled to 0, and KServe does not report yet that its pods have ended."""
     service = remote.manifest
     has_stopped = is_current(service) and not _count_replicas(service)
-    is_serving = integer(service, "status.workloads.primary.readyReplicas") > 0
+    is_serving = integer(service, f"{_PRIMARY}.readyReplicas") > 0
     return bool(written) and not _count_replicas(written) and not (has_stopped and not is_serving)
 
 
@@ -386,11 +385,6 @@ def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replic
         weights=plan.bound,
         bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
     )
-
-
-WORKLOAD = "workload"  # composition-resource-name
-_MAX_CAUSE = 256  # bytes of what the Deployment says
-_PRIMARY = "status.workloads.primary"
 
 
 def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
