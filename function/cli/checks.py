@@ -57,8 +57,7 @@ from function.status.cluster_model import list_notes
 from function.status.inference_environment import list_pool_notes
 from function.status.model_placement import describe_missing_labels
 from function.weights.faults import find_faults
-from function.weights.planner import DeploymentWeights
-from function.weights.request import build_cache_request
+from function.weights.request import StorageRequest, build_cache_request
 
 Level: TypeAlias = Literal["error", "warning"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -315,7 +314,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
     if model is not None and pool is not None and placement.shape is not None:
         weights = _place_weights(store, placement, model)
-        faults = weights.find_faults(environment, pool, placement.shape, placement.replicas)
+        faults = find_faults(weights.with_pool(environment, pool, placement.shape, placement.replicas))
         yield from (fault.problem for fault in faults)
 
 
@@ -363,13 +362,13 @@ def _read_settings(store: Store, manifest: Manifest) -> tuple[Settings, list[Pro
     return parse_settings(call.input, call.context).value, []
 
 
-def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> DeploymentWeights:
+def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> StorageRequest:
     name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
     cache = store.get(Ref("ModelCache", of.namespace, name))
-    return DeploymentWeights(
+    return StorageRequest(
         model=model,
         choice=of.cache,
-        cache=parse_model_cache(cache).value if cache else None,
+        named_cache=parse_model_cache(cache).value if cache else None,
         namespace=of.namespace,
         owner=of.name,
     )

@@ -15,14 +15,13 @@ from function.scheduling.verdicts import SchedulingRequest
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.faults import find_faults, find_remarks
-from function.weights.planner import DeploymentWeights
 from function.weights.request import Case, StorageRequest, cache_key
 
 _NOWHERE = Environment(name="")
 
 
 def find_costs(
-    deployment: Deployment, weights: DeploymentWeights, environments: Sequence[Environment]
+    deployment: Deployment, weights: StorageRequest, environments: Sequence[Environment]
 ) -> Iterator[Problem]:
     """Yields remarks on storage settings of a deployment that are costly or have no effect on these environments."""
     requests = [*_list_requests(deployment, weights, environments or (_NOWHERE,))]
@@ -44,24 +43,24 @@ def find_costs(
 
 
 def _list_requests(
-    deployment: Deployment, weights: DeploymentWeights, environments: Iterable[Environment]
+    deployment: Deployment, weights: StorageRequest, environments: Iterable[Environment]
 ) -> Iterator[StorageRequest]:
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
     request = SchedulingRequest(deployment=deployment, model=weights.model, weights=weights)
     for environment in environments:
         if not environment.pools:
             shapes = (profile.shape for profile in weights.model.profiles)
-            yield from (weights.build_request(environment, NO_POOL, s, deployment.replicas) for s in shapes if s)
+            yield from (weights.with_pool(environment, NO_POOL, s, deployment.replicas) for s in shapes if s)
         for candidate, refusals in filter_candidates(request, environment, Ledger(())):
             is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
             if candidate and candidate.shape and not is_refused:
-                yield weights.build_request(environment, candidate.pool, candidate.shape, deployment.replicas)
+                yield weights.with_pool(environment, candidate.pool, candidate.shape, deployment.replicas)
 
 
 def find_full_claims(
     deployment: Deployment,
-    weights: DeploymentWeights,
-    others: Iterable[tuple[Deployment, DeploymentWeights]],
+    weights: StorageRequest,
+    others: Iterable[tuple[Deployment, StorageRequest]],
     environments: Iterable[Environment],
 ) -> Iterator[Problem]:
     """Returns the Shared claims that cannot hold this model and those of other deployments that may use them."""
@@ -78,7 +77,7 @@ def find_full_claims(
 
 
 def _find_shared(
-    deployment: Deployment, weights: DeploymentWeights, environment: Environment
+    deployment: Deployment, weights: StorageRequest, environment: Environment
 ) -> tuple[str, tuple[str, int]] | None:
     """Returns cache key, name and disk of a model that is kept on the Shared claim of an environment."""
     model, requests = weights.model, _list_requests(deployment, weights, (environment,))

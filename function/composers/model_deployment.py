@@ -42,7 +42,7 @@ from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
 from function.status.conditions import faulty
-from function.weights.planner import DeploymentWeights
+from function.weights.request import StorageRequest
 
 _MAX_GATE_STATE = 256  # bytes of what the object says that is the gate of a roll-out
 VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
@@ -51,7 +51,7 @@ VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
     request: SchedulingRequest
-    weights: DeploymentWeights
+    weights: StorageRequest
     scope: Scope
     decision: Decision
     usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
@@ -132,8 +132,12 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
 
 def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Considered:
     """Decides as if there were only the environments that the deployment uses and its own placements."""
-    weights = DeploymentWeights(
-        model=model, choice=deployment.cache, cache=scope.cache, namespace=deployment.namespace, owner=deployment.name
+    weights = StorageRequest(
+        model=model,
+        choice=deployment.cache,
+        named_cache=scope.cache,
+        namespace=deployment.namespace,
+        owner=deployment.name,
     )
     request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
     decision = schedule(request, scope.environments, scope.own)

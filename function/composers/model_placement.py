@@ -34,7 +34,7 @@ from function.status import model_placement as report
 from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage
 from function.weights.faults import find_faults, list_remaining_faults
-from function.weights.planner import DeploymentWeights, plan_weights
+from function.weights.planner import plan_weights
 from function.weights.reconcile import reconcile_weights
 from function.weights.request import StorageRequest
 
@@ -164,15 +164,15 @@ def _has_service(call: Call) -> bool:
 
 def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
     placement = resolved.placement
-    weights = DeploymentWeights(
+    request = StorageRequest(
         model=resolved.model,
         choice=placement.cache,
-        cache=resolved.cache,
         namespace=resolved.namespace,
         owner=placement.name,
+        named_cache=resolved.cache,
+        service_exists=_has_service(call),
     )
-    request = weights.build_request(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
-    return replace(request, service_exists=_has_service(call))
+    return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
 
 
 def _hold(

@@ -12,8 +12,8 @@ from function.domain.placement import Deployment, Placement
 from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
-from function.weights.faults import StorageFault
-from function.weights.planner import DeploymentWeights
+from function.weights.faults import StorageFault, find_faults
+from function.weights.request import StorageRequest
 
 ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 
@@ -24,7 +24,7 @@ class SchedulingRequest:
 
     deployment: Deployment
     model: Model
-    weights: DeploymentWeights | None = None  # finds why pools have no storage; None: it is not checked
+    weights: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
     serving_check: ServingCheck = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused what would be chosen first.
@@ -39,7 +39,9 @@ class SchedulingRequest:
 
     def find_storage_faults(self, environment: Environment, pool: Pool, shape: Shape) -> tuple[StorageFault, ...]:
         """Returns why the replicas of a shape cannot have their weights on a pool."""
-        return self.weights.find_faults(environment, pool, shape, self.deployment.replicas) if self.weights else ()
+        if self.weights is None:
+            return ()
+        return find_faults(self.weights.with_pool(environment, pool, shape, self.deployment.replicas))
 
     def find_profile(self, name: str) -> Profile | None:
         """Returns the valid profile of a name, if there is one."""

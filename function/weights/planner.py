@@ -4,11 +4,10 @@ No case has a builder of its own. A row says who owns the claim and the Job; one
 that in.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from function.domain.cache import CacheChoice, ModelCache, ModelCacheChoice, UserClaim
-from function.domain.environment import Environment, Pool
-from function.domain.model import DownloadedSource, Model, OciSource, PvcSource, Shape
+from function.domain.cache import ModelCacheChoice, UserClaim
+from function.domain.model import DownloadedSource, OciSource, PvcSource
 from function.domain.pods import name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
@@ -16,7 +15,6 @@ from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import SecretCopy, list_pull_secret_copies, plan_credential
-from function.weights.faults import StorageFault, find_faults
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
     CREATED_CLAIM,
@@ -118,38 +116,6 @@ def name_claim(request: StorageRequest) -> str:
             return names.build_name(f"weights-{key}", request.namespace, key)
         case _:
             return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeploymentWeights:
-    """The weights of one deployment on any environment: scheduling and planning make the same request of them."""
-
-    model: Model
-    choice: CacheChoice
-    cache: ModelCache | None  # the one that the deployment names; None: there is none
-    # No fault depends on these two.
-    namespace: str = field(compare=False)  # on the remote cluster
-    owner: str = field(compare=False)
-
-    def find_faults(
-        self, environment: Environment, pool: Pool, shape: Shape, replicas: int
-    ) -> tuple[StorageFault, ...]:
-        return find_faults(self.build_request(environment, pool, shape, replicas))
-
-    def build_request(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> StorageRequest:
-        memory = pool.memory_per_gpu
-        return StorageRequest(
-            model=self.model,
-            choice=self.choice,
-            environment=environment,
-            namespace=self.namespace,
-            owner=self.owner,
-            shape_nodes=shape.nodes,
-            replicas=replicas,
-            pool=pool,
-            gpu_memory=None if memory is None else memory * shape.gpus,
-            named_cache=self.cache,
-        )
 
 
 def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:

@@ -11,7 +11,7 @@ same bytes have the same key for every model that points to them. Another revisi
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -25,7 +25,16 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.environment import Environment, Pool
-from function.domain.model import DownloadedSource, HuggingFaceSource, Model, OciSource, PvcSource, Source, UriSource
+from function.domain.model import (
+    DownloadedSource,
+    HuggingFaceSource,
+    Model,
+    OciSource,
+    PvcSource,
+    Shape,
+    Source,
+    UriSource,
+)
 from function.weights.claim import READ_WRITE_MANY, Size, compute_size, round_up
 
 
@@ -47,13 +56,17 @@ CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)  # the cases in which
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRequest:
-    """Weights on one environment, for one placement or one ModelCache."""
+    """Weights on one environment, for one placement or one ModelCache.
+
+    Scheduling and planning make the same request: that of a deployment has no environment before `with_pool`.
+    """
 
     model: Model
     choice: CacheChoice
-    environment: Environment
-    namespace: str  # on the remote cluster
-    owner: str  # name of the placement or ModelCache, unique in the namespace
+    environment: Environment = Environment(name="")
+    # No fault depends on these two.
+    namespace: str = field(compare=False)  # on the remote cluster
+    owner: str = field(compare=False)  # name of the placement or ModelCache, unique in the namespace
     shape_nodes: int = 1
     replicas: int = 1
     gpu_memory: int | None = None  # bytes of one replica; None: unknown
@@ -65,6 +78,18 @@ class StorageRequest:
     user_claim_capacity: int | None = None  # bytes; None: unknown, or the claim is ours
     write_refused: bool = False  # a download could not write to its directory
     service_exists: bool = False  # faults that are newer than the service do not concern it
+
+    def with_pool(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> "StorageRequest":
+        """Returns the request for this many replicas of a shape on a pool."""
+        memory = pool.memory_per_gpu
+        return replace(
+            self,
+            environment=environment,
+            shape_nodes=shape.nodes,
+            replicas=replicas,
+            gpu_memory=None if memory is None else memory * shape.gpus,
+            pool=pool,
+        )
 
     @property
     def named_cache_entry(self) -> CacheEntry | None:

@@ -16,7 +16,7 @@ from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.scheduling.retention import scale_existing
 from function.scheduling.verdicts import Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
-from tests.support.builders import GIB, FaultyWeights, deployment, environment, model, placement, pool, profile, shape
+from tests.support.builders import GIB, FaultyRequest, deployment, environment, model, placement, pool, profile, shape
 
 ONE = shape()
 FAULT = StorageFault(kind=FaultKind.STORAGE_CLASS, field="spec.storage.storageClassName")
@@ -25,7 +25,7 @@ FOUR = environment("env", pool(nodes=4))
 
 def storage(*faults: StorageFault) -> SchedulingRequest:
     """Return a request for three replicas that the planner finds these faults with."""
-    return SchedulingRequest(deployment=deployment(replicas=3), model=model(), weights=FaultyWeights(faults=faults))
+    return FaultyRequest(deployment=deployment(replicas=3), model=model(), faults=faults)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from function.scheduling.verdicts import Assignment, DropCause, Infeasible, Sche
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
-    FaultyWeights,
+    FaultyRequest,
     broken_profile,
     deployment,
     environment,
@@ -227,7 +227,8 @@ FAULT = StorageFault(kind=FaultKind.EMPTY_DIR, field="spec.modelCache.type")
 
 def test_fault_of_the_deployment_places_nothing_and_is_reported() -> None:
     """Readable placements are kept; nothing is rescheduled, chosen or dropped."""
-    request = replace(asked(environments=3), weights=FaultyWeights(faults=(FAULT,)))
+    asked_for = asked(environments=3)
+    request = FaultyRequest(deployment=asked_for.deployment, model=asked_for.model, faults=(FAULT,))
     everywhere = [environment(name, pool()) for name in "abc"]
     moving = placement("b", pool="gone")
     decision = schedule(request, everywhere, [placement("a"), moving])
@@ -238,7 +239,7 @@ def test_fault_of_the_deployment_places_nothing_and_is_reported() -> None:
 
 
 def test_reports_a_fault_without_any_environment() -> None:
-    request = replace(asked(), weights=FaultyWeights(faults=(FAULT,)))
+    request = FaultyRequest(deployment=asked().deployment, model=asked().model, faults=(FAULT,))
     fault = schedule(request, [], []).fault
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     none = schedule(asked(), [], []).fault

@@ -29,7 +29,7 @@ from function.reasons import Phase
 from function.scheduling.filters import Candidate
 from function.scheduling.verdicts import SchedulingRequest
 from function.weights.faults import StorageFault
-from function.weights.planner import DeploymentWeights
+from function.weights.request import StorageRequest
 
 GIB = 2**30
 NAMESPACE = "team"
@@ -288,22 +288,17 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
     return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
-def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> DeploymentWeights:
+def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageRequest:
     """Return what the planner says about the weights of a deployment."""
-    return DeploymentWeights(model=model, choice=choice, cache=cache, namespace=NAMESPACE, owner="chat")
+    return StorageRequest(model=model, choice=choice, named_cache=cache, namespace=NAMESPACE, owner="chat")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultyWeights(DeploymentWeights):
-    """Weights with the same faults on every pool."""
+class FaultyRequest(SchedulingRequest):
+    """A request whose weights have the same faults on every pool."""
 
     faults: tuple[StorageFault, ...]
-    model: Model = model()
-    choice: CacheChoice = NO_CACHE
-    cache: ModelCache | None = None
-    namespace: str = NAMESPACE
-    owner: str = "chat"
 
-    def find_faults(self, *_: object) -> tuple[StorageFault, ...]:
+    def find_storage_faults(self, *_: object) -> tuple[StorageFault, ...]:
         """Return the faults."""
         return self.faults
