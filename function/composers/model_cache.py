@@ -5,7 +5,7 @@ carried over while the environment does not exist or cannot be parsed. Crossplan
 environment to which more would be added stays as observed until others are complete and need less.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
@@ -45,6 +45,7 @@ class _Inputs:
     cache: ModelCache
     model: Model
     environments: Mapping[str, Environment]
+    selected: Collection[str]  # environments that must have the weights: those that the cache names, or selects
     named_by: tuple[Placement, ...]  # the placements that name the cache
     consumers: tuple[Consumer, ...]
     settings: Settings
@@ -80,7 +81,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     except UnresolvedError as error:
         return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
-    names = sorted({*_list_selected(inputs), *observed})
+    names = sorted({*inputs.selected, *observed})
     parts = _fit_response([_compose_part(call, inputs, name, observed.get(name, {})) for name in names])
     composed = {key: item for part in parts for key, item in part.composed.items()}
     rows = [part.row for part in parts if part.row]
@@ -109,7 +110,7 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
     if environment is None or environment.broken:
         row = report.build_missing_row(name, cache.entry(name))
         return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
-    if name not in _list_selected(inputs):
+    if name not in inputs.selected:
         may_delete = may_delete_weights(claims, consumers, named_by, current=None)
         return _Part(composed={} if may_delete else carry_over(prefixed), observed=prefixed)
 
@@ -167,10 +168,12 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
 
 def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Inputs:
     model = resolve_model(call, cache.model, cache.namespace, ConditionType.MODEL_RESOLVED, settings)
-    environments = requirements.collect_items(call, _require_environments(call, cache, settings))
+    environment_items = requirements.collect_items(call, _require_environments(call, cache, settings))
     items = requirements.collect_items(call, _require_placements(call, cache))
-    if environments is None or items is None:
+    if environment_items is None or items is None:
         raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
+    environments = {e.name: e for e in ENVIRONMENTS.parse(environment_items, settings)}
+    selected = [e.name for e in environments.values() if cache.selects(e)]
     placements = {(p.namespace, p.name): p for p in PLACEMENTS.parse(items) if p}
     existing_names = {text(item.load(), "metadata.name") for item in items}
     # A placement that exists and cannot be parsed may read what it read before.
@@ -181,19 +184,12 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     return _Inputs(
         cache=cache,
         model=model,
-        environments={e.name: e for e in ENVIRONMENTS.parse(environments, settings)},
+        environments=environments,
+        selected=selected if cache.environments is None else cache.environments,
         named_by=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
         consumers=(*find_consumers(cache, placements.values(), owned_claims), *unparsed),
         settings=settings,
     )
-
-
-def _list_selected(inputs: _Inputs) -> tuple[str, ...]:
-    """Lists the environments that must have the weights: those that the cache names, or those that it selects."""
-    cache = inputs.cache
-    if cache.environments is not None:
-        return tuple(sorted(set(cache.environments)))
-    return tuple(sorted(e.name for e in inputs.environments.values() if cache.selects(e)))
 
 
 def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from function.api.common import is_current
 from function.api.model_deployment import parse_deployment
@@ -302,18 +302,16 @@ def refuse_foreign_service(name: str) -> Problem:
 
 def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Composed]:
     """Returns the placements that stay as observed: carried by the decision, orphans, and those that are unreadable."""
-    names = {key: text(manifest, "metadata.name") for key, manifest in call.observed.items()}
     readable = {placement.name for placement in scopes.parse_placements(call.observed)}
     carried = {placement.name for placement in considered.decision.carried}
-    composed = {
-        key: reapply_observed(call.observed[key])
-        for key, name in sorted(names.items(), key=itemgetter(1))
-        if key != SERVICE_KEY and (name in carried or name not in readable or key in considered.scope.orphans)
-    }
     draining = {drained.placement.name for drained in considered.decision.draining}
-    drained = {
-        key: drain_placement(reapply_observed(call.observed[key])) for key, name in names.items() if name in draining
-    }
+    composed, drained = dict[str, Composed](), dict[str, Composed]()
+    for key, manifest in call.observed.items():
+        name = text(manifest, "metadata.name")
+        if name in draining:
+            drained[key] = drain_placement(reapply_observed(manifest))
+        elif key != SERVICE_KEY and (name in carried or name not in readable or key in considered.scope.orphans):
+            composed[key] = reapply_observed(manifest)
     return lower_replicas(composed, considered.request.deployment.replicas) | drained
 
 

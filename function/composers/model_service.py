@@ -102,7 +102,7 @@ def _require_placements(call: Call, service: ModelService) -> dict[str, Requirem
 def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:
     """Composes the control plane's route over the version that was seen: one decided from less must not replace it."""
     observed = call.observed.get(ROUTE, {})
-    route = Composed(manifest=build_route(service, platform, traffic.weights, traffic.ports), ready=assess(observed).up)
+    route = Composed(manifest=build_route(service, platform, traffic.weights), ready=assess(observed).up)
     return with_resource_version(route, observed)
 
 

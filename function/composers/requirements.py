@@ -144,7 +144,6 @@ class UnresolvedError(Exception):
     """A reference does not resolve, or not yet; the last of the conditions says why."""
 
     def __init__(self, *conditions: Condition) -> None:
-        super().__init__(conditions[-1].message)
         self.conditions = conditions
 
 

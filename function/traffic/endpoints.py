@@ -16,10 +16,11 @@ from fractions import Fraction
 from function.domain.model_service import BackendEntry, Distribution, EndpointEntry, EndpointState, ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, parse_time, text
 from function.kube.messages import join_with_more, truncate_middle
+from function.kube.urls import Origin
 from function.remote.observed_object import assess
-from function.traffic.routes import MAX_BACKENDS, ROUTE, name_service
+from function.traffic.routes import MAX_BACKENDS, ROUTE, SERVICE, SLICE, TLS
 from function.traffic.shares import (
     choose,
     compute_shares,
@@ -52,8 +53,7 @@ class Endpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     endpoints: tuple[Endpoint, ...]  # by environment
-    weights: Mapping[str, int]  # on the control plane, by name of the Service
-    ports: Mapping[str, int]  # of these Services
+    weights: Mapping[Origin, int]  # of gateways, on the control plane
     wake_in: int | None  # seconds until the next step; None: nothing settles
 
 
@@ -121,12 +121,9 @@ def plan_traffic(
     plan = replace(plan, shares=shares, weights=weights, surplus=surplus)
     decided = [_decide(site, plan) for site in sites.values()]
     endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
-    origins = {key: origin for key in weights if (origin := sites[key].origin)}
-    names = {key: name_service(service, origin) for key, origin in origins.items()}
     return Traffic(
         endpoints=tuple(sorted(endpoints, key=lambda e: (e.entry.environment, e.entry.address))),
-        weights={names[key]: weight for key, weight in weights.items()},
-        ports={names[key]: origin.port for key, origin in origins.items()},
+        weights={origin: weight for key, weight in weights.items() if (origin := sites[key].origin)},
         wake_in=_find_wake(endpoints, plan),
     )
 
@@ -155,15 +152,17 @@ def _find_entered_at(site: Site, plan: _Plan) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
     if site.named or not site.prepared:
         return None
-    recorded = plan.time_of(site.entry.since if site.entry and site.entry.state in _ENTERING else None)
+    recorded = plan.time_of(site.entry.since if site.entry.state in _ENTERING else None)
     # The status may be older than the parts: one of them may have been deleted and composed again since.
-    return max([recorded, *(time for time in site.creation_times if time <= plan.now)])
+    parts = (site.observed.get(key) for key in (SERVICE, SLICE, TLS))
+    created = [parse_time(text(part, "metadata.creationTimestamp")) for part in parts]
+    return max([recorded, *(time for time in created if time is not None and time <= plan.now)])
 
 
 def _decide(site: Site, plan: _Plan) -> Endpoint | None:
     """Decides what becomes of a site; None if nothing is there."""
     weight = plan.weights.get(site.key, 0)
-    if weight and site.entry and not site.members:
+    if weight and not site.members:
         return Endpoint(site=site, entry=replace(site.entry, weight=weight), leaving=True)
     if weight or any(not p.draining for p in plan.can_serve[site.key]):
         return _compose(site, plan)
@@ -191,9 +190,8 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
     """Keeps what is composed for a site that gets no requests any more until the gateways have applied that."""
     shown = [p for p in site.members if not p.draining]
     state = EndpointState.NOT_READY if shown else EndpointState.DRAINING
-    recorded = site.entry.since if site.entry and site.entry.state not in _ENTERING else None
-    names = {p.name for p in shown}
-    others = _list_withdrawn(site, plan, names, is_applied=False)
+    recorded = site.entry.since if site.entry.state not in _ENTERING else None
+    others = _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=False)
     is_left = bool(site.observed or others)
     since = plan.time_of(recorded) if is_left and site.withdrawn else None
     # Without an address there is no EndpointSlice to send requests to, nor an entry to keep the time.
@@ -209,7 +207,7 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
 def _list_withdrawn(site: Site, plan: _Plan, shown: set[str], *, is_applied: bool) -> list[BackendEntry]:
     """Returns the rows of placements that get no requests any more and may still be known to a gateway."""
     rows = []
-    for row in site.entry.backends if site.entry else ():
+    for row in site.entry.backends:
         since = plan.time_of(row.since) if is_applied else None
         if row.placement not in shown and not plan.has_settled(since):
             rows.append(replace(row, ready_replicas=0, weight=0, reason=_WITHDRAWING, since=since))
@@ -232,7 +230,7 @@ def _build_entry(
 ) -> EndpointEntry:
     names = sorted({p.environment for p in site.members})
     return EndpointEntry(
-        environment=", ".join(names) or (site.entry.environment if site.entry else ""),
+        environment=", ".join(names) or site.entry.environment,
         address=str(site.origin) if site.origin else "",
         state=state,
         reason="" if weight else _join_reasons(rows) or _DELETING,
@@ -269,14 +267,13 @@ def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> Endp
 
 def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
     """Returns why a placement gets no requests; empty if it does."""
-    weights = plan.service.backends
     if plan.obstacles[placement.name]:
         return plan.obstacles[placement.name]
     if plan.shares.get(placement.name) and plan.weights.get(site.key):
         return _DRAINING if placement.draining else ""
     if placement.unreachable:
         return "its cluster does not answer, and other endpoints serve meanwhile"
-    if not weights[placement.deployment]:
+    if not plan.service.backends[placement.deployment]:
         return f"the weight of {placement.deployment} is 0"
     if site.named and not site.is_listed(placement):
         return "it gets requests as soon as the status lists it"

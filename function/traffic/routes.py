@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from function.domain.model_service import Gateway, ModelService
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import JSON, Manifest, integer, list_texts, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
 
@@ -31,18 +31,15 @@ def name_service(service: ModelService, origin: Origin) -> str:
     return build_name(stem, "service", service.name, str(origin), limit=_NAME_LIMIT)
 
 
-def build_route(
-    service: ModelService, gateway: PlatformGateway, weights: Mapping[str, int], ports: Mapping[str, int]
-) -> Manifest:
-    """Returns the route on the control plane, with the weights of Services and their ports by name.
+def build_route(service: ModelService, gateway: PlatformGateway, weights: Mapping[Origin, int]) -> Manifest:
+    """Returns the route on the control plane, with the weights of the gateways of clusters.
 
     Without weights the rule has no backends, so that requests get 503 instead of another route.
     """
     parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
-    rule: Manifest = {
-        "matches": [_match(service)],
-        "backendRefs": [_refer(name, ports[name], weights[name]) for name in sorted(weights)],
-    }
+    backends = [_refer(name_service(service, origin), origin.port, weight) for origin, weight in weights.items()]
+    backends.sort(key=lambda backend: text(backend, "name"))
+    rule: Manifest = {"matches": [_match(service)], "backendRefs": backends}
     spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
     return {
         "apiVersion": _API_VERSION,
@@ -62,7 +59,7 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
     rule: Manifest = {
         "matches": [_match(service)],
         "filters": [rewrite],
-        "backendRefs": [_refer(name, WORKLOAD_PORT, weights[name]) for name in sorted(weights)],
+        "backendRefs": [_refer(name, WORKLOAD_PORT, weight) for name, weight in sorted(weights.items())],
         # Streams last as long as they need, as with KServe's own routes.
         "timeouts": {"request": "0s", "backendRequest": "0s"},
     }
@@ -115,13 +112,6 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
             },
         }
     return resources
-
-
-def read_address(endpoint_slice: Manifest) -> tuple[str, int]:
-    """Returns the host and the port of an EndpointSlice; empty and 0 where there are none."""
-    endpoint = next(iter(listing(endpoint_slice, "endpoints")), {})
-    host = next(iter(list_texts(endpoint, "addresses")), "")
-    return host, next((integer(port, "port") for port in listing(endpoint_slice, "ports")), 0)
 
 
 def lacks_tls_name(gateway: Gateway) -> bool:

@@ -6,24 +6,12 @@ from dataclasses import dataclass
 from function.domain.model_service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest, mapping, parse_time, text
+from function.kube.manifests import Manifest, integer, list_texts, listing, mapping, text
 from function.kube.urls import Origin, parse_origin
 from function.remote.observed_object import ObservedObject, is_programmed, is_up, read_object
-from function.traffic.routes import (
-    REMOTE_ROUTE,
-    ROUTE,
-    SERVICE,
-    SLICE,
-    TLS,
-    lacks_tls_name,
-    name_service,
-    read_address,
-    read_weights,
-)
+from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
 
 SEPARATOR = "/"  # between the key of a gateway and the composed resource
-_NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
-_CONFIG = "spec.providerConfigRef.name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +22,7 @@ class Site:
     members: tuple[Placement, ...]  # by environment and name; none: its placements are gone
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
     origin: Origin | None  # of the gateway
-    entry: EndpointEntry | None  # of the status
+    entry: EndpointEntry  # of the status; empty: it lists none
     named: bool  # the route names it, as observed or, where it is not observed, as the status says
     withdrawn: bool  # the control plane's gateway has seen a route without it
 
@@ -50,14 +38,6 @@ class Site:
         return self.observed.keys() >= {SERVICE, SLICE, *({TLS} if needs_tls else ())}
 
     @property
-    def creation_times(self) -> tuple[int, ...]:
-        """When the parts on the control plane were created, by the clock of its API server."""
-        times = (
-            parse_time(text(self.observed.get(key), "metadata.creationTimestamp")) for key in (SERVICE, SLICE, TLS)
-        )
-        return tuple(time for time in times if time is not None)
-
-    @property
     def prepared(self) -> bool:
         """Whether a request would find its way from the control plane's gateway to a pod."""
         return self.in_place and is_up(self.remote)
@@ -65,19 +45,19 @@ class Site:
     @property
     def remote_namespace(self) -> str:
         """The namespace of the route on the cluster: where it was created, else that of the first placement."""
-        started = text(self.observed.get(REMOTE_ROUTE), _NAMESPACE)
+        started = text(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest.metadata.namespace")
         return started or next((p.service_namespace for p in self.members), "")
 
     @property
     def gateway(self) -> Gateway | None:
         """The gateway, by the kubeconfig that its route uses if that still exists; None: its placements are gone."""
         gateways = [p.gateway for p in self.members if p.gateway]
-        config = text(self.observed.get(REMOTE_ROUTE), _CONFIG)
+        config = text(self.observed.get(REMOTE_ROUTE), "spec.providerConfigRef.name")
         return next((g for g in gateways if g.provider_config == config), next(iter(gateways), None))
 
     def is_listed(self, placement: Placement) -> bool:
         """Tells whether the status lists a placement here."""
-        return self.entry is not None and any(b.placement == placement.name for b in self.entry.backends)
+        return any(row.placement == placement.name for row in self.entry.backends)
 
     def is_routed(self, placement: Placement) -> bool:
         """Tells whether the route on the cluster, as last written, names a placement."""
@@ -97,9 +77,12 @@ class Site:
 def gather_sites(
     service: ModelService, placements: Iterable[Placement], observed: Mapping[str, Manifest]
 ) -> tuple[Site, ...]:
-    """Returns the sites of a service by key: where a placement has a gateway, and where anything is composed."""
+    """Returns the sites of a service by key: where a placement has a gateway, and where anything is composed.
+
+    `placements`: of its backends, by environment and name.
+    """
     members: dict[str, list[Placement]] = {}
-    for placement in sorted(placements, key=lambda p: (p.environment, p.name)):
+    for placement in placements:
         if placement.gateway:
             members.setdefault(placement.gateway.key, []).append(placement)
     composed: dict[str, dict[str, Manifest]] = {}
@@ -112,9 +95,9 @@ def gather_sites(
     named = read_weights(route)
     sites = []
     for key in sorted(members.keys() | composed.keys()):
-        entry, parts = entries.get(key), composed.get(key, {})
+        entry, parts = entries.get(key, EndpointEntry(environment="")), composed.get(key, {})
         origins = (p.gateway.origin for p in members.get(key, ()) if p.gateway)
-        origin = next(origins, None) or parse_origin(entry.address if entry else "") or _find_origin(key, parts)
+        origin = next(origins, None) or parse_origin(entry.address) or _find_origin(key, parts)
         name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
         sites.append(
             Site(
@@ -123,7 +106,7 @@ def gather_sites(
                 observed=parts,
                 origin=origin,
                 entry=entry,
-                named=name in named or (not route and entry is not None and entry.weight > 0),
+                named=name in named or (not route and entry.weight > 0),
                 withdrawn=bool(route) and name not in named and is_programmed(route),
             )
         )
@@ -132,7 +115,9 @@ def gather_sites(
 
 def _find_origin(key: str, parts: Mapping[str, Manifest]) -> Origin | None:
     """Returns the address of a gateway without placements that the status does not list, from its EndpointSlice."""
-    host, port = read_address(parts.get(SLICE, {}))
+    endpoint = next(iter(listing(parts.get(SLICE), "endpoints")), {})
+    host = next(iter(list_texts(endpoint, "addresses")), "")
+    port = next((integer(port, "port") for port in listing(parts.get(SLICE), "ports")), 0)
     origins = (Origin(scheme, host, port) for scheme in ("http", "https"))
     return next((origin for origin in origins if find_gateway_key(str(origin)) == key), None)
 

@@ -26,7 +26,7 @@ TRAITS = (("contextLength", "32768"), ("engine", "vllm:v1"), ("model", "org/kimi
 
 def _traffic(*entries: EndpointEntry) -> Traffic:
     endpoints = tuple(Endpoint(entry=entry) for entry in entries)
-    return Traffic(endpoints=endpoints, weights={}, ports={}, wake_in=None)
+    return Traffic(endpoints=endpoints, weights={}, wake_in=None)
 
 
 SERVING = EndpointEntry(environment="e1", state=EndpointState.SERVING, weight=1)
