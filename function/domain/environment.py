@@ -13,7 +13,6 @@ from function.kube.messages import join_with_more
 from function.kube.selectors import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
-RDMA_PREFIXES = ("roce-", "efa-", "ib-")  # of networks for which pods need a device
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
@@ -132,13 +131,6 @@ class Pool:
     def inter_node_settings(self, nodes: int) -> InterNode | None:
         """Returns the settings for a replica over this number of nodes; None if there are none."""
         return self.inter_node if nodes > 1 else None
-
-    @property
-    def unused_rdma(self) -> str:
-        """The declared RDMA network if pods get no device for it, else empty."""
-        if self.bandwidth is None or not self.multi_node or self.pod_overrides(2).reaches_devices:
-            return ""
-        return self.bandwidth if self.bandwidth.startswith(RDMA_PREFIXES) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

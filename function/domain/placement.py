@@ -149,11 +149,6 @@ class Placement:
         """Tells whether anything may have been composed for it, also where its status was lost."""
         return self.has_objects or self.has_resources
 
-    @property
-    def status_lost(self) -> bool:
-        """Tells whether its status says nothing of the Objects that it has, so that it may serve unnoticed."""
-        return self.has_objects and not self.has_resources
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPlacement:

@@ -14,8 +14,6 @@ from function.kube.urls import Origin
 # Variables that this function sets for a download: the limit of retries, and the name of the Job.
 BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
 SETTLE_SECONDS = 5  # more than twice what gateways collect changes for (docs/facts.md, Gateway API)
-# Versions of KServe before 0.20 cannot size the initializer (docs/facts.md, KServe).
-INITIALIZER_IMAGE = "kserve/storage-initializer:v0.20.0"
 
 
 class Prepare(StrEnum):
@@ -30,7 +28,8 @@ class Prepare(StrEnum):
 class Download:
     """Settings of download Jobs, named as in the API."""
 
-    image: str = INITIALIZER_IMAGE
+    # Versions of KServe before 0.20 cannot size the initializer (docs/facts.md, KServe).
+    image: str = "kserve/storage-initializer:v0.20.0"
     # No memory limit, because downloads exceed any (docs/facts.md, storage-initializer).
     resources: Manifest = field(default_factory=lambda: {"requests": {"cpu": "2", "memory": "8Gi"}})
     env: tuple[Manifest, ...] = ()

@@ -34,4 +34,6 @@ def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Dec
 
 def _may_serve(dropped: Dropped) -> bool:
     placement = dropped.placement
-    return (placement.ever_ready or placement.status_lost) and not placement.deleting
+    # One that has Objects of which its status says nothing may serve unnoticed.
+    may_serve = placement.ever_ready or (placement.has_objects and not placement.has_resources)
+    return may_serve and not placement.deleting

@@ -188,6 +188,7 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
 
 _hardware_as_declared = partial(Condition, ConditionType.HARDWARE_AS_DECLARED)
 _MIB = 2**20
+_RDMA_PREFIXES = ("roce-", "efa-", "ib-")  # of networks for which pods need a device
 _UNKNOWN: Mapping[HardwareAsDeclared, str] = {
     HardwareAsDeclared.OBSERVING: "Waiting for provider-kubernetes to list the nodes",
     HardwareAsDeclared.FORBIDDEN: (
@@ -295,7 +296,8 @@ def note_unusable_nodes(pool: Pool) -> str:
 
 def note_tcp_fallback(pool: Pool) -> str:
     """Returns that replicas of several nodes get no RDMA device although the pool declares one; empty otherwise."""
-    if not pool.unused_rdma:
+    declares_rdma = pool.multi_node and (pool.bandwidth or "").startswith(_RDMA_PREFIXES)
+    if not declares_rdma or pool.pod_overrides(2).reaches_devices:
         return ""
-    cause = f"pool {pool.name} declares {pool.unused_rdma} and gives its pods no network device"
+    cause = f"pool {pool.name} declares {pool.bandwidth} and gives its pods no network device"
     return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"

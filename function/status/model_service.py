@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from function.contract import Condition
-from function.domain.model_service import BackendEntry, EndpointEntry, EndpointState, ModelService
+from function.domain.model_service import EndpointEntry, EndpointState, ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest, format_time, listing, prune
@@ -38,12 +38,14 @@ def build_endpoints_ready(traffic: Traffic) -> Condition:
     idle = [entry for entry in entries if not entry.weight]
     serving = len(entries) - len(idle)
     message = f"{serving} of {len(entries)} endpoints get requests"
-    reasons = join_with_more([f"{e.environment}: {e.state}, {e.reason}" for e in idle], separator="; ")
+    if idle:
+        reasons = join_with_more([f"{e.environment}: {e.state}, {e.reason}" for e in idle], separator="; ")
+        message = f"{message}. {reasons}"
     if not serving:
-        return _endpoints_ready(Status.FALSE, EndpointsReady.NONE_READY, f"{message}. {reasons}" if idle else message)
+        return _endpoints_ready(Status.FALSE, EndpointsReady.NONE_READY, message)
     if any(entry.state is not EndpointState.SERVING for entry in idle):
-        return _endpoints_ready(Status.FALSE, EndpointsReady.PARTIALLY_READY, f"{message}. {reasons}")
-    return _endpoints_ready(Status.TRUE, EndpointsReady.READY, f"{message}. {reasons}" if idle else message)
+        return _endpoints_ready(Status.FALSE, EndpointsReady.PARTIALLY_READY, message)
+    return _endpoints_ready(Status.TRUE, EndpointsReady.READY, message)
 
 
 def build_route_ready(route: Manifest | None, gateway: PlatformGateway | None) -> Condition:
@@ -104,7 +106,19 @@ def build_url(service: ModelService, gateway: PlatformGateway) -> str:
 
 
 def _build_row(entry: EndpointEntry) -> Manifest:
-    backends: list[JSON] = [_build_backend(backend) for backend in entry.backends]
+    backends: list[JSON] = [
+        prune(
+            {
+                "deployment": backend.deployment,
+                "placement": backend.placement,
+                "readyReplicas": backend.ready_replicas,
+                "weight": backend.weight,
+                "reason": backend.reason or None,
+                "since": None if backend.since is None else format_time(backend.since),
+            }
+        )
+        for backend in entry.backends
+    ]
     return prune(
         {
             "environment": entry.environment,
@@ -114,18 +128,5 @@ def _build_row(entry: EndpointEntry) -> Manifest:
             "weight": entry.weight,
             "since": None if entry.since is None else format_time(entry.since),
             "backends": backends,
-        }
-    )
-
-
-def _build_backend(entry: BackendEntry) -> Manifest:
-    return prune(
-        {
-            "deployment": entry.deployment,
-            "placement": entry.placement,
-            "readyReplicas": entry.ready_replicas,
-            "weight": entry.weight,
-            "reason": entry.reason or None,
-            "since": None if entry.since is None else format_time(entry.since),
         }
     )
