@@ -18,8 +18,7 @@ from function.composers.model_deployment import WAYS_OUT, Considered, decide
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, mapping
 from function.scheduling.verdicts import SchedulingRequest
-from function.scheduling.ways_out import find_ways_out
-from function.scheduling.what_if import FindRequest
+from function.scheduling.ways_out import FindRequest, find_ways_out
 
 RUNS = 9
 # Each environment has room for six replicas, and for seven if one of its placements moves.

@@ -248,7 +248,7 @@ MUTANTS = (
         "cordon-moves",
         "30: a NoSchedule taint moves what runs",
         (*_SERVE, "cordon", "cordon"),
-        (Change("function.scheduling.retention", "_is_still_valid", "{NO_EXECUTE}", '{NO_EXECUTE, "NoSchedule"}'),),
+        (Change("function.scheduling.scheduler", "_is_still_valid", "{NO_EXECUTE}", '{NO_EXECUTE, "NoSchedule"}'),),
     ),
     Mutant(
         "moves-for-money",
@@ -321,9 +321,9 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "Ledger.allocate_without_own",
-                "if not environment.uid or not own:",
-                "if environment:",
+                "Ledger.room",
+                "if not environment.uid:",
+                "if not environment.uid or environment.name in self._own:",
             ),
         ),
         tight=True,
@@ -362,7 +362,7 @@ MUTANTS = (
         ("shrink_deployment", "grow_deployment"),
         (
             Change(
-                "function.scheduling.draining",
+                "function.scheduling.scheduler",
                 "hold_draining",
                 "placement.name in s.placements or s.unknown or not placement.draining",
                 "s.unknown or not placement.draining",

@@ -82,7 +82,7 @@ class Row:
     @property
     def sort_key(self) -> tuple[Any, ...]:
         """Sorts the nearest to the front; what fits by the order of choice, where that is not as declared."""
-        preferred = (*self.rank.sort_key, self.rank.left) if self.rank else ()
+        preferred = self.rank.sort_key if self.rank else ()
         if self.serves:
             return -2, *preferred
         if self.faults:

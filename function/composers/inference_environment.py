@@ -8,7 +8,7 @@ The collection of nodes is composed once the control plane is observed to serve 
 apply nothing of the environment. From then on the members of the collection are required instead.
 
 While the environment has a NoExecute taint, Drained says which placements are left. Deployments move by themselves
-(scheduling/retention.py); this only reports it, from their conditions. Placements that were never admitted and have no
+(scheduling/scheduler.py); this only reports it, from their conditions. Placements that were never admitted and have no
 resources do not count: users may have written any number of them.
 """
 

@@ -30,14 +30,12 @@ from function.reasons import ConditionType, ReferencesResolved, Refused, Status
 from function.remote import observed_object
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
-from function.scheduling.draining import drains_first, hold_draining
+from function.scheduling.filters import VerdictCache
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
-from function.scheduling.scheduler import schedule
+from function.scheduling.scheduler import drains_first, hold_draining, schedule
 from function.scheduling.turns import asks_gate, assign_turns
-from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
-from function.scheduling.ways_out import WayOut, WayOutCache, find_ways_out
-from function.scheduling.what_if import FindRequest, World
+from function.scheduling.ways_out import FindRequest, WayOut, WayOutCache, World, find_ways_out
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references

@@ -32,8 +32,6 @@ MAX_ADMITTED, MAX_REJECTED = 4_000, 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentLedger:
-    """The ledger of an environment."""
-
     pools: Mapping[str, PoolLedger]  # by name; valid pools only
     grants: tuple[Grant, ...]  # of all pools, also of those that cannot be read
     # Placements of deployments by uid and pool, one of each; not those that users wrote, which nothing bounds.

@@ -8,7 +8,7 @@ fit), which leaves whole nodes for those that need them.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,8 +39,6 @@ def _shape_for_gpus(gpus: int, per_node: int) -> Shape:
 
 @dataclass(slots=True)
 class PoolCapacity:
-    """Equal nodes, counted by their free GPUs."""
-
     nodes: int  # declared
     gpus_per_node: int
     placements: int = 0
@@ -64,7 +62,6 @@ class PoolCapacity:
         return max(gpus, self.gpus_per_node) if self.exclusive_nodes[nodes > 1] else gpus
 
     def count_fitting(self, share: Share) -> int:
-        """Returns how many replicas of a share fit."""
         exclusive = share.exclusive_replica_nodes
         return self.fits(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive)
 
@@ -138,44 +135,46 @@ class Holdings:
         self.rows = 0  # number of grants
 
     def grants_of(self, key: str) -> tuple[Grant, ...]:
-        """Returns the grants of one placement."""
         return self._grants.get(key, ())
 
     def all_grants(self) -> list[Grant]:
-        """Returns the grants of all placements."""
         return [grant for grants in self._grants.values() for grant in grants]
 
-    def replace(self, key: str, grants: Sequence[Grant]) -> None:
+    def add(self, key: str, grant: Grant) -> None:
+        self._count(grant, 1)
+        self._grants[key] = (*self.grants_of(key), grant)
+
+    def replace(self, key: str, grants: Iterable[Grant]) -> None:
         """Records the grants of one placement in place of those before."""
-        for each, sign in ((self.grants_of(key), -1), (grants, 1)):
-            self.rows += sign * len(each)
-            for grant in each:
-                if sized := _measure(self._empty, grant.share):
-                    self._placements += sign
-                    self._sizes[sized[0]] += sign * sized[1]
-        self._grants[key] = tuple(grants)
+        for grant in self._grants.pop(key, ()):
+            self._count(grant, -1)
+        for grant in grants:
+            self.add(key, grant)
+
+    def _count(self, grant: Grant, sign: int) -> None:
+        self.rows += sign
+        if sized := _measure(self._empty, grant.share):
+            self._placements += sign
+            self._sizes[sized[0]] += sign * sized[1]
 
     def room(self, without: str = "") -> PoolCapacity:
         """Returns what is left of the pool; `without` is a placement whose grants do not count."""
-        sizes, excluded = self._sizes.copy(), [_measure(self._empty, g.share) for g in self.grants_of(without)]
-        for sized in excluded:
-            if sized:
+        sizes, placements = self._sizes.copy(), self._placements
+        for grant in self.grants_of(without):
+            if sized := _measure(self._empty, grant.share):
+                placements -= 1
                 sizes[sized[0]] -= sized[1]
-        placements = self._placements - sum(1 for sized in excluded if sized)
         room = replace(self._empty, placements=placements, free={})
-        for size in sorted(size for size, count in sizes.items() if count):
+        for size in sorted((size for size, count in sizes.items() if count), reverse=True):
             _take_sized(room, size, sizes[size])
         return room
 
 
 class _Size(NamedTuple):
-    """Sorts what is hardest to fit to the front: charged in this order, what was granted one by one fits together.
+    """What is hardest to fit is the largest, and charged first: what was granted one by one then fits together."""
 
-    Numbers are negative, so that the largest come first.
-    """
-
-    shares_nodes: bool
-    charged: int
+    exclusive: bool  # no two replicas share a node
+    charged: int  # GPUs of a node that one pod makes unavailable to others
     nodes: int
     replicas: int
 
@@ -188,10 +187,10 @@ def _measure(room: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
     gpus = min(share.gpus_per_node, room.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) <= 0:
         return None
-    charged = room.charged(share.nodes, gpus)
-    one_by_one = (share.nodes == 1 and not share.exclusive_replica_nodes) or room.gpus_per_node // charged == 1
+    charged, exclusive = room.charged(share.nodes, gpus), share.exclusive_replica_nodes
+    one_by_one = (share.nodes == 1 and not exclusive) or room.gpus_per_node // charged == 1
     replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)
-    return _Size(not share.exclusive_replica_nodes, -charged, -share.nodes, -replicas), count
+    return _Size(exclusive, charged, share.nodes, replicas), count
 
 
 def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
@@ -203,13 +202,11 @@ def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
 
 
 def _take_sized(room: PoolCapacity, size: _Size, times: int) -> None:
-    shares_nodes = size.shares_nodes
-    charged, nodes, replicas = -size.charged, -size.nodes, -size.replicas
-    per_node, most = room.gpus_per_node // charged, replicas if shares_nodes else 1
+    per_node, most = room.gpus_per_node // size.charged, 1 if size.exclusive else size.replicas
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
-    at_once = times if per_node <= most or (nodes == 1 and shares_nodes) else 1
+    at_once = times if per_node <= most or (size.nodes == 1 and not size.exclusive) else 1
     for _ in range(times // at_once):
-        lacking = room.take(nodes, charged, replicas * at_once, exclusive=not shares_nodes)
+        lacking = room.take(size.nodes, size.charged, size.replicas * at_once, exclusive=size.exclusive)
         if lacking:
             room.free.clear()
-            room.overcommitted_nodes += math.ceil(lacking / (per_node if shares_nodes else 1))
+            room.overcommitted_nodes += math.ceil(lacking / (1 if size.exclusive else per_node))

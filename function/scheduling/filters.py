@@ -7,17 +7,19 @@ A requirement that the pool does not declare is not satisfied, and the refusal h
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
+from function.api.parse_cache import CacheStats
+from function.contract import noop
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engine_args import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.model import INTERCONNECTS, Profile, Shape, Spread
-from function.domain.placement import Preference
+from function.domain.placement import Placement, Preference
 from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
@@ -26,8 +28,10 @@ from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
 from function.weights.faults import StorageFault
 
-FilterFunc: TypeAlias = Callable[[SchedulingRequest, Environment, Ledger], Verdict]
-_Step: TypeAlias = tuple[int, Refusal]  # a refusal, after the step that refuses: a position in `CHECKS`, or beyond
+FilterFunc: TypeAlias = Callable[[Environment, Ledger], Verdict]  # for one request
+MAX_REQUESTS = 64  # as many as may be pending in a fleet; they are compared one by one
+MAX_VERDICTS = 64_000  # 0.6 kB each (docs/performance.md), so that all of them take 40 MB
+Step: TypeAlias = tuple[int, Refusal]  # a refusal, after the step that refuses: a position in `CHECKS`, or beyond
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,6 @@ class Candidate:
 
     @property
     def engine_path(self) -> str:
-        """The path of the profile's engine in the model."""
         return f"spec.serving[{self.profile.name}].engine"
 
     @cached_property
@@ -65,9 +68,14 @@ class Candidate:
         return self.request.find_storage_faults(self.environment, self.pool, self.shape)
 
     def refuse(
-        self, field: Field, required: Value, actual: Value, reason: Refused = Refused.NO_POOL_SATISFIES_REQUIREMENTS
+        self,
+        field: Field,
+        required: Value = None,
+        actual: Value = None,
+        reason: Refused = Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        **details: Any,
     ) -> Refusal:
-        """Returns a refusal of this candidate."""
+        """Returns a refusal of this candidate; `details` are further fields of it."""
         return Refusal(
             reason=reason,
             field=field,
@@ -77,27 +85,23 @@ class Candidate:
             required=required,
             actual=actual,
             shape=self.shape,
+            **details,
         )
 
     def refuse_profile(self, field: Field, problems: Value) -> Refusal | None:
-        """Returns a refusal for problems of the profile; None without problems."""
         return self.refuse(field, None, problems, Refused.INVALID_PROFILE) if problems else None
 
-    def refuse_storage(self, reason: Refused) -> Refusal | None:
-        """Returns the first storage fault of one reason; None where there is none."""
-        fault = next((fault for fault in self.storage_faults if fault.reason is reason), None)
-        return self.refuse_fault(fault) if fault else None
-
     def refuse_fault(self, fault: StorageFault) -> Refusal:
-        """Returns the refusal for a storage fault."""
-        return replace(self.refuse(Field.STORAGE, None, None, fault.reason), storage=fault)
+        return self.refuse(Field.STORAGE, reason=fault.reason, storage=fault)
+
+    def refuse_storage(self, reason: Refused) -> Refusal | None:
+        return next((self.refuse_fault(fault) for fault in self.storage_faults if fault.reason is reason), None)
 
 
 Check: TypeAlias = Callable[[Candidate], Refusal | None]
 
 
 def check_vram(candidate: Candidate) -> Refusal | None:
-    """Refuses a profile without a shape if the model does not declare its memory."""
     is_missing = candidate.profile.shape is None and not candidate.request.model.vram
     return candidate.refuse(Field.VRAM, None, None, Refused.INVALID_PROFILE) if is_missing else None
 
@@ -118,20 +122,17 @@ def check_inter_node(candidate: Candidate) -> Refusal | None:
 
 
 def check_tls(candidate: Candidate) -> Refusal | None:
-    """Refuses an engine that cannot serve HTTPS where the cluster's KServe requires it."""
     engine, path = candidate.profile.engine, candidate.engine_path
     problems = find_tls_faults(engine, path) if candidate.environment.kserve.tls else ()
     return candidate.refuse_profile(Field.TLS, problems)
 
 
 def check_multi_node(candidate: Candidate) -> Refusal | None:
-    """Refuses several nodes on a pool that is not declared multiNodeCapable."""
     nodes = candidate.shape.nodes if candidate.shape else 1
     return candidate.refuse(Field.MULTI_NODE, nodes, "false") if nodes > 1 and not candidate.pool.multi_node else None
 
 
 def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
-    """Refuses a pool whose nodes have fewer GPUs than one pod."""
     required, actual = candidate.shape.gpus_per_node if candidate.shape else 0, candidate.pool.gpus_per_node
     return candidate.refuse(Field.GPUS_PER_NODE, required, actual) if required > actual else None
 
@@ -146,8 +147,9 @@ def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
     return None
 
 
-def _check_requirement(name: str, field: Field, is_met: Callable[[Any, Any], bool]) -> Check:
+def _check_requirement(field: Field, is_met: Callable[[Any, Any], bool]) -> Check:
     """Returns the check of one field of `Requires`; `is_met` compares what the pool declares with what is required."""
+    name = field.value.attribute
 
     def check(candidate: Candidate) -> Refusal | None:
         required, actual = getattr(candidate.profile.requires, name), getattr(candidate.pool, name)
@@ -178,11 +180,11 @@ CHECKS: tuple[Check, ...] = (
     check_multi_node,
     check_gpus_per_node,
     check_memory_per_gpu,
-    _check_requirement("nvlink_domain", Field.NVLINK_DOMAIN, operator.ge),
-    _check_requirement("interconnect", Field.INTERCONNECT, lambda has, kind: kind in INTERCONNECTS[has]),
-    _check_requirement("accelerator_type", Field.ACCELERATOR_TYPE, operator.eq),
-    _check_requirement("bandwidth", Field.BANDWIDTH, lambda has, speed: speed.is_met_by(has)),
-    _check_requirement("precision", Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
+    _check_requirement(Field.NVLINK_DOMAIN, operator.ge),
+    _check_requirement(Field.INTERCONNECT, lambda has, kind: kind in INTERCONNECTS[has]),
+    _check_requirement(Field.ACCELERATOR_TYPE, operator.eq),
+    _check_requirement(Field.BANDWIDTH, lambda has, speed: speed.is_met_by(has)),
+    _check_requirement(Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
     check_claim_size,
     check_shared_storage,
     partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL),
@@ -218,61 +220,25 @@ def filter_candidates(
     request: SchedulingRequest, environment: Environment, ledger: Ledger
 ) -> Iterator[tuple[Candidate | None, tuple[Refusal, ...]]]:
     """Returns every candidate that `filter_environment` would try if none were feasible, with all its refusals."""
-    for candidate, steps in _try_candidates(request, environment, ledger, _check_ready(environment)):
+    for candidate, steps in _try_candidates(request, environment, ledger):
         yield candidate, tuple(refusal for _, refusal in steps)
-
-
-def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
-    """Filters an environment for a new placement: it must be Ready."""
-    return _filter(request, environment, ledger, _check_ready(environment))
 
 
 def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Filters an environment for an existing placement: neither an outage nor the quota is a reason to leave it."""
-    return _filter(replace(request, quota_usage=None), environment, ledger, None)
+    return filter_environment(replace(request, quota_usage=None), replace(environment, ready=True), ledger)
 
 
-def satisfies_requirements(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
-    """Tells whether a pool satisfies a profile, whatever its storage, capacity and readiness are now."""
-    candidate = Candidate(request, environment, profile, pool, compute_shape(profile, request.model.vram, pool))
-    refusals = (check(candidate) for check in CHECKS)
-    return not any(refusal and refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
-
-
-def check_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
-    """Returns what the selectors of the deployment and of the model refuse."""
-    refusals = (
-        _check_selector(environment, request.deployment.selector, Field.DEPLOYMENT_SELECTOR),
-        _check_selector(environment, request.model.selector, Field.MODEL_SELECTOR),
-    )
-    return tuple(refusal for refusal in refusals if refusal is not None)
-
-
-def check_profile_selector(profile: Profile, environment: Environment) -> Refusal | None:
-    """Returns what the selector of a profile refuses."""
-    return _check_selector(environment, profile.selector, Field.PROFILE_SELECTOR, profile.name)
-
-
-def _check_selector(environment: Environment, selector: Selector, field: Field, profile: str = "") -> Refusal | None:
-    labels = dict(environment.labels) if selector.requirements else {}
-    unmet = tuple((requirement, labels.get(requirement.key)) for requirement in selector.find_unmet(labels))
-    if not unmet:
-        return None
-    return Refusal(
-        reason=Refused.NO_ENVIRONMENT_MATCHES, field=field, environment=environment.name, profile=profile, unmet=unmet
-    )
-
-
-def _filter(request: SchedulingRequest, environment: Environment, ledger: Ledger, unready: Refusal | None) -> Verdict:
-    """Returns the feasible candidate that is chosen, else every refusal of the nearest one.
+def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+    """Returns the feasible candidate for a new placement, else every refusal of the nearest candidate.
 
     The nearest are those whose first refusal comes at the latest step; of several the one with the fewest refusals
     counts. The steps of a candidate run as they are asked for: after the first refusal only for the nearest.
     """
     chosen: Assignment | None = None
     nearest_step = SELECTION  # the latest step at which a candidate was first refused
-    nearest: list[tuple[Refusal, Iterator[_Step]]] = []  # the first refusal at that step, and the steps still to run
-    for candidate, steps in _try_candidates(request, environment, ledger, unready):
+    nearest: list[tuple[Refusal, Iterator[Step]]] = []  # the first refusal at that step, and the steps still to run
+    for candidate, steps in _try_candidates(request, environment, ledger):
         if chosen is not None and (candidate is None or candidate.profile.name != chosen.profile):
             break  # pools compete within a profile only: profiles are tried in declared order
         first = next(steps, None)
@@ -291,12 +257,12 @@ def _filter(request: SchedulingRequest, environment: Environment, ledger: Ledger
     if chosen is not None:
         return chosen
     refusals = min(((refusal, *(later for _, later in steps)) for refusal, steps in nearest), key=len)
-    return Infeasible(environment=environment.name, refusals=refusals, failed_at=nearest_step)
+    return Infeasible(refusals=refusals, failed_at=nearest_step)
 
 
 def _try_candidates(
-    request: SchedulingRequest, environment: Environment, ledger: Ledger, unready: Refusal | None
-) -> Iterator[tuple[Candidate | None, Iterator[_Step]]]:
+    request: SchedulingRequest, environment: Environment, ledger: Ledger
+) -> Iterator[tuple[Candidate | None, Iterator[Step]]]:
     """Yields every candidate with its refusals; None stands for what is refused before a pool is tried."""
     if environment.broken:
         yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.ENVIRONMENT))])
@@ -314,7 +280,36 @@ def _try_candidates(
             for pool in environment.pools:
                 shape = compute_shape(profile, request.model.vram, pool)
                 candidate = Candidate(request, environment, profile, pool, shape)
-                yield candidate, _run_filters(candidate, ledger, unready)
+                yield candidate, _run_filters(candidate, ledger)
+
+
+def satisfies_requirements(request: SchedulingRequest, environment: Environment, profile: Profile, pool: Pool) -> bool:
+    """Tells whether a pool satisfies a profile, whatever its storage, capacity and readiness are now."""
+    candidate = Candidate(request, environment, profile, pool, compute_shape(profile, request.model.vram, pool))
+    refusals = (check(candidate) for check in CHECKS)
+    return not any(refusal and refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
+
+
+def check_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
+    refusals = (
+        _check_selector(environment, request.deployment.selector, Field.DEPLOYMENT_SELECTOR),
+        _check_selector(environment, request.model.selector, Field.MODEL_SELECTOR),
+    )
+    return tuple(refusal for refusal in refusals if refusal is not None)
+
+
+def check_profile_selector(profile: Profile, environment: Environment) -> Refusal | None:
+    return _check_selector(environment, profile.selector, Field.PROFILE_SELECTOR, profile.name)
+
+
+def _check_selector(environment: Environment, selector: Selector, field: Field, profile: str = "") -> Refusal | None:
+    labels = dict(environment.labels) if selector.requirements else {}
+    unmet = tuple((requirement, labels.get(requirement.key)) for requirement in selector.find_unmet(labels))
+    if not unmet:
+        return None
+    return Refusal(
+        reason=Refused.NO_ENVIRONMENT_MATCHES, field=field, environment=environment.name, profile=profile, unmet=unmet
+    )
 
 
 def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
@@ -332,37 +327,32 @@ def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
     )
 
 
-def _run_filters(candidate: Candidate, ledger: Ledger, unready: Refusal | None) -> Iterator[_Step]:
+def _run_filters(candidate: Candidate, ledger: Ledger) -> Iterator[Step]:
     """Runs all filters lazily: all refusals are needed of the nearest pools only."""
     for step, check in enumerate(CHECKS):
         refusal = check(candidate)
         if refusal is not None:
             yield step, refusal
-    yield from sort_last_steps(
-        check_capacity(candidate, ledger), *check_schedulable(candidate), unready, _check_quota(candidate)
-    )
+    capacity, unready = check_capacity(candidate, ledger), _check_ready(candidate.environment)
+    yield from sort_last_steps(capacity, *check_schedulable(candidate), unready, _check_quota(candidate))
 
 
-def sort_last_steps(*refusals: Refusal | None) -> list[_Step]:
+def sort_last_steps(*refusals: Refusal | None) -> list[Step]:
     """Returns the refusals that come after `CHECKS`, each after its step, in the order of the steps."""
     return sorted(((find_step(refusal), refusal) for refusal in refusals if refusal is not None), key=itemgetter(0))
 
 
-def check_schedulable(candidate: Candidate) -> tuple[Refusal | None, Refusal | None]:
+def check_schedulable(candidate: Candidate) -> Iterator[Refusal]:
     """Refuses an environment with a taint that the deployment does not tolerate, and an unschedulable pool."""
-    pool, tainted, unschedulable = candidate.pool, None, None
-    taints = find_untolerated(candidate.environment.taints, candidate.request.deployment.tolerations)
-    if taints:
-        found = tuple(taint.describe() for taint in taints)
-        tainted = candidate.refuse(Field.TAINTS, None, found, Refused.ENVIRONMENT_TAINTED)
+    pool, tolerations = candidate.pool, candidate.request.deployment.tolerations
+    if taints := tuple(taint.describe() for taint in find_untolerated(candidate.environment.taints, tolerations)):
+        yield candidate.refuse(Field.TAINTS, None, taints, Refused.ENVIRONMENT_TAINTED)
     if pool.unschedulable:
         reason = pool.unschedulable_reason or None
-        unschedulable = candidate.refuse(Field.UNSCHEDULABLE, None, reason, Refused.POOL_UNSCHEDULABLE)
-    return tainted, unschedulable
+        yield candidate.refuse(Field.UNSCHEDULABLE, None, reason, Refused.POOL_UNSCHEDULABLE)
 
 
 def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
-    """Refuses a pool without room for every replica."""
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node
@@ -385,11 +375,8 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
     reason, at_most = Refused.INSUFFICIENT_CAPACITY, count_in_empty_pool(pool, share)
     if at_most < share.replicas:
         reason, fitting = Refused.POOL_TOO_SMALL, at_most
-    return replace(
-        candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason),
-        use=measure_use(room, pool),
-        exclusive_node=pool.needs_exclusive_node(share.nodes, share.gpus_per_node),
-    )
+    exclusive, use = pool.needs_exclusive_node(share.nodes, share.gpus_per_node), measure_use(room, pool)
+    return candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason, use=use, exclusive_node=exclusive)
 
 
 def _check_quota(candidate: Candidate) -> Refusal | None:
@@ -397,19 +384,18 @@ def _check_quota(candidate: Candidate) -> Refusal | None:
     excess = usage.find_excess(candidate.requested.gpus, candidate.pool.price) if usage else None
     if excess is None:
         return None
-    refusal = candidate.refuse(Field.QUOTA, excess.requested, None, choose_quota_reason(excess))
-    return replace(refusal, quota_usage=excess)
+    return candidate.refuse(Field.QUOTA, excess.requested, None, choose_quota_reason(excess), quota_usage=excess)
 
 
 def choose_quota_reason(excess: QuotaUsage) -> Refused:
-    """Returns the reason of a refusal by the limits of a namespace."""
     return Refused.BUDGET_EXCEEDED if excess.exceeds_budget else Refused.QUOTA_EXCEEDED
 
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     """Returns how a feasible candidate compares with others; None where the first declared is preferred."""
     request, shape, price = candidate.request, candidate.shape, candidate.pool.price
-    if request.deployment.prefer is Preference.DECLARED or shape is None:
+    prefer = request.deployment.prefer
+    if prefer is Preference.DECLARED or shape is None:
         return None
     profile, memory_per_gpu = candidate.profile, candidate.pool.memory_per_gpu
     required = request.model.vram or (profile.requires.memory_per_gpu or 0) * shape.gpus
@@ -417,9 +403,7 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
         left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
-        cost=price.cost(candidate.requested.gpus)
-        if price and request.deployment.prefer is Preference.CHEAPEST
-        else None,
+        cost=price.cost(candidate.requested.gpus) if price and prefer is Preference.CHEAPEST else None,
     )
 
 
@@ -436,9 +420,53 @@ def refuse_unreadable(environment: Environment, field: Field) -> Refusal:
 def _check_ready(environment: Environment) -> Refusal | None:
     if environment.ready:
         return None
-    return Refusal(
-        reason=Refused.ENVIRONMENT_NOT_READY,
-        field=Field.READY,
-        environment=environment.name,
-        actual=environment.ready_message or None,
-    )
+    why = environment.ready_message or None
+    return Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment=environment.name, actual=why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    environment: Environment
+    counted: tuple[tuple[Placement, ...], frozenset[str]] | None
+    verdict: Verdict
+
+
+class VerdictCache:
+    """The verdicts of the latest requests, within two bounds.
+
+    A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as
+    before. A verdict counts as long as everything that it was made from is the same: the request (not the deployment
+    that makes it), the environment, and the placements that are counted on it (`Ledger.counted_placements`). Parsed
+    objects are cached too, so that identity is enough to see that nothing changed.
+    """
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[SchedulingRequest, dict[str, _Entry]]] = []
+        self.stats = CacheStats()
+
+    def cached_filter(
+        self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
+    ) -> FilterFunc:
+        """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""
+        # Without what no verdict depends on.
+        key = replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))
+        known: dict[str, _Entry] = next((entries for other, entries in self._requests if other == key), {})
+        entries = {e.name: known[e.name] for e in environments if e.name in known}
+        others = [each for each in self._requests if each[0] != key][: MAX_REQUESTS - 1]
+        while others and len(environments) + sum(len(verdicts) for _, verdicts in others) > MAX_VERDICTS:
+            others.pop()
+        self._requests = [(key, entries), *others]
+
+        def filter_cached(environment: Environment, ledger: Ledger) -> Verdict:
+            counted = ledger.counted_placements(environment)
+            entry = entries.get(environment.name)
+            if entry is None or entry.environment is not environment or entry.counted != counted:
+                pause()
+                entry = _Entry(environment, counted, filter_environment(request, environment, ledger))
+                entries[environment.name] = entry
+                self.stats.misses += 1
+            else:
+                self.stats.hits += 1
+            return entry.verdict
+
+        return filter_cached

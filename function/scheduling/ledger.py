@@ -41,8 +41,6 @@ def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLedger:
-    """The ledger of one pool."""
-
     room: PoolCapacity  # what is left
     grants: tuple[Grant, ...]
     rejected: tuple[Placement, ...]
@@ -74,18 +72,15 @@ def _collect_holdings(
     pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]
 ) -> Holdings:
     """Returns what is granted, and what runs without a grant."""
-    by_key: dict[str, list[Grant]] = defaultdict(list)
+    holdings = Holdings(pool)
     for grant in granted:
         remaining = remaining_grant(grant, known.get(grant.uid), pools)
         if remaining and _is_grant_of(remaining, pool):
-            by_key[_key(remaining)].append(remaining)
+            holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
         share = _allocated_share(pool, placement, pools)
-        if share and not any(grant.share.is_like(share) for grant in by_key.get(key, ())):
-            by_key[key].append(_make_grant(placement, share))
-    holdings = Holdings(pool)
-    for key, grants in by_key.items():
-        holdings.replace(key, grants)
+        if share and not any(grant.share.is_like(share) for grant in holdings.grants_of(key)):
+            holdings.add(key, _make_grant(placement, share))
     return holdings
 
 
@@ -139,7 +134,6 @@ def _key(item: Placement | Grant) -> str:
 
 
 def grant_sort_key(grant: Grant) -> tuple[str, str, str, str, int, int]:
-    """Sorts grants by placement."""
     share = grant.share
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
@@ -215,15 +209,44 @@ class Ledger:
         """Tells whether the capacity of a pool is known."""
         return self._computes_capacity(environment) or pool.name in environment.free
 
+    def _computes_capacity(self, environment: Environment) -> bool:
+        return not environment.uid or environment.name in self._own
+
     def room(self, environment: Environment, pool: Pool) -> PoolCapacity:
         """Returns what others leave of a pool, nothing where that is not known. Callers must not change it."""
         key = (environment.name, pool.name)
         if key not in self._rooms:
-            if self._computes_capacity(environment):
-                self._rooms[key] = self.allocate_without_own(environment, pool).room
+            if not environment.uid:
+                granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
+                others = self._others.get(environment.name, ())
+                self._rooms[key] = allocate_pool(pool, others, granted, pools=environment.pools).room
+            elif environment.name in self._own:
+                self._rooms[key] = self._compute_room_in_turn(environment, pool)
             else:
                 self._rooms[key] = _published_capacity(environment, pool)
         return self._rooms[key]
+
+    def _compute_room_in_turn(self, environment: Environment, pool: Pool) -> PoolCapacity:
+        """Returns what an environment that keeps a ledger would find left when it is the deployment's own turn.
+
+        What is granted and what runs is charged, and of the waiting placements only those that come first.
+        """
+        others, own = self._others.get(environment.name, ()), self._own[environment.name]
+        admitted, turn = {grant.uid for grant in environment.admitted}, charge_order(own[-1])
+        granted = [grant for grant in environment.admitted if grant.share.pool == pool.name]
+        granted_uids = {grant.uid for grant in granted}
+        concerned = [
+            p
+            for p in others
+            if (p.pool == pool.name or p.uid in granted_uids or _allocated_share(pool, p, environment.pools))
+            and is_charged(environment, p, admitted)
+        ]
+        known = {_key(p): p for p in sorted((*concerned, *own), key=charge_order)}
+        holdings = _collect_holdings(pool, known, granted, environment.pools)
+        _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
+        for placement in own:
+            holdings.replace(_key(placement), ())
+        return holdings.room()
 
     def counted_placements(self, environment: Environment) -> tuple[tuple[Placement, ...], frozenset[str]] | None:
         """Returns the placements that capacity is computed from, and the uids of own grants that do not count.
@@ -248,36 +271,6 @@ class Ledger:
             return placement.has_objects or (placement.uid, placement.pool) not in environment.rejected
         others = self._others.get(environment.name, ())
         return placement not in allocate_pool(pool, (*others, placement), pools=environment.pools).rejected
-
-    def _computes_capacity(self, environment: Environment) -> bool:
-        return not environment.uid or environment.name in self._own
-
-    def allocate_without_own(self, environment: Environment, pool: Pool) -> PoolLedger:
-        """Returns what others have of a pool, and what that leaves.
-
-        Where the environment keeps a ledger, that is what it would find when it is the deployment's own turn: grants,
-        what runs, and of the waiting placements only those that come first.
-        """
-        others, own = self._others.get(environment.name, []), self._own.get(environment.name)
-        if not environment.uid or not own:
-            granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
-            return allocate_pool(pool, others, granted, pools=environment.pools)
-        admitted, turn = {grant.uid for grant in environment.admitted}, charge_order(own[-1])
-        granted = [grant for grant in environment.admitted if grant.share.pool == pool.name]
-        granted_uids = {grant.uid for grant in granted}
-        concerned = [
-            p
-            for p in others
-            if (p.pool == pool.name or p.uid in granted_uids or _allocated_share(pool, p, environment.pools))
-            and is_charged(environment, p, admitted)
-        ]
-        known = {_key(p): p for p in sorted((*concerned, *own), key=charge_order)}
-        holdings = _collect_holdings(pool, known, granted, environment.pools)
-        _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
-        for placement in own:
-            holdings.replace(_key(placement), ())
-        grants = tuple(sorted(holdings.all_grants(), key=grant_sort_key))
-        return PoolLedger(room=holdings.room(), grants=grants, rejected=())
 
 
 def is_charged(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:
@@ -317,7 +310,6 @@ def publish_free(environment: Environment) -> dict[str, Free]:
 
 
 def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
-    """Returns how full a pool is."""
     return PoolUse(
         nodes=room.nodes,
         nodes_in_use=room.nodes_in_use,

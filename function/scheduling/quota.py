@@ -20,24 +20,19 @@ from function.scheduling.verdicts import Assignment, Decision, Infeasible
 class _QuotaBook:
     """What is charged to the quota of a namespace: at first everything with resources, what its service has."""
 
-    def __init__(self, placements: Iterable[Placement], limits: Limits) -> None:
-        self.limits = limits
-        self.placements = sorted(placements, key=charge_order)
-        # While there is no service yet it may still request any number.
-        self.charged = {_key(p): p.allocated.gpus if p.allocated else 0 for p in self.placements if p.has_resources}
+    def __init__(self, namespace: str, placements: Iterable[Placement], limits: Limits) -> None:
+        self.namespace, self.limits = namespace, limits
+        in_namespace = {_key(p): p for p in placements if p.namespace == namespace}
+        self.placements = sorted(in_namespace.values(), key=charge_order)
+        self.charged = {_key(p): _count_charged(p) for p in self.placements if p.has_resources}
         self.gpus = sum(self.charged.values())
-        costs = (limits.charge(p.price, self.charged.get(_key(p), 0)) for p in self.placements)
-        self.spent = sum(costs, Decimal(0))
-
-    def count_more(self, placement: Placement) -> int:
-        """Returns the GPUs that a placement requests beyond what it is charged."""
-        return max(0, (placement.requested.gpus if placement.requested else 0) - self.charged.get(_key(placement), 0))
+        self.spent = sum((limits.charge(p.price, _count_charged(p)) for p in self.placements), Decimal(0))
 
     def charge(self, placement: Placement) -> bool:
         """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
-        key, more = _key(placement), self.count_more(placement)
-        is_new = key not in self.charged
+        key, more = _key(placement), _count_requested(placement)
         cost = self.limits.charge(placement.price, more)
+        is_new = key not in self.charged
         is_allowed = self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more)
         if not (is_allowed and self.limits.allow_cost(self.spent, cost)):
             return False
@@ -47,12 +42,12 @@ class _QuotaBook:
             self.spent += cost
         return True
 
-    def summarize(self, namespace: str, placement: Placement | None = None) -> QuotaUsage:
+    def summarize(self, placement: Placement | None = None) -> QuotaUsage:
         """Returns what the namespace has, with what a placement requests beyond it."""
-        requested = self.count_more(placement) if placement else 0
+        requested = _count_requested(placement) if placement else 0
         holders = sorted(((name, gpus) for (name, _), gpus in self.charged.items()), key=lambda h: (-h[1], h[0]))
         return QuotaUsage(
-            namespace=namespace,
+            namespace=self.namespace,
             limits=self.limits,
             placements=len(self.charged),
             gpus=self.gpus,
@@ -63,13 +58,27 @@ class _QuotaBook:
         )
 
 
+def _key(placement: Placement) -> tuple[str, str]:
+    return placement.name, placement.uid
+
+
+def _count_charged(placement: Placement) -> int:
+    """Returns the GPUs that are charged before any request: while there is no service yet it may still request any."""
+    return placement.allocated.gpus if placement.allocated and placement.has_resources else 0
+
+
+def _count_requested(placement: Placement) -> int:
+    """Returns the GPUs that a placement requests beyond what is charged."""
+    return max(0, (placement.requested.gpus if placement.requested else 0) - _count_charged(placement))
+
+
 def may_exceed(placement: Placement, limits: Limits) -> bool:
     """Tells whether the other placements of its namespace can leave a placement without quota.
 
     False for one with resources that requests no more GPUs than it has: `find_excess` returns None whatever the others
     have, so they need not be known.
     """
-    more = _QuotaBook([placement], limits).count_more(placement)
+    more = _count_requested(placement)
     if limits.invalid:
         return bool(more) or not placement.has_resources
     return bool((limits.placements and not placement.has_resources) or ((limits.gpus or limits.cost) and more))
@@ -77,11 +86,10 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
     """Returns why a placement exceeds the quota of its namespace; None where it does not."""
-    in_namespace = {_key(p): p for p in others if p.namespace == placement.namespace} | {_key(placement): placement}
-    book = _QuotaBook(in_namespace.values(), limits)
+    book = _QuotaBook(placement.namespace, (*others, placement), limits)
     for each in book.placements:
         if not book.charge(each) and each is placement:
-            return book.summarize(placement.namespace, each)
+            return book.summarize(each)
     return None
 
 
@@ -89,11 +97,10 @@ def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Lim
     """Returns what a namespace has of its quota; None without limits."""
     if not limits.any:
         return None
-    in_namespace = {_key(p): p for p in placements if p.namespace == namespace}
-    book = _QuotaBook(in_namespace.values(), limits)
+    book = _QuotaBook(namespace, placements, limits)
     for placement in book.placements:
         book.charge(placement)
-    return book.summarize(namespace)
+    return book.summarize()
 
 
 def count_more(assignment: Assignment) -> int:
@@ -151,14 +158,7 @@ def limit_decision(
             required=excess.requested,
             quota_usage=excess,
         )
-        refusals.append(
-            Infeasible(
-                environment=assignment.environment,
-                refusals=(refusal,),
-                failed_at=find_step(refusal),
-                current_replicas=current,
-            )
-        )
+        refusals.append(Infeasible(refusals=(refusal,), failed_at=find_step(refusal), current_replicas=current))
         if current is not None:
             accepted.append(replace(assignment, replicas=current))
         elif existing:
@@ -191,7 +191,3 @@ def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
     current, request = existing.effective_request, planned.requested
     return current.replicas if current and request and current.is_like(request) else None
-
-
-def _key(placement: Placement) -> tuple[str, str]:
-    return placement.name, placement.uid

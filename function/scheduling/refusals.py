@@ -54,11 +54,15 @@ class Refusal:
     @property
     def message(self) -> str:
         """What is wrong, with the required and the actual value."""
+        if self.quota_usage is not None:
+            return f"{self.quota_usage.request} required; {self.quota_usage.message}"
         return self.storage.describe_on(self.pool) if self.storage else self.field.value.message(self)
 
     @property
     def columns(self) -> tuple[str, str]:
         """What is required and what was found, short enough for a column."""
+        if self.quota_usage is not None:
+            return self.quota_usage.request, f"quota: {self.quota_usage.numbers}"
         return self.storage.columns if self.storage else self.field.value.columns(self)
 
     @property
@@ -152,16 +156,10 @@ def _describe_capacity(refusal: Refusal) -> str:
     return f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
 
 
-def _describe_quota(refusal: Refusal) -> str:
-    assert refusal.quota_usage is not None
-    return f"{refusal.quota_usage.request} required; {refusal.quota_usage.message}"
-
-
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
-    required = "" if refusal.required is None else f" {_format(refusal, refusal.required)}"
-    return f"{refusal.required_field}{required}", "not declared" if refusal.actual is None else _format(
-        refusal, refusal.actual
-    )
+    row, required = refusal.field.value, "" if refusal.required is None else _format(refusal, refusal.required)
+    actual = row.missing if refusal.actual is None else _format(refusal, refusal.actual)
+    return row.required.format(required) or f"{refusal.required_field} {required}".rstrip(), actual
 
 
 def _compare_labels(refusal: Refusal) -> tuple[str, str]:
@@ -176,31 +174,14 @@ def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
     return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
 
 
-def _compare_quota(refusal: Refusal) -> tuple[str, str]:
-    assert refusal.quota_usage is not None
-    return refusal.quota_usage.request, f"quota: {refusal.quota_usage.numbers}"
-
-
-def _compare_with(required: str, missing: str = "") -> "Compare":
-    """Returns columns with a fixed requirement; `missing` is what was found where the refusal has no actual value."""
-
-    def compare(refusal: Refusal) -> tuple[str, str]:
-        actual = missing if refusal.actual is None else _format(refusal, refusal.actual)
-        return required.format(_format(refusal, refusal.required)), actual
-
-    return compare
-
-
-Compare: TypeAlias = Callable[[Refusal], tuple[str, str]]
-
-
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """Everything that is said about one thing that is compared."""
-
     name: str  # as users know it
     message: Callable[[Refusal], str] = _describe_requirement
-    columns: Compare = _compare_values
+    columns: Callable[[Refusal], tuple[str, str]] = _compare_values
+    required: str = ""  # for a column, with `{}` for the required value; empty: the field and the value
+    missing: str = "not declared"  # for a column, where the refusal has no actual value
+    attribute: str = ""  # of `Requires` and of `Pool`, where a profile may require it of a pool
 
 
 class Field(Enum):
@@ -214,29 +195,31 @@ class Field(Enum):
     VRAM = FieldRow(
         "spec.resources.vram",
         lambda _: "no replicaTopology, and the model has no spec.resources.vram",
-        _compare_with("spec.resources.vram", "not set"),
+        required="spec.resources.vram",
+        missing="not set",
     )
-    ENGINE_ARGS = FieldRow("engine.args", _describe_problems, _compare_with("arguments that agree"))
-    INTER_NODE = FieldRow("interNode", _describe_problems, _compare_with("what its preset allows"))
-    TLS = FieldRow("kserve.tls", _describe_problems, _compare_with("an engine that serves HTTPS"))
+    ENGINE_ARGS = FieldRow("engine.args", _describe_problems, required="arguments that agree")
+    INTER_NODE = FieldRow("interNode", _describe_problems, required="what its preset allows")
+    TLS = FieldRow("kserve.tls", _describe_problems, required="an engine that serves HTTPS")
     ENVIRONMENT = FieldRow(
         "environment",
         lambda _: "its spec is invalid, see its conditions",
-        _compare_with("a valid environment", "spec is invalid"),
+        required="a valid environment",
+        missing="spec is invalid",
     )
-    NODE_POOLS = FieldRow("nodePools", _describe_pools, _compare_with("a valid GPU pool", "none"))
+    NODE_POOLS = FieldRow("nodePools", _describe_pools, required="a valid GPU pool", missing="none")
     MULTI_NODE = FieldRow(
         "multiNodeCapable",
         lambda refusal: f"pool {refusal.pool} is not multiNodeCapable, {refusal.required} nodes required",
-        _compare_with("multiNodeCapable for {} nodes", "not declared"),
+        required="multiNodeCapable for {} nodes",
     )
     GPUS_PER_NODE = FieldRow("acceleratorCount")
-    MEMORY_PER_GPU = FieldRow("memoryPerGpu")
-    NVLINK_DOMAIN = FieldRow("nvlinkDomainSize")
-    INTERCONNECT = FieldRow("interconnect")
-    ACCELERATOR_TYPE = FieldRow("acceleratorType")
-    BANDWIDTH = FieldRow("interNodeBandwidth")
-    PRECISION = FieldRow("precisionSupport")
+    MEMORY_PER_GPU = FieldRow("memoryPerGpu", attribute="memory_per_gpu")
+    NVLINK_DOMAIN = FieldRow("nvlinkDomainSize", attribute="nvlink_domain")
+    INTERCONNECT = FieldRow("interconnect", attribute="interconnect")
+    ACCELERATOR_TYPE = FieldRow("acceleratorType", attribute="accelerator_type")
+    BANDWIDTH = FieldRow("interNodeBandwidth", attribute="bandwidth")
+    PRECISION = FieldRow("precisionSupport", attribute="precision")
     STORAGE = FieldRow("storage")  # described by its `StorageFault`
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
     LEDGER = FieldRow(
@@ -247,19 +230,21 @@ class Field(Enum):
     TAINTS = FieldRow(
         "taints",
         lambda r: f"the environment has taint {_format(r, r.actual)}, which the deployment does not tolerate",
-        _compare_with("a toleration for each taint"),
+        required="a toleration for each taint",
     )
     UNSCHEDULABLE = FieldRow(
         "unschedulable",
         lambda r: f"pool {r.pool} is unschedulable{f': {r.actual}' if r.actual else ''}",
-        _compare_with("a schedulable pool", "unschedulable"),
+        required="a schedulable pool",
+        missing="unschedulable",
     )
     READY = FieldRow(
         "Ready",
         lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",
-        _compare_with("Ready", "not reported"),
+        required="Ready",
+        missing="not reported",
     )
-    QUOTA = FieldRow("limits", _describe_quota, _compare_quota)
+    QUOTA = FieldRow("limits")  # described by its `QuotaUsage`
 
     def __str__(self) -> str:
         return self.value.name

@@ -6,19 +6,39 @@ count as placed. The order of the inputs changes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
+from function.domain.model import Shape
+from function.domain.model_service import Listing
 from function.domain.placement import Placement, Preference
 from function.kube.names import hash_parts
+from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
-from function.scheduling.filters import FilterFunc, filter_environment, filter_for_reschedule
+from function.scheduling.capacity import compute_shape
+from function.scheduling.filters import (
+    CHECKS,
+    FIRST_OF_POOL,
+    Candidate,
+    FilterFunc,
+    Step,
+    check_profile_selector,
+    check_schedulable,
+    check_selectors,
+    check_shared_storage,
+    filter_environment,
+    filter_for_reschedule,
+    find_shortage,
+    refuse_unreadable,
+    satisfies_requirements,
+    sort_last_steps,
+)
 from function.scheduling.ledger import Ledger
 from function.scheduling.quota import charge_assignments
 from function.scheduling.refusals import Field, Refusal
-from function.scheduling.retention import Retained, retain, scale_existing
 from function.scheduling.verdicts import (
     Assignment,
     Decision,
@@ -28,16 +48,156 @@ from function.scheduling.verdicts import (
     SchedulingRequest,
     Verdict,
 )
-from function.weights.faults import FaultKind, StorageFault
+from function.weights.faults import FaultKind, StorageFault, find_faults_for_existing_claim
 
 FilterFactory: TypeAlias = Callable[[SchedulingRequest], FilterFunc]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """Everything that one decision is made from."""
+class Retained:
+    """The placements of a deployment by what is decided about them; at most one for each environment is not dropped."""
 
+    # The default. Also where its environment is not Ready, its pool's capabilities or storage changed, a better profile
+    # became possible, or its pool is overcommitted and it was Ready once. What is declared but cannot be read changes
+    # nothing: invalid input removes no running workload.
+    kept: list[Placement] = field(default_factory=list)
+    # Its environment, pool or profile is deleted, its shape changed, a selector no longer admits the environment, its
+    # environment has a NoExecute taint that its deployment does not tolerate, its pool does not suit another model, or
+    # there is no room for a new shape; it keeps running meanwhile.
+    to_reschedule: list[Placement] = field(default_factory=list)
+    # Evicted, or one of several on the same environment.
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
+    """Sorts placements: those that are kept longest come first (Ready, was Ready, has resources, then by name)."""
+    return (
+        placement.deleting,
+        not placement.ready,
+        not placement.was_ready,
+        not placement.may_run,
+        placement.environment,
+        placement.name,
+    )
+
+
+def retain(
+    request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
+) -> Retained:
+    """Decides which placements of a deployment are kept; `environments` are those that are not being deleted."""
+    used: set[str] = set()
+    retained = Retained()
+    for placement in sorted(own, key=retention_order):
+        environment = environments.get(placement.environment)
+        if placement.environment in used:
+            retained.dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
+        elif environment is not None and _must_evict(environment, placement, ledger):
+            retained.dropped.append(Dropped(placement=placement, cause=DropCause.EVICTED))
+        elif environment is not None and _is_still_valid(request, environment, placement):
+            retained.kept.append(placement)
+        else:
+            retained.to_reschedule.append(placement)
+        used.add(placement.environment)
+    return retained
+
+
+def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) -> bool:
+    """Tells whether it was never Ready and has no room: two deployments chose the same GPUs at the same moment.
+
+    The loser has no Objects: one that has may have been Ready before its status was lost, and stays. Also if not
+    admitted, nothing composed, and the environment is no longer schedulable.
+    """
+    pool = environment.pool(placement.pool)
+    if pool is not None and not ledger.has_room_in_turn(environment, pool, placement):
+        return True
+    is_schedulable = environment.ready and not environment.broken
+    is_admitted = not environment.uid or environment.find_grants(placement.uid)
+    return not (is_schedulable or is_admitted or placement.may_run)
+
+
+def _is_still_valid(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
+    requested, is_rejected = placement.requested, (placement.uid, placement.pool) in environment.rejected
+    if requested and is_rejected and environment.count_admitted(placement.uid, requested) is None:
+        return False  # with a shape or a pool that it was not admitted for
+    if environment.broken:
+        return True
+    if check_selectors(request, environment):
+        return False
+    if find_untolerated(environment.taints, request.deployment.tolerations, {NO_EXECUTE}):
+        return False
+    broken_profiles = {profile.name for profile in request.model.broken}
+    if placement.profile in broken_profiles or placement.pool in environment.broken_pools:
+        return True
+    profile, pool = request.find_profile(placement.profile), environment.pool(placement.pool)
+    if profile is None or pool is None or check_profile_selector(profile, environment) is not None:
+        return False
+    if placement.model != request.deployment.model and not satisfies_requirements(request, environment, profile, pool):
+        return False
+    if profile.shape is None and placement.vram is not None and placement.vram == request.model.vram:
+        return True  # the pool's declared memory may have changed since
+    shape = compute_shape(profile, request.model.vram, pool)
+    return placement.shape is None or shape is None or shape == placement.shape
+
+
+def scale_existing(
+    request: SchedulingRequest, environment: Environment, placement: Placement, ledger: Ledger
+) -> tuple[Assignment, Infeasible | None]:
+    """Returns a kept placement that has a shape with the replicas that it can have, and why it cannot be scaled up.
+
+    Fewer replicas are always possible; more only where the pool has room and storage for all of them. Otherwise it
+    keeps those that it has: nothing is overcommitted.
+    """
+    shape, requested = placement.shape, placement.requested
+    assert shape is not None
+    assert requested is not None
+    desired, current = request.deployment.replicas, placement.replicas
+    if (placement.uid, placement.pool) in environment.rejected:
+        current = min(current, environment.count_admitted(placement.uid, requested) or 0)
+    steps = _why_not_scaled(request, environment, placement, shape, ledger) if desired > current else []
+    profile, pool = request.find_profile(placement.profile), environment.pool(placement.pool)
+    assignment = Assignment(
+        environment=placement.environment,
+        profile=placement.profile,
+        pool=placement.pool,
+        shape=shape,
+        replicas=current if steps else desired,
+        vram=request.model.vram if profile and profile.shape is None else placement.vram,
+        placement=placement,
+        price=pool.price if pool else None,
+    )
+    refusals = tuple(refusal for _, refusal in steps)
+    not_scaled = Infeasible(refusals=refusals, failed_at=steps[0][0], current_replicas=current) if steps else None
+    return assignment, not_scaled
+
+
+def _why_not_scaled(
+    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
+) -> list[Step]:
+    pool, profile = environment.pool(placement.pool), request.find_profile(placement.profile)
+    if pool is None or environment.broken:
+        unreadable = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
+        return [(FIRST_OF_POOL, refuse_unreadable(environment, unreadable))]
+    if profile is None:  # it cannot be read, so that nothing could be composed
+        refusal = Refusal(
+            reason=Refused.INVALID_PROFILE,
+            field=Field.PROFILE,
+            environment=placement.environment,
+            profile=placement.profile,
+            actual=next((broken.problems for broken in request.model.broken if broken.name == placement.profile), ()),
+        )
+        return [(0, refusal)]
+    candidate = Candidate(request, environment, profile, pool, shape)
+    faults, replicas = candidate.storage_faults, request.deployment.replicas
+    if placement.serving_uri or placement.hydration.completed_at:
+        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, replicas)
+    storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
+    shortage = find_shortage(candidate, ledger.room(environment, pool))
+    return [*storage, *sort_last_steps(shortage, *check_schedulable(candidate))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
     request: SchedulingRequest
     environments: Mapping[str, Environment]  # by name, in this order; without those that are being deleted
     ledger: Ledger  # what others have
@@ -49,7 +209,7 @@ def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
     placements: Sequence[Placement],
-    make_filter: FilterFactory = lambda _: filter_environment,
+    make_filter: FilterFactory = lambda request: partial(filter_environment, request),
     usage: QuotaUsage | None = None,
 ) -> Decision:
     """Decides where a deployment runs.
@@ -59,23 +219,17 @@ def schedule(
     cached verdicts. `usage` is what the namespace has of its quota: where a new placement does not fit it, a smaller
     shape is tried.
     """
-    own: list[Placement] = []
-    others: list[Placement] = []
-    for placement in placements:
-        is_own = placement.deployment == request.deployment.name and placement.namespace == request.deployment.namespace
-        (own if is_own else others).append(placement)
+    deployment = request.deployment
+    own = [p for p in placements if p.deployment == deployment.name and p.namespace == deployment.namespace]
+    others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
     known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
     ledger = Ledger(others, own)
     snapshot = _Snapshot(request, {e.name: e for e in known}, ledger, make_filter, usage)
 
-    desired = request.deployment.environments
+    desired = deployment.environments
     retained = retain(request, snapshot.environments, own, ledger)
     kept = retained.kept[:desired]
-    scaled = [
-        scale_existing(request, snapshot.environments[p.environment], p, p.shape, ledger)
-        for p in kept
-        if p.shape is not None
-    ]
+    scaled = [scale_existing(request, snapshot.environments[p.environment], p, ledger) for p in kept if p.shape]
     if usage:  # what grows is charged before what is new
         snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
@@ -155,7 +309,7 @@ def _choose_environments(
         if to_charge and isinstance(verdict, Assignment) and to_charge.find_excess(verdict.gpus, verdict.price):
             request = replace(snapshot.request, quota_usage=to_charge)
             filter_within_quota = filter_within_quota or snapshot.make_filter(request)
-            verdict = filter_within_quota(request, snapshot.environments[verdict.environment], snapshot.ledger)
+            verdict = filter_within_quota(snapshot.environments[verdict.environment], snapshot.ledger)
         if isinstance(verdict, Infeasible):
             refused.append(verdict)
             continue
@@ -176,7 +330,7 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
         # Deployments that competed for one environment spread by a hash of their own.
         names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
     filter_cached = snapshot.make_filter(snapshot.request)
-    verdicts = (filter_cached(snapshot.request, snapshot.environments[name], snapshot.ledger) for name in names)
+    verdicts = (filter_cached(snapshot.environments[name], snapshot.ledger) for name in names)
     if deployment.prefer is Preference.DECLARED:
         yield from verdicts
         return
@@ -186,11 +340,11 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
             yield verdict
         else:
             feasible.append(verdict)
-    yield from sorted(feasible, key=lambda a: a.preference[:5] if after_eviction else a.preference)
+    yield from sorted(feasible, key=lambda a: a.preference[:6] if after_eviction else a.preference)
 
 
 def _split_carried_and_dropped(
-    retained: Retained, kept: tuple[Placement, ...], assignments: tuple[Assignment, ...], desired: int
+    retained: Retained, kept: Sequence[Placement], assignments: tuple[Assignment, ...], desired: int
 ) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
     reused = [a.placement for a in assignments if a.placement is not None]
     moving = [p for p in retained.to_reschedule if p not in reused]
@@ -208,3 +362,33 @@ def _split_carried_and_dropped(
         tuple(sorted(carried, key=lambda p: (p.environment, p.name))),
         tuple(sorted(dropped, key=lambda d: (d.placement.environment, d.placement.name))),
     )
+
+
+def drains_first(decision: Decision) -> bool:
+    """Tells whether a placement is to be deleted to which a ModelService may send requests."""
+    return any(map(_may_serve, decision.dropped))
+
+
+def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Decision:
+    """Returns the decision that deletes a placement only once no ModelService of the namespace sends it requests.
+
+    `services`: what they say of themselves; None while that is not known. A placement that is not observed to be
+    draining yet is not deleted either: a service may be about to list it.
+    """
+    draining: list[Dropped] = []
+    for dropped in filter(_may_serve, decision.dropped):
+        placement, listings = dropped.placement, services or ()
+        concerned = [s for s in listings if placement.deployment in s.deployments or placement.name in s.placements]
+        holding = [s for s in concerned if placement.name in s.placements or s.unknown or not placement.draining]
+        if services is None or holding:
+            draining.append(replace(dropped, held_by=tuple(sorted(s.name for s in holding))))
+    held = {d.placement.name for d in draining}
+    released = tuple(d for d in decision.dropped if d.placement.name not in held)
+    return replace(decision, dropped=released, draining=tuple(draining))
+
+
+def _may_serve(dropped: Dropped) -> bool:
+    placement = dropped.placement
+    # One that has Objects of which its status says nothing may serve unnoticed.
+    may_serve = placement.ever_ready or (placement.has_objects and not placement.has_resources)
+    return may_serve and not placement.deleting

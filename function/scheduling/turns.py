@@ -21,7 +21,6 @@ class Turns:
 
     @property
     def total(self) -> int:
-        """Number of placements that take part."""
         return len(self.changed) + len(self.changing) + len(self.waiting)
 
 

@@ -20,8 +20,6 @@ ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingRequest:
-    """What is to be placed."""
-
     deployment: Deployment
     model: Model
     weights: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
@@ -44,7 +42,6 @@ class SchedulingRequest:
         return find_faults(self.weights.with_pool(environment, pool, shape, self.deployment.replicas))
 
     def find_profile(self, name: str) -> Profile | None:
-        """Returns the valid profile of a name, if there is one."""
         return next((profile for profile in self.model.profiles if profile.name == name), None)
 
     def to_placement(self, assignment: "Assignment") -> Placement:
@@ -84,12 +81,10 @@ class Rank:
     cost: Cost | None = None  # of all replicas, where the cheapest is preferred; None: the pool has no price
 
     @property
-    def sort_key(self) -> tuple[int, bool, Cost, int, int]:
-        """Sorts by profile and cost, then by spare memory: sufficient, then insufficient, then not declared."""
-        cost = self.cost is None, self.cost or NO_COST
-        if self.spare is None:
-            return self.profile, *cost, 2, 0
-        return self.profile, *cost, int(self.spare < 0), abs(self.spare)
+    def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int, int]:
+        """Sorts by profile and cost, then by spare memory (sufficient, insufficient, not declared), then by `left`."""
+        spare, cost = self.spare or 0, (self.cost is None, self.cost or NO_COST)
+        return self.profile, *cost, self.spare is None, spare < 0, abs(spare), self.left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +102,13 @@ class Assignment:
     price: Price | None = None  # of the pool
 
     @property
-    def preference(self) -> tuple[int, bool, Cost, int, int, int, str, str]:
-        """Sorts by rank where a pool is preferred, then by the GPUs left on a node, then by name."""
+    def preference(self) -> tuple[int, bool, Cost, bool, bool, int, int, str, str]:
+        """Sorts by rank where a pool is preferred, then by name."""
         assert self.rank is not None
-        return *self.rank.sort_key, self.rank.left, self.environment, self.pool
+        return *self.rank.sort_key, self.environment, self.pool
 
     @property
     def gpus(self) -> int:
-        """GPUs of all replicas."""
         return self.shape.gpus * self.replicas
 
     @property
@@ -133,14 +127,16 @@ class Assignment:
 class Infeasible:
     """Every refusal of the nearest pool of one environment, in the order of the filters."""
 
-    environment: str
     refusals: tuple[Refusal, ...]
     failed_at: int = 0  # the first failing step: the order of `Refused`, and finer
     current_replicas: int | None = None  # that keep running there, where a placement cannot be scaled up
 
     @property
+    def environment(self) -> str:
+        return self.refusals[0].environment
+
+    @property
     def reason(self) -> Refused:
-        """The reason of the first refusal."""
         return self.refusals[0].reason
 
     @property
@@ -166,8 +162,6 @@ Verdict: TypeAlias = Assignment | Infeasible
 
 
 class DropCause(StrEnum):
-    """Why a placement is deleted."""
-
     SCALED_DOWN = "ScaledDown"
     REPLACED = "Replaced"
     EVICTED = "Evicted"
@@ -175,28 +169,17 @@ class DropCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A placement that is to be deleted."""
-
     placement: Placement
     cause: DropCause
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draining:
-    """A placement that is deleted once no ModelService sends requests to it."""
-
-    placement: Placement
-    held_by: tuple[str, ...] = ()  # names of the ModelServices that may; empty: not known yet
+    held_by: tuple[str, ...] = ()  # ModelServices that may send it requests, while it drains; empty: not known yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Where a deployment is to run."""
-
     assignments: tuple[Assignment, ...] = ()  # desired, and counted as placed
     carried: tuple[Placement, ...] = ()  # carried over as observed; only those of `unreadable` count
     dropped: tuple[Dropped, ...] = ()
-    draining: tuple[Draining, ...] = ()
+    draining: tuple[Dropped, ...] = ()  # deleted once no ModelService sends requests to them
     # Every environment that was tried and refused, and those where a placement cannot be scaled up. No environment is
     # tried after enough are placed.
     refusals: tuple[Infeasible, ...] = ()
@@ -207,7 +190,6 @@ class Decision:
 
     @property
     def placed(self) -> int:
-        """Environments that count as placed."""
         return len(self.assignments) + len(self.unreadable)
 
     @property

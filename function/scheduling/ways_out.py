@@ -7,25 +7,107 @@ causes, or that is the author's fault, has no way out, except that fewer replica
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import combinations, islice
+from typing import Any, TypeAlias
 
 from function.domain.allocation import NO_COST, Cost
 from function.domain.environment import Environment, Pool
+from function.domain.model import OR_BETTER, BandwidthRequirement, Model, Profile
 from function.domain.placement import Placement
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import PAUSED
+from function.kube.selectors import Selector, Toleration, find_untolerated
 from function.reasons import Refused
-from function.scheduling.moves import Move, MoveTargets, find_moves, size_order
-from function.scheduling.refusals import Refusal
-from function.scheduling.relaxation import relax
-from function.scheduling.verdicts import Decision, SchedulingRequest
-from function.scheduling.what_if import World, replace_pool
+from function.scheduling.filters import filter_candidates, filter_environment
+from function.scheduling.ledger import Ledger, publish_free
+from function.scheduling.quota import charge_assignments, count_more
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.scheduler import retention_order, scale_existing
+from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
+_MAX_MOVABLE = 6  # placements on a pool of which one or two may move, the smallest first
+_MAX_TRIED = 500  # environments on which a placement is tried, for all placements together
 _MAX_NODES = 10_000  # to add
 _MAX_CACHED = 64  # deployments
+
+FindRequest: TypeAlias = Callable[[Placement], SchedulingRequest | None]
+_Relaxed: TypeAlias = tuple[SchedulingRequest, str]  # the request with a requirement relaxed, and the advice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A deployment, the environments, and the placements on them."""
+
+    request: SchedulingRequest  # with what the namespace has of its quota, if it has one
+    environments: Mapping[str, Environment]
+    own: Sequence[Placement] = ()
+    others: Mapping[str, Sequence[Placement]] = field(default_factory=dict)  # as far as known, by environment
+    # Returns the request of the deployment of a placement; None: it is not known, and the placement cannot be moved.
+    find_request: FindRequest = lambda _: None
+    growing: Mapping[str, int] = field(default_factory=dict)  # replicas now, by environment, of own that need more
+    chosen: frozenset[str] = frozenset()  # environments on which a new placement is decided
+
+    def others_on(self, environment: str, pool: str = "") -> list[Placement]:
+        """Returns the known placements of other deployments on an environment, or on one of its pools."""
+        return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
+
+    def with_decision(self, decision: Decision) -> "World":
+        """Returns the world after a decision: what it assigns is charged to the quota."""
+        usage = self.request.quota_usage
+        return replace(
+            self,
+            request=replace(self.request, quota_usage=usage and charge_assignments(usage, decision.assignments)),
+            growing={i.environment: i.current_replicas for i in decision.refusals if i.current_replicas is not None},
+            chosen=frozenset(a.environment for a in decision.assignments if a.placement is None),
+        )
+
+    def with_environment(self, environment: Environment) -> "World":
+        """Returns the world with another state of an environment, whose ledger follows from its grants."""
+        published = replace(environment, free=publish_free(environment)) if environment.uid else environment
+        return replace(self, environments={**self.environments, environment.name: published})
+
+    def without(self, environment: Environment, placements: Iterable[Placement]) -> "World":
+        keys = {(p.namespace, p.name) for p in placements}
+        remaining = [p for p in self.others_on(environment.name) if (p.namespace, p.name) not in keys]
+        admitted = tuple(g for g in environment.admitted if (g.namespace, g.name) not in keys)
+        changed = replace(self, others={**self.others, environment.name: remaining})
+        return changed.with_environment(replace(environment, admitted=admitted))
+
+    def fits(self, environment: str) -> bool:
+        """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
+        request, where = self.request, self.environments[environment]
+        ledger = Ledger(self.others_on(environment), self.own)
+        if environment not in self.growing:
+            return isinstance(filter_environment(request, where, ledger), Assignment)
+        existing = min((p for p in self.own if p.environment == environment), key=retention_order)
+        assignment, infeasible = scale_existing(request, where, existing, ledger)
+        usage, more = request.quota_usage, count_more(assignment)
+        return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
+
+    def list_refusals(self, infeasible: Infeasible) -> list[tuple[Refusal, ...]]:
+        """Returns the refusals of each profile on each pool of an environment."""
+        name = infeasible.environment
+        if name in self.growing:
+            return [infeasible.refusals]
+        ledger = Ledger(self.others_on(name), self.own)
+        return [refusals for _, refusals in filter_candidates(self.request, self.environments[name], ledger)]
+
+    def has_queue(self, environment: Environment, pool: str) -> bool:
+        """Tells whether others wait for room in a pool: what becomes free is theirs first."""
+        if not environment.uid:
+            return False  # the ledger is computed from all placements
+        own = {placement.uid for placement in self.own}
+        staying = (p for p in self.others_on(environment.name) if p.may_run or not p.deleting)
+        requests = ((p.uid, p.effective_request) for p in staying)
+        return any(name == pool and uid not in own for uid, name in environment.rejected) or any(
+            request.pool == pool and (environment.count_admitted(uid, request) or 0) < request.replicas
+            for uid, request in requests
+            if request
+        )
 
 
 class Way(StrEnum):
@@ -35,6 +117,18 @@ class Way(StrEnum):
     MOVE = "Move"
     ADD_NODES = "AddNodes"
     RELAX = "Relax"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A placement of another deployment, and where it would fit."""
+
+    placement: Placement
+    to: Assignment
+
+    def __str__(self) -> str:
+        name = f"{self.placement.namespace}/{self.placement.deployment}"
+        return f"{name} from {self.placement.environment} to {self.to.environment} (pool {self.to.pool})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +157,20 @@ class WayOutCache:
     """
 
     def __init__(self) -> None:
-        self._latest: list[tuple[tuple[str, str], object, tuple[WayOut, ...]]] = []
+        self._latest: dict[tuple[str, str], tuple[object, tuple[WayOut, ...]]] = {}  # the latest one last
 
     def find(
         self, deployment: tuple[str, str], basis: object, find: Callable[[], tuple[WayOut, ...]]
     ) -> tuple[WayOut, ...]:
         """Returns what was found from a basis, which is equal as long as nothing changed."""
-        known = next((entry for entry in self._latest if entry[0] == deployment), None)
-        entry = known if known and known[1] == basis else (deployment, basis, find())
-        self._latest = [entry, *(other for other in self._latest if other[0] != deployment)][:_MAX_CACHED]
-        return entry[2]
+        known = self._latest.pop(deployment, None)
+        self._latest[deployment] = entry = known if known and known[0] == basis else (basis, find())
+        if len(self._latest) > _MAX_CACHED:
+            del self._latest[next(iter(self._latest))]
+        return entry[1]
 
     def forget(self, deployment: tuple[str, str]) -> None:
-        """Forgets a deployment that is not refused any more."""
-        self._latest = [entry for entry in self._latest if entry[0] != deployment]
+        self._latest.pop(deployment, None)
 
 
 def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
@@ -105,7 +199,6 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
 
 
 def _measure_lack(refusal: Refusal) -> int:
-    """Returns how much is missing, where that is a number."""
     required, actual = refusal.required, refusal.actual
     return required - actual if isinstance(required, int) and isinstance(actual, int) else 0
 
@@ -113,7 +206,7 @@ def _measure_lack(refusal: Refusal) -> int:
 def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
     """Finds placements on their way out that leave enough room: the largest first, as many as it takes."""
     leaving = [p for p in world.others_on(environment.name, pool.name) if p.deleting or p.draining]
-    leaving.sort(key=size_order, reverse=True)
+    leaving.sort(key=_size_order, reverse=True)
 
     def fits(count: int) -> bool:
         return world.without(environment, leaving[:count]).fits(environment.name)
@@ -122,8 +215,7 @@ def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusa
     if count > len(leaving):
         return
     gone = leaving[:count]
-    names = join_with_more([f"{p.namespace}/{p.name}" for p in gone])
-    are = "is" if count == 1 else "are"
+    names, are = join_with_more([f"{p.namespace}/{p.name}" for p in gone]), "is" if count == 1 else "are"
     message = f"Wait for {names}, which {are} about to leave pool {pool.name} of {_name(environment)}"
     yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
 
@@ -136,11 +228,11 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
         if environment.paused:
             message = f"Remove annotation {PAUSED} of {_name(environment)}, and wait until it is Ready"
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
-        changed = replace_pool(environment, replace(pool, unschedulable=False))
+        changed = _replace_pool(environment, replace(pool, unschedulable=False))
         message = f"Wait until {where} is no longer marked unschedulable"
     elif pool and pool.facts and refusal.use and not world.has_queue(environment, pool.name):
         facts = replace(pool.facts, nodes=pool.max_nodes, usable=pool.max_nodes)
-        changed = replace_pool(environment, replace(pool, facts=facts))
+        changed = _replace_pool(environment, replace(pool, facts=facts))
         message = f"Wait until all nodes of {where} are usable (see its condition HardwareAsDeclared)"
     else:
         return
@@ -148,12 +240,53 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
         yield WayOut(way=Way.WAIT, message=message, refusal=refusal)
 
 
-def _move_others(world: World, environment: Environment, refusal: Refusal, targets: MoveTargets) -> Iterator[WayOut]:
-    moves = find_moves(world, environment, refusal.pool, targets)
-    if moves:
-        then = f"so that pool {refusal.pool} of {_name(environment)} has room"
-        message = f"Move {' and '.join(map(str, moves))}, {then}"
-        yield WayOut(way=Way.MOVE, message=message, refusal=refusal, moves=moves)
+def _move_others(world: World, environment: Environment, refusal: Refusal, targets: "MoveTargets") -> Iterator[WayOut]:
+    """Finds one placement of others, else two, that fit elsewhere and leave enough room: the smallest first."""
+    running = (p for p in world.others_on(environment.name, refusal.pool) if p.shape and p.replicas)
+    staying = sorted((p for p in running if not (p.deleting or p.draining)), key=_size_order)
+    movable = [*islice(filter(world.find_request, staying), _MAX_MOVABLE)]
+    for moving in (*combinations(movable, 1), *combinations(movable, 2)):
+        if world.without(environment, moving).fits(environment.name) and (moves := targets.find(moving)):
+            what = " and ".join(map(str, moves))
+            message = f"Move {what}, so that pool {refusal.pool} of {_name(environment)} has room"
+            yield WayOut(way=Way.MOVE, message=message, refusal=refusal, moves=moves)
+            return
+
+
+class MoveTargets:
+    """Where placements of others fit, within a number of environments that are tried."""
+
+    def __init__(self, world: World, assigned: Collection[str]) -> None:
+        self._world = world
+        self._assigned = assigned  # environments on which the deployment itself takes room now
+        self._placements = (*world.own, *(p for placements in world.others.values() for p in placements))
+        self._ledger = Ledger(self._placements)
+        self._left = _MAX_TRIED
+
+    def find(self, moving: Sequence[Placement]) -> tuple[Move, ...]:
+        """Finds for each placement an environment that neither its deployment nor another move uses.
+
+        Returns nothing where there is none for one of them, or the quota has no room.
+        """
+        moves: list[Move] = []
+        for placement in moving:
+            request = self._world.find_request(placement)
+            assert request is not None  # only those that can be moved are asked for
+            if request.quota_usage and any(m.placement.namespace == placement.namespace for m in moves):
+                return ()  # the quota was computed without the other one
+            own = (placement.namespace, placement.deployment)
+            used = {p.environment for p in self._placements if (p.namespace, p.deployment) == own}
+            used |= {*self._assigned, *(move.to.environment for move in moves)}
+            for name, environment in self._world.environments.items():
+                if self._left and not environment.deleting and name not in used:
+                    self._left -= 1
+                    verdict = filter_environment(request, environment, self._ledger)
+                    if isinstance(verdict, Assignment):
+                        moves.append(Move(placement, verdict))
+                        break
+            else:
+                return ()
+        return tuple(moves)
 
 
 def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
@@ -163,7 +296,7 @@ def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refu
     def fits(nodes: int) -> bool:
         facts = pool.facts and replace(pool.facts, nodes=pool.facts.nodes + nodes, usable=pool.facts.usable + nodes)
         larger = replace(pool, max_nodes=pool.max_nodes + nodes, facts=facts)
-        return world.with_environment(replace_pool(environment, larger)).fits(environment.name)
+        return world.with_environment(_replace_pool(environment, larger)).fits(environment.name)
 
     most = min(_MAX_NODES, refusal.shape.nodes * world.request.deployment.replicas + pool.max_nodes)
     nodes = bisect_left(range(1, most + 1), 1, key=fits) + 1
@@ -173,13 +306,6 @@ def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refu
     details = f"{pool.count_field} {pool.max_nodes + nodes}{f'; {cost}' if cost else ''}"
     message = f"Add {format_count(nodes, 'node')} to pool {pool.name} of {_name(environment)} ({details})"
     yield WayOut(way=Way.ADD_NODES, message=message, refusal=refusal, nodes=nodes, cost=cost)
-
-
-def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
-    """Finds the requirement that is in the way, and the nearest value that exists on this environment."""
-    relaxed = relax(world.request, environment, refusal)
-    if relaxed and _fits(world, environment, relaxed[0]):
-        yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
 
 
 def _lower_replicas(world: World, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:
@@ -207,10 +333,99 @@ def _lower_replicas(world: World, environment: Environment, refusals: Sequence[R
     yield WayOut(way=Way.RELAX, message=message, refusal=refusals[0])
 
 
+def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
+    """Finds the requirement that is in the way, and the nearest value that exists on this environment."""
+    if refusal.unmet:
+        relaxed = _relax_selector(world.request, refusal)
+    elif refusal.reason is Refused.ENVIRONMENT_TAINTED:
+        relaxed = _tolerate(world.request, environment)
+    else:
+        relaxed = _relax_requirement(world.request, refusal)
+    if relaxed and _fits(world, environment, relaxed[0]):
+        yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
+
+
+def _relax_selector(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
+    """Removes the requirement on labels that is not met; None if there are several."""
+    if len(refusal.unmet) > 1:
+        return None
+    ((requirement, label),) = refusal.unmet
+
+    def without(selector: Selector) -> Selector:
+        return Selector(tuple(r for r in selector.requirements if r != requirement))
+
+    deployment, model, profile = request.deployment, request.model, request.find_profile(refusal.profile)
+    if refusal.field is Field.DEPLOYMENT_SELECTOR:
+        relaxed = replace(request, deployment=replace(deployment, selector=without(deployment.selector)))
+    elif profile is None:
+        relaxed = _replace_model(request, replace(model, selector=without(model.selector)))
+    else:
+        relaxed = _replace_profile(request, replace(profile, selector=without(profile.selector)))
+    found = f"has no label {requirement.key}" if label is None else f"has {requirement.key}={label}"
+    return relaxed, f"Change the {refusal.field} to match InferenceEnvironment {refusal.environment}, which {found}"
+
+
+def _tolerate(request: SchedulingRequest, environment: Environment) -> _Relaxed:
+    deployment = request.deployment
+    taints = find_untolerated(environment.taints, deployment.tolerations)
+    more = (Toleration(key=taint.key, any_value=True, effect=taint.effect) for taint in taints)
+    tolerant = replace(deployment, tolerations=(*deployment.tolerations, *more))
+    names = ", ".join(taint.describe() for taint in taints)
+    removed = "the taint is" if len(taints) == 1 else "the taints are"
+    advice = f"Tolerate {names} of {_name(environment)} in spec.tolerations, or wait until {removed} removed"
+    return replace(request, deployment=tolerant), advice
+
+
+def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
+    """Lowers a requirement of a profile to the value that a pool has; removes it where it has none.
+
+    None where the refusal is not about a requirement: how many replicas fit depends on the world.
+    """
+    profile, attribute = request.find_profile(refusal.profile), refusal.field.value.attribute
+    if profile is None or not attribute or not refusal.required:
+        return None
+    value: Any = refusal.actual
+    if isinstance(refusal.required, tuple) and isinstance(value, tuple):
+        value = tuple(word for word in refusal.required if word in value)
+    elif isinstance(refusal.required, BandwidthRequirement) and isinstance(value, str):
+        value = replace(refusal.required, rung=value, or_better=True)
+    field, on = refusal.required_field, f"pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
+    if value:
+        words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
+        words += OR_BETTER if refusal.field is Field.BANDWIDTH else ""
+        advice = f"If the model runs with it, set {field} of profile {profile.name} to {words}, as {on} has"
+    elif refusal.remedy:
+        advice = f"{refusal.remedy}; else remove the requirement from profile {profile.name}"
+    else:
+        without = f"remove {field} from profile {profile.name}"
+        advice = f"If the model runs without it, {without}, as {on} does not have it"
+    relaxed = replace(profile, requires=replace(profile.requires, **{attribute: value}))
+    return _replace_profile(request, relaxed), advice
+
+
+def _replace_profile(request: SchedulingRequest, profile: Profile) -> SchedulingRequest:
+    profiles = tuple(profile if p.name == profile.name else p for p in request.model.profiles)
+    return _replace_model(request, replace(request.model, profiles=profiles))
+
+
+def _replace_model(request: SchedulingRequest, model: Model) -> SchedulingRequest:
+    weights = replace(request.weights, model=model) if request.weights else None
+    return replace(request, model=model, weights=weights)
+
+
 def _fits(world: World, environment: Environment, request: SchedulingRequest) -> bool:
     """Tells whether another request fits on an environment, and still on those that were chosen."""
     others = replace(world, request=replace(request, quota_usage=None))  # what was chosen is charged already
     return replace(world, request=request).fits(environment.name) and all(map(others.fits, world.chosen))
+
+
+def _size_order(placement: Placement) -> tuple[int, str, str]:
+    requested = placement.requested
+    return requested.gpus if requested else 0, placement.namespace, placement.name
+
+
+def _replace_pool(environment: Environment, pool: Pool) -> Environment:
+    return replace(environment, pools=tuple(pool if p.name == pool.name else p for p in environment.pools))
 
 
 def _name(environment: Environment) -> str:

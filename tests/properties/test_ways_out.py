@@ -22,8 +22,7 @@ from function.scheduling.quota import limit_decision, namespace_usage
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
-from function.scheduling.ways_out import Way, WayOut, find_ways_out
-from function.scheduling.what_if import World
+from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
 from tests.support.builders import deployment, environment, model, planner, pool, profile, requires, selector, shape
 
 WORLDS = 60

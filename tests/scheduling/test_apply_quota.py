@@ -81,7 +81,7 @@ def _made(assignment: Assignment) -> Placement:
 def test_refuses_only_new_placements_beyond_the_quota() -> None:
     mine = placement("b", name="b", was_ready=True)
     mine = replace(mine, allocated=mine.requested)
-    earlier = Infeasible(environment="d", refusals=(Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
+    earlier = Infeasible(refusals=(Refusal(environment="d", reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
     decision = Decision(
         assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), desired=3
     )

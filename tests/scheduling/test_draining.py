@@ -6,8 +6,8 @@ import pytest
 
 from function.domain.model_service import Listing
 from function.domain.placement import Placement
-from function.scheduling.draining import drains_first, hold_draining
-from function.scheduling.verdicts import Decision, Draining, DropCause, Dropped
+from function.scheduling.scheduler import drains_first, hold_draining
+from function.scheduling.verdicts import Decision, DropCause, Dropped
 from tests.support.builders import placement
 
 READY = placement("e1", ready=True)
@@ -20,7 +20,7 @@ def _drop(*placements: Placement) -> Decision:
 
 def test_placement_waits_while_services_are_not_known() -> None:
     held = hold_draining(_drop(READY), None)
-    assert held == Decision(draining=(Draining(placement=READY),))
+    assert held == Decision(draining=_drop(READY).dropped)
 
 
 def test_placement_is_deleted_at_once_without_services() -> None:

@@ -13,8 +13,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.admission import admit_placements
 from function.scheduling.ledger import Ledger
-from function.scheduling.retention import scale_existing
-from function.scheduling.scheduler import schedule
+from function.scheduling.scheduler import scale_existing, schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape
 
@@ -200,9 +199,7 @@ def test_nothing_that_only_waits_blocks_growth(
     asked = model(profile(shape=me.shape))
     for wanted in range(me.replicas, me.replicas + 4):
         request = SchedulingRequest(deployment=deployment("me", replicas=wanted), model=asked, weights=planner(asked))
-        found = [
-            scale_existing(request, there, me, me.shape, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)
-        ]
+        found = [scale_existing(request, there, me, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)]
         assert found[0] == found[1]
 
 

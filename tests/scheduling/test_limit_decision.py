@@ -155,7 +155,7 @@ NEWS = {name: replace(NEW, environment=name, name=name) for name in "bc"}
 
 
 def test_accepts_the_first_of_two_new_placements() -> None:
-    before = Infeasible(environment="bb", refusals=(Refusal(reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
+    before = Infeasible(refusals=(Refusal(environment="bb", reason=Refused.POOL_TOO_SMALL, field=Field.REPLICAS),))
     larger = replace(STAYS, shape=builders.shape(2, 8))
     found = within({**NEWS, "a": larger}, asked("c"), asked("b"), asked("a", STAYS), before=(before,))
     assert found.assignments == (asked("c"),)

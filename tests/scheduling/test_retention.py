@@ -9,8 +9,7 @@ from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
 from function.scheduling.ledger import Ledger
-from function.scheduling.retention import retain
-from function.scheduling.scheduler import schedule
+from function.scheduling.scheduler import retain, schedule
 from function.scheduling.verdicts import DropCause, SchedulingRequest
 from tests.support.builders import (
     broken_profile,
@@ -325,7 +324,7 @@ def test_keeps_one_placement_for_each_environment() -> None:
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
     found = retain(request, {"env": environment("env", pool())}, (other, ready), Ledger(()))
-    assert found.kept == (ready,)
+    assert found.kept == [ready]
     assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
 
 

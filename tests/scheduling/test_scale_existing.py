@@ -13,7 +13,7 @@ from function.reasons import Refused
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, PoolUse, Refusal
-from function.scheduling.retention import scale_existing
+from function.scheduling.scheduler import scale_existing
 from function.scheduling.verdicts import Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, FaultyRequest, deployment, environment, model, placement, pool, profile, shape
@@ -64,19 +64,14 @@ def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Infeasible:
         shape=ONE,
         storage=fault,
     )
-    return Infeasible(
-        environment="env",
-        refusals=(storage, *refusals),
-        failed_at=CHECKS.index(check_shared_storage),
-        current_replicas=1,
-    )
+    return Infeasible(refusals=(storage, *refusals), failed_at=CHECKS.index(check_shared_storage), current_replicas=1)
 
 
 def unread(field: Field, *broken: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", actual=broken or None
     )
-    return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
+    return Infeasible(refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
 
 
 FULL = room(
@@ -104,13 +99,13 @@ UNREAD = Refusal(
 )
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),
-    Case("full", "two of four are another's", FOUR, Infeasible(environment="env", refusals=(FULL,), failed_at=NOT_NOW,
+    Case("full", "two of four are another's", FOUR, Infeasible(refusals=(FULL,), failed_at=NOT_NOW,
               current_replicas=1),
          others=TWO_OF_OTHERS),
     Case("too-small", "it never fits", environment("env", pool(nodes=2)),
-         Infeasible(environment="env", refusals=(SMALL,), failed_at=NEVER, current_replicas=1)),
+         Infeasible(refusals=(SMALL,), failed_at=NEVER, current_replicas=1)),
     Case("too-small-and-full", "how many would fit were it empty: two", environment("env", pool(nodes=2)),
-         Infeasible(environment="env", refusals=(TAKEN,), failed_at=NEVER, current_replicas=1),
+         Infeasible(refusals=(TAKEN,), failed_at=NEVER, current_replicas=1),
          others=(placement(deployment="other"),)),
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
@@ -127,7 +122,7 @@ CASES = (
     Case("broken-beside-its-pool", "a pool that can be read is no room where nothing is carried out",
          replace(FOUR, broken=True), unread(Field.ENVIRONMENT)),
     Case("broken-profile", "it is carried out once it can be read", FOUR,
-         Infeasible(environment="env", refusals=(UNREAD,), current_replicas=1),
+         Infeasible(refusals=(UNREAD,), current_replicas=1),
          request=replace(storage(), model=UNREADABLE)),
     Case("another-broken-profile", "what another one says is not its matter", FOUR, None, replicas=3,
          request=replace(storage(), model=model(*model().profiles, broken=UNREADABLE.broken[:1]))),
@@ -140,7 +135,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
-    assignment, miss = scale_existing(case.request, case.environment, case.mine, ONE, Ledger(case.others))
+    assignment, miss = scale_existing(case.request, case.environment, case.mine, Ledger(case.others))
     assert miss == case.want, case.reason
     assert (assignment.environment, assignment.profile, assignment.pool) == ("env", "default", "pool")
     assert (assignment.shape, assignment.replicas, assignment.placement) == (ONE, case.replicas, case.mine)
@@ -156,7 +151,7 @@ def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
 def test_keeps_the_vram_that_made_the_shape(declared: object, want: str, reason: str) -> None:
     asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
     request = SchedulingRequest(deployment=deployment(), model=asked)
-    assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), ONE, Ledger(()))
+    assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), Ledger(()))
     assert assignment.vram == int(want.removesuffix("Gi")) * GIB, reason
 
 
@@ -170,5 +165,5 @@ def test_rejected_placement_keeps_admitted_replicas(granted: tuple[int, ...], wa
         placement(deployment="other", replicas=4, uid="other", was_ready=True),
     )
     request = replace(storage(), deployment=deployment(replicas=9))
-    assignment, _ = scale_existing(request, there, mine, ONE, Ledger((others,), (mine,)))
+    assignment, _ = scale_existing(request, there, mine, Ledger((others,), (mine,)))
     assert assignment.replicas == want

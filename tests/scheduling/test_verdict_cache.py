@@ -13,11 +13,10 @@ from function.api.parse_cache import CacheStats
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
-from function.scheduling import verdict_cache
-from function.scheduling.filters import filter_environment
+from function.scheduling import filters
+from function.scheduling.filters import VerdictCache, filter_environment
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdict_cache import VerdictCache
 from function.scheduling.verdicts import SchedulingRequest, Verdict
 from function.status.model_deployment import build_scheduled
 from tests.properties.test_schedule import needs, placements, profiled, sites
@@ -73,7 +72,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(environment.name)
         return filter_environment(request, environment, ledger)
 
-    monkeypatch.setattr(verdict_cache, "filter_environment", counting)
+    monkeypatch.setattr(filters, "filter_environment", counting)
     return names
 
 
@@ -82,7 +81,7 @@ def ask(
 ) -> list[Verdict]:
     """Judge every environment, and see that nothing else is said than without a memory."""
     judging = verdicts.cached_filter(request, environments)
-    found = [judging(request, e, Ledger(others)) for e in environments]
+    found = [judging(e, Ledger(others)) for e in environments]
     assert found == [filter_environment(request, e, Ledger(others)) for e in environments]
     return found
 
@@ -125,7 +124,7 @@ def test_deployments_on_an_environment_share_no_verdicts(mine: tuple[str, ...], 
     verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
         ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
-        assert verdicts.cached_filter(two, [there])(two, there, ledger) == filter_environment(two, there, ledger)
+        assert verdicts.cached_filter(two, [there])(there, ledger) == filter_environment(two, there, ledger)
 
 
 def test_forgets_a_deleted_environment(judged: list[str]) -> None:
@@ -162,7 +161,7 @@ def test_forgets_the_oldest_request_beyond_64(judged: list[str]) -> None:
 
 def test_bounds_verdicts_and_keeps_the_latest_request(judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With a bound of three verdicts: two for two environments, and beside them those of no other need."""
-    monkeypatch.setattr(verdict_cache, "MAX_VERDICTS", 3)
+    monkeypatch.setattr(filters, "MAX_VERDICTS", 3)
     verdicts, both = VerdictCache(), (EAST, WEST)
     for asked, environments, found in (
         (1, both, "east west"),

@@ -57,20 +57,20 @@ def not_selected(field: Field, profile: str = "") -> Infeasible:
         profile=profile,
         unmet=tuple((requirement, "asia") for requirement in EUROPE.requirements),
     )
-    return Infeasible(environment="env", refusals=(refusal,), failed_at=SELECTION)
+    return Infeasible(refusals=(refusal,), failed_at=SELECTION)
 
 
 def unready(message: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", actual=message or None
     )
-    return Infeasible(environment="env", refusals=(refusal,), failed_at=READINESS)
+    return Infeasible(refusals=(refusal,), failed_at=READINESS)
 
 
 def unread(*broken: str) -> Infeasible:
     reason = Refused.NO_POOL_SATISFIES_REQUIREMENTS
     refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", actual=broken or None)
-    return Infeasible(environment="env", refusals=(refusal,), failed_at=FIRST_OF_POOL)
+    return Infeasible(refusals=(refusal,), failed_at=FIRST_OF_POOL)
 
 
 TOO_WIDE = Refusal(
@@ -120,7 +120,7 @@ def over_quota(wanted: int, step: int) -> Infeasible:
         required=wanted,
         quota_usage=replace(TAKES, requested=wanted),
     )
-    return Infeasible(environment="env", refusals=(refusal,), failed_at=step)
+    return Infeasible(refusals=(refusal,), failed_at=step)
 
 
 CASES = (
@@ -129,7 +129,7 @@ CASES = (
     Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), quota_usage=TAKES),
          environment("env", pool(gpus=16)), over_quota(16, NEVER)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
-         Infeasible(environment="env", refusals=(FULL,), failed_at=NEVER)),
+         Infeasible(refusals=(FULL,), failed_at=NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
     Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
     Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
@@ -139,7 +139,7 @@ CASES = (
     Case("broken pools", asked(), environment("env", broken_pools=("a", "b")), unread("a", "b")),
     Case("no pools", asked(), environment("env"), unread()),
     Case("a check", asked(WIDE), environment("env", pool()),
-         Infeasible(environment="env", refusals=(TOO_WIDE,), failed_at=CHECKS.index(check_gpus_per_node))),
+         Infeasible(refusals=(TOO_WIDE,), failed_at=CHECKS.index(check_gpus_per_node))),
 )  # fmt: skip
 
 

@@ -16,8 +16,7 @@ from function.scheduling.admission import admit_placements
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.scheduling.ways_out import Way, WayOut, WayOutCache, find_ways_out
-from function.scheduling.what_if import World
+from function.scheduling.ways_out import Way, WayOut, WayOutCache, World, find_ways_out
 from tests.support.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
 
 USD_2_50 = Price(per_gpu_hour=Decimal("2.50"), currency="USD", price_class="Reserved")

@@ -9,8 +9,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused, Status
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.scheduling.ways_out import find_ways_out
-from function.scheduling.what_if import World
+from function.scheduling.ways_out import World, find_ways_out
 from function.status.model_deployment import build_scheduled, list_unplaced
 from tests.support.builders import (
     NO_CACHE,
