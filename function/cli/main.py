@@ -30,7 +30,7 @@ COMMANDS = {
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
 # Commands that have no module of their own.
-_MODULES = {**dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"), "version": "check"}
+_MODULES = {**dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"), "version": "check", "completion": "init"}
 # Commands of kubectl, and what does here what they are tried for.
 ELSEWHERE = {
     "apply": "check with 'validate' and 'plan --diff', then use 'kubectl apply -f FILE'",
@@ -42,39 +42,28 @@ DEBUG = "MODELPLANE_DEBUG"
 
 
 class _LazyGroup(click.Group):
-    """Lists its commands by name and one line each, without loading them."""
+    """Knows its commands by name and help; loads the one that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Returns the commands in the order in which one meets them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Loads a command."""
-        if cmd_name not in COMMANDS or cmd_name in self.commands:
-            return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(f"function.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds a command; names those that resemble what was typed, or do what it does for kubectl."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, others = super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             if advice := ELSEWHERE.get(args[0]):
                 raise click.UsageError(f"There is no command {args[0]}: {advice}", ctx) from error
-            raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx) from error
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """Writes the list of commands without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            raise
+        if name:
+            command = getattr(importlib.import_module(f"function.cli.{_MODULES.get(name, name)}"), name)
+        return name, command, others
 
 
 @click.group(
     cls=_LazyGroup,
+    commands=[click.Command(name, short_help=line) for name, line in COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: modelplane plan -f examples/kimi-k2-two-nodes",
 )
