@@ -103,8 +103,6 @@ _COLOURS = {State.OK: GOOD, State.UNCHECKED: DIM, State.WARNING: WAIT, State.MIS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One check with its result."""
-
     check: str
     state: State = State.OK
     found: str = ""
@@ -259,7 +257,6 @@ def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable
 
 
 def _check_served(cluster: Cluster, name: str, api: str, resources: Sequence[str], todo: str) -> Line:
-    """Checks that an API with some resources is served."""
     served = {text(resource, "name") for resource in listing(cluster.fetch(f"/apis/{api}"), "resources")}
     lacking = [resource for resource in resources if resource not in served]
     line = Line(check=name, wanted=api)
@@ -277,7 +274,6 @@ def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, t
 
 
 def _check_release(name: str, found: str, minimum: str, todo: str) -> Line:
-    """Checks that a release is not older than the minimum."""
     line = Line(check=name, wanted=f"{minimum} or later")
     if not _RELEASE.match(found):
         return line.warn(found, "Find out which release this is")
@@ -505,7 +501,6 @@ def _split_image(image: str) -> tuple[str, str]:
 
 
 def _report(lines: Sequence[Line], form: Form) -> Code:
-    """Prints the lines; returns the exit code."""
     code = Code.REFUSED if any(line.state is State.MISSING for line in lines) else Code.OK
     if form is not Form.TABLE:
         click.echo(format_data(form, [asdict(line) for line in lines]))

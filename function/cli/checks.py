@@ -80,8 +80,6 @@ _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One manifest as it was read."""
-
     manifest: Manifest
     file: str = ""  # empty: the control plane
     node: yaml.Node | None = None  # the YAML of the manifest
@@ -117,7 +115,6 @@ def format_place(file: str, line: int) -> str:
 
 
 def find_code(faults: Iterable[Fault]) -> Code:
-    """Returns the exit code for faults; warnings alone have none."""
     errors = [fault for fault in faults if fault.level == "error"]
     return Code.OK if not errors else Code.REFUSED if all(fault.ref.kind for fault in errors) else Code.USAGE
 
@@ -181,7 +178,6 @@ def find_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] 
 
 
 def find_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Returns what is wrong with an object by itself."""
     kind = text(manifest, "kind")
     yield from filter(None, _find_metadata_problems(manifest))
     if kind == CONFIG:

@@ -27,31 +27,25 @@ from function.kube.selectors import Selector
 KINDS = tuple(COMPOSERS)
 _SUFFIXES = (".yaml", ".yml", ".json")
 _ADVICE = "Put --- between objects, or leave one out"
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it was built in, which is ten times as fast
     """Reads a time as text, as JSON has it, and refuses a key that a map has twice."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012  # yaml's own class attribute
-        first: [(tag, regexp) for tag, regexp in resolvers if tag != _TIMESTAMP]
-        for first, resolvers in _Base.yaml_implicit_resolvers.items()
-    }
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # yaml's signature
         """Returns a map. YAML forbids duplicate keys, and PyYAML would silently take the last one."""
         lines: dict[str, int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            line = key.start_mark.line
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in lines:
                 message = f"{key.value} is given already in line {lines[key.value] + 1}"
                 raise yaml.MarkedYAMLError(problem=f"{message}. {_ADVICE}", problem_mark=key.start_mark)
-            lines[key.value] = line
+            lines[key.value] = key.start_mark.line
         constructed: dict[object, object] = super().construct_mapping(node, deep)
         return constructed
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str)
 
 
 def read_files(paths: Sequence[str]) -> list[Item | Fault]:
@@ -99,7 +93,6 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
 
 
 def _list_manifests(file: str, node: yaml.Node, document: JSON) -> Iterator[Item | Fault]:
-    """Returns a manifest, or those of a list."""
     missing = next((field for field in ("kind", "apiVersion") if not text(document, field)), None)
     if not isinstance(document, dict) or missing:
         message = f"this is not a Kubernetes manifest (it has no {missing}). Correct or remove it"
@@ -142,7 +135,6 @@ class Inventory:
         return selected if selector else [ref for ref in selected if ref in self.from_files] or selected
 
     def find_deployment(self, name: str | None, selector: Selector | None = None) -> Ref:
-        """Returns the deployment of a name, or the only one that is selected."""
         refs = self.list_deployments([name] if name else (), selector)
         if len(refs) > 1:
             raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")

@@ -76,7 +76,6 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Runs a command; every failure is printed in one line."""
     signal.signal(signal.SIGINT, interrupt)
     sys.exit(_run())
 

@@ -58,8 +58,6 @@ class Sources:
 
 
 class Form(StrEnum):
-    """How a result is written."""
-
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
@@ -70,7 +68,6 @@ class Form(StrEnum):
 
     @property
     def for_people(self) -> bool:
-        """Whether a person reads it."""
         return self in (Form.TABLE, Form.WIDE)
 
 

@@ -90,7 +90,6 @@ class Attention:
     window: int = 0  # tokens
 
     def bytes(self, tokens: int, tensor: int, stages: int) -> int:
-        """Returns the bytes of one sequence on one GPU."""
         layer_tokens = (self.layers - self.sliding) * tokens + self.sliding * min(tokens, self.window)
         return max(1, self.heads // tensor) * self.vector * 2 * -(-layer_tokens // stages)
 
@@ -246,7 +245,6 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
 
 
 def read_attention(content: JSON, name: str) -> Attention:
-    """Reads a model's attention from the content of its config.json."""
     config: Manifest = mapping(content, "text_config") or mapping({"config": content}, "config")
     layers, latent, window = (integer(config, key) for key in ("num_hidden_layers", "kv_lora_rank", "sliding_window"))
     layer_types = get(config, "layer_types")

@@ -27,8 +27,6 @@ _SERIAL = itertools.count()
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """Which object."""
-
     kind: str
     namespace: str
     name: str
@@ -104,14 +102,12 @@ class Store(MutableMapping[Ref, Manifest]):
         return self[ref]
 
     def all(self, kind: str) -> list[Manifest]:
-        """Returns the objects of a kind, in the order of their references."""
         return [self[ref] for ref in self.refs(kind)]
 
     def refs(self, *kinds: str) -> list[Ref]:
         return sorted(ref for kind in kinds for ref in self._kinds[kind])
 
     def is_selected(self, ref: Ref, selector: Selector | None) -> bool:
-        """Tells whether an object has the labels that a selector requires, if there is one."""
         return selector is None or not selector.find_unmet(strings(self[ref], "metadata.labels"))
 
     def by_creation(self, kind: str) -> list[Ref]:
@@ -156,7 +152,6 @@ def has_misspelt_group(manifest: Manifest) -> bool:
 
 
 def is_ours(manifest: Manifest) -> bool:
-    """Tells whether an object is a composite of this function."""
     return text(manifest, "apiVersion") == VERSION and text(manifest, "kind") in COMPOSERS
 
 
