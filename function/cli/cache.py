@@ -27,6 +27,7 @@ from function.weights.request import Case
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
 _KEPT = (Case.RETAINED, Case.SHARED, Case.USER_CLAIM)  # claims that outlive the deployment
+_DIRECTORY = ("environment", "claim", "path")
 _COLUMNS = {
     "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
     "SIZE": "size", "USED BY": "usedBy", "AGE": "created",
@@ -65,7 +66,10 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
         store = inventory.store
         in_scope = filter(inventory.in_scope, store.refs("ModelCache", "ModelPlacement"))
         refs = [ref for ref in in_scope if store.is_selected(ref, selector)]
-        return _format_rows([*_list_caches(store, refs), *_list_kept_weights(store, refs)], form)
+        caches = [(store[ref], _find_users(store, ref)) for ref in refs if ref.kind == "ModelCache"]
+        rows = [row for manifest, users in caches for row in _list_rows(manifest, users)]
+        rows += _list_kept_weights(store[ref] for ref in refs if ref.kind == "ModelPlacement")
+        return _format_rows(rows, form)
 
     tables.print_watched(render, watch=watch)
 
@@ -208,12 +212,8 @@ def _find_readers(store: Store, ref: Ref) -> set[str]:
 
 
 def _list_directories(manifest: Manifest) -> set[tuple[str, ...]]:
-    """Returns the environment, claim and path of each directory of a ModelCache, or of a placement's weights."""
-    if text(manifest, "kind") == "ModelPlacement":
-        paths = ("spec.inferenceEnvironmentRef.name", "status.storage.claimName", "status.storage.path")
-        return {tuple(text(manifest, path) for path in paths)}
-    rows = (row for row in listing(manifest, "status.environments") if text(row, "claimName"))
-    return {tuple(text(row, field) for field in ("name", "claimName", "path")) for row in rows}
+    """Returns environment, claim and path of each directory of a ModelCache, or of a placement's weights."""
+    return {tuple(text(row, key) for key in _DIRECTORY) for row in _list_rows(manifest) if row["claim"]}
 
 
 def _name_user(manifest: Manifest) -> str:
@@ -222,51 +222,42 @@ def _name_user(manifest: Manifest) -> str:
     return str(Ref("ModelDeployment", namespace, deployment) if deployment else Ref.of(manifest))
 
 
-def _list_kept_weights(store: Store, refs: Iterable[Ref]) -> Iterable[Manifest]:
+def _list_kept_weights(placements: Iterable[Manifest]) -> Iterable[Manifest]:
     """Returns a row for each directory of a claim that outlives the deployments which read it."""
     rows: dict[tuple[str, ...], Manifest] = {}
-    for placement in [store[ref] for ref in refs if ref.kind == "ModelPlacement"]:
-        storage, ready = mapping(placement, "status.storage"), condition(placement, ConditionType.STORAGE_READY)
-        if text(storage, "type") not in _KEPT:
-            continue
-        environment = text(placement, "spec.inferenceEnvironmentRef.name")
-        claim, path = text(storage, "claimName"), text(storage, "path")
-        row: Manifest = {
-            "kind": "PersistentVolumeClaim",
-            "namespace": text(placement, "metadata.namespace"),
-            "name": f"claim {claim}",
-            "model": text(placement, "spec.modelRef.name"),
-            "size": text(storage, "size"),
-            "created": text(placement, "metadata.creationTimestamp"),
-            "environment": environment,
-            "phase": Phase.READY if text(ready, "status") == Status.TRUE else text(placement, "status.phase"),
-            "claim": claim,
-            "path": path,
-            "message": text(ready, "message"),
-            "usedBy": [],
-        }
-        row = rows.setdefault((text(row, "namespace"), environment, claim, path), row)
-        row["usedBy"] = [*sorted({*list_texts(row, "usedBy"), _name_user(placement)})]
+    for placement in placements:
+        if text(placement, "status.storage.type") in _KEPT:
+            (row,) = _list_rows(placement)
+            row = rows.setdefault(tuple(text(row, key) for key in ("namespace", *_DIRECTORY)), row)
+            row["usedBy"] = [*sorted({*list_texts(row, "usedBy"), _name_user(placement)})]
     return rows.values()
 
 
-def _list_caches(store: Store, refs: Iterable[Ref]) -> Iterator[Manifest]:
-    for ref, manifest in [(ref, store[ref]) for ref in refs if ref.kind == "ModelCache"]:
-        for row in listing(manifest, "status.environments") or [{}]:
-            yield {
-                "kind": "ModelCache",
-                "namespace": ref.namespace,
-                "name": ref.name,
-                "model": text(manifest, "spec.modelRef.name"),
-                "size": text(manifest, "status.size"),
-                "created": text(manifest, "metadata.creationTimestamp"),
-                "environment": text(row, "name"),
-                "phase": text(row, "phase"),
-                "claim": text(row, "claimName"),
-                "path": text(row, "path"),
-                "message": text(row, "message"),
-                "usedBy": [*sorted(_find_users(store, ref))],
-            }
+def _list_rows(manifest: Manifest, users: Iterable[str] = ()) -> Iterator[Manifest]:
+    """Yields a row for each environment of a ModelCache, an empty one if it has none, or for a placement's weights."""
+    kind, name, size = "ModelCache", text(manifest, "metadata.name"), text(manifest, "status.size")
+    storages = listing(manifest, "status.environments") or [{}]
+    if text(manifest, "kind") == "ModelPlacement":
+        storage, ready = mapping(manifest, "status.storage"), condition(manifest, ConditionType.STORAGE_READY)
+        kind, name, size = "PersistentVolumeClaim", f"claim {text(storage, 'claimName')}", text(storage, "size")
+        environment = text(manifest, "spec.inferenceEnvironmentRef.name")
+        phase = Phase.READY if text(ready, "status") == Status.TRUE else text(manifest, "status.phase")
+        storages = [{**storage, "name": environment, "phase": phase, "message": text(ready, "message")}]
+    for storage in storages:
+        yield {
+            "kind": kind,
+            "namespace": text(manifest, "metadata.namespace"),
+            "name": name,
+            "model": text(manifest, "spec.modelRef.name"),
+            "size": size,
+            "created": text(manifest, "metadata.creationTimestamp"),
+            "environment": text(storage, "name"),
+            "phase": text(storage, "phase"),
+            "claim": text(storage, "claimName"),
+            "path": text(storage, "path"),
+            "message": text(storage, "message"),
+            "usedBy": [*sorted(users)],
+        }
 
 
 def _format_rows(rows: list[Manifest], form: Form) -> str:
@@ -291,7 +282,7 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
 
 # A directory that does not exist is removed already.
 SCRIPT = "import os, shutil, sys\nif os.path.lexists(sys.argv[1]):\n    shutil.rmtree(sys.argv[1])\n"
-_DIRECTORY = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
+_PURGED = re.compile(r"/mnt/models/models/[0-9a-f]{16}", re.ASCII)
 
 
 def _remove(cluster: Cluster, ref: Ref, what: str, removal: Manifest, timeout: int) -> None:
@@ -343,7 +334,7 @@ def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
     directory = "".join(list_texts(container, "args")[1:2])
-    if not _DIRECTORY.fullmatch(directory):
+    if not _PURGED.fullmatch(directory):
         fills = f"{Ref.of(download)} fills {directory or 'nothing'}"
         raise CliError(f"{fills}, which is no directory of ours", Code.REFUSED)
     volume = next(v for v in listing(pod, "volumes") if "persistentVolumeClaim" in v)
