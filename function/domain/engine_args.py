@@ -98,7 +98,7 @@ def parse_parallel_flags(engine: EngineName, args: tuple[str, ...], path: str = 
     flags: dict[str, Flag] = {}
     problems: list[Problem] = []
     for flag, name in named:
-        field = EXPERT if name in spec.switch_flags else spec.size_flags.get(name)
+        field = EXPERT if name in spec.switch_flags else spec.find_size_field(name)
         if field is None or (field == DATA and shares_ranks):
             continue
         fault = _describe_value_fault(flag, name, args[flag.index], is_switch=name in spec.switch_flags)
@@ -160,9 +160,10 @@ def _describe_fault(spec: EngineSpec, flag: Flag, source: Source, served_name: s
         if not rest and flag.values == (served_name,):
             return ""
         return f"{name} has {' '.join(flag.values)!r}; must be left out or {served_name}, spec.model.name"
-    managed = next((row for row in spec.managed_flags if row.covers(name) and name not in spec.size_flags), None)
+    is_parallel = name in spec.switch_flags or spec.find_size_field(name) is not None
+    managed = next((row for row in spec.managed_flags if row.covers(name) and not is_parallel), None)
     if managed is None:
-        is_one_argument = rest and name.startswith("--") and name not in {*spec.size_flags, *spec.switch_flags}
+        is_one_argument = rest and name.startswith("--") and not is_parallel
         if is_one_argument:
             return f"{flag.text!r} is one argument; must be {name}=VALUE, or flag and value as two arguments"
         if flag.attached and _SECOND_FLAG.search(flag.value) and not flag.value.startswith(("{", "[")):
@@ -175,7 +176,8 @@ def _describe_fault(spec: EngineSpec, flag: Flag, source: Source, served_name: s
 
 
 def _describe_abbreviation(spec: EngineSpec, name: str) -> str:
-    known = [*spec.size_flags, *spec.switch_flags, *spec.weights_flags, SERVED_NAME, *spec.author_flags]
+    sizes = (flag for flags in spec.size_flags.values() for flag in flags)
+    known = [*sizes, *spec.switch_flags, *spec.weights_flags, SERVED_NAME, *spec.author_flags]
     known += [n.rstrip("*-") for row in spec.managed_flags for n in row.names]
     if not name.startswith("--") or len(name) <= len("--x") or name in known:
         return ""

@@ -81,8 +81,8 @@ class EngineSpec:
     command: tuple[str, ...]  # starts the server
     abilities: Mapping[Ability, VersionRange]
 
-    # Every spelling of a size of the shape, with the field of `Parallelism`; the first of a field is the one we write.
-    size_flags: Mapping[str, str]
+    # The flags for each field of `Parallelism`; the first is the one we write.
+    size_flags: Mapping[str, tuple[str, ...]]
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
     expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
     shared_ranks_flag: str  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
@@ -100,6 +100,10 @@ class EngineSpec:
     health_path: str  # that KServe asks for the engine's health
     health_timeout: int  # seconds
     has_api_servers: bool  # whether it starts several API servers where ranks hold copies of a model
+
+    def find_size_field(self, flag: str) -> str | None:
+        """Returns the field of `Parallelism` that a flag sizes; None for any other flag."""
+        return next((field for field, flags in self.size_flags.items() if flag in flags), None)
 
 
 _ADDRESS = ManagedFlags(names=("--host",), reason=f"the engine answers on {ADDRESS}", value=ADDRESS)
@@ -128,14 +132,10 @@ _VLLM = EngineSpec(
         Ability.TLS: ALWAYS,
     },
     size_flags={
-        "--tensor-parallel-size": TENSOR,
-        "-tp": TENSOR,
-        "--pipeline-parallel-size": PIPELINE,
-        "-pp": PIPELINE,
-        "--data-parallel-size": DATA,
-        "-dp": DATA,
-        "--data-parallel-size-local": DATA_LOCAL,
-        "-dpl": DATA_LOCAL,
+        TENSOR: ("--tensor-parallel-size", "-tp"),
+        PIPELINE: ("--pipeline-parallel-size", "-pp"),
+        DATA: ("--data-parallel-size", "-dp"),
+        DATA_LOCAL: ("--data-parallel-size-local", "-dpl"),
     },
     # vLLM derives the width of expert parallelism itself.
     switch_flags={
@@ -189,19 +189,11 @@ _SGLANG = EngineSpec(
         Ability.TLS: VersionRange(since=Version(0, 5, 10)),
     },
     size_flags={
-        "--tp-size": TENSOR,
-        "--tensor-parallel-size": TENSOR,
-        "--tp": TENSOR,
-        "--pp-size": PIPELINE,
-        "--pipeline-parallel-size": PIPELINE,
-        "--pp": PIPELINE,
-        "--dp-size": DATA,
-        "--data-parallel-size": DATA,
-        "--dp": DATA,
+        TENSOR: ("--tp-size", "--tensor-parallel-size", "--tp"),
+        PIPELINE: ("--pp-size", "--pipeline-parallel-size", "--pp"),
+        DATA: ("--dp-size", "--data-parallel-size", "--dp"),
         # SGLang wants a width, which counts as expert parallelism on (more than 1) or off.
-        "--expert-parallel-size": EXPERT,
-        "--ep-size": EXPERT,
-        "--ep": EXPERT,
+        EXPERT: ("--expert-parallel-size", "--ep-size", "--ep"),
     },
     switch_flags={"--enable-ep-moe": 1},
     expert_flag="--ep-size={tensor}",

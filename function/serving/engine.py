@@ -276,9 +276,8 @@ def _list_parallel_flags(request: ServingRequest, *fields: str) -> tuple[str, ..
     """
     engine, split, sizes = request.profile.engine, request.shape.parallelism, request.shape.parallelism.sizes
     spec = ENGINES[engine.name]
-    spellings = {field: flag for flag, field in reversed([*spec.size_flags.items()]) if field in sizes}
-    needed = (field for field in spellings if sizes[field] > 1 or field == DATA_LOCAL)
-    flags = {field: f"{spellings[field]}={sizes[field]}" for field in needed}
+    needed = (field for field in spec.size_flags if sizes.get(field, 1) > 1 or field == DATA_LOCAL)
+    flags = {field: f"{spec.size_flags[field][0]}={sizes[field]}" for field in needed}
     if split.expert:
         flags[EXPERT] = spec.expert_flag.format(tensor=split.tensor)
     given = parse_parallel_flags(engine.name, engine.args).values

@@ -111,7 +111,8 @@ def test_knows_no_flag_that_no_version_has(matrix: Matrix, name: EngineName) -> 
 def _list_flags(spec: EngineSpec) -> list[str]:
     managed = [name for flags in spec.managed_flags for name in flags.names]
     single = [spec.expert_flag.partition("=")[0], spec.join_timeout_flag, spec.tokenizer_flag, spec.context_flag]
-    several = (*spec.size_flags, *spec.switch_flags, *spec.weights_flags, *spec.tls_flags, *spec.author_flags)
+    sizes = (flag for flags in spec.size_flags.values() for flag in flags)
+    several = (*sizes, *spec.switch_flags, *spec.weights_flags, *spec.tls_flags, *spec.author_flags)
     shared = [spec.shared_ranks_flag] if spec.shared_ranks_flag else []
     return [*managed, *single, *several, *shared, SERVED_NAME]
 
