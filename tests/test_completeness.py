@@ -14,7 +14,7 @@ import pytest
 from function import schemas
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
-from function.domain.engine_spec import ENGINES, Ability
+from function.domain.engines import ENGINES, Ability
 from function.domain.environment import Pool
 from function.domain.model import (
     BandwidthRequirement,

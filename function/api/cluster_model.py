@@ -27,8 +27,7 @@ from function.api.values import (
     refuse_expansions,
     refuse_templates,
 )
-from function.domain.engine_args import find_model_faults, find_shape_faults, parse_parallel_flags
-from function.domain.engine_spec import ENGINES, EXPERT
+from function.domain.engines import ENGINES, EXPERT, find_model_faults, find_shape_faults, parse_parallel_flags
 from function.domain.model import (
     CPU,
     MEMORY,

@@ -157,10 +157,8 @@ class QuotaUsage:
     @property
     def message(self) -> str:
         if self.limits.invalid:
-            return (
-                f"the platform settings have an invalid limit for namespace {self.namespace}, so that it gets nothing "
-                "more"
-            )
+            fault = f"the platform settings have an invalid limit for namespace {self.namespace}"
+            return f"{fault}, so that it gets nothing more"
         holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
         held_by = f", held by {holders}" if holders else ""
         return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from function.api.parse_cache import CacheStats
 from function.contract import noop
 from function.domain.allocation import QuotaUsage, Share
-from function.domain.engine_args import find_shape_faults, find_tls_faults
+from function.domain.engines import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
 from function.domain.model import INTERCONNECTS, Profile, Shape, Spread
 from function.domain.placement import Placement, Preference

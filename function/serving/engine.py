@@ -20,15 +20,7 @@ import shlex
 from dataclasses import dataclass
 from typing import assert_never
 
-from function.domain.engine_args import (
-    MULTIPROCESSING,
-    RAY,
-    drop_repeated_flags,
-    get_last_value,
-    parse_parallel_flags,
-    uses_ray,
-)
-from function.domain.engine_spec import (
+from function.domain.engines import (
     ADDRESS,
     BACKEND,
     DATA,
@@ -36,12 +28,18 @@ from function.domain.engine_spec import (
     ENGINES,
     EXPERT,
     MOUNT,
+    MULTIPROCESSING,
     PIPELINE,
     PORT,
+    RAY,
     SERVED_NAME,
     TENSOR,
     Ability,
+    drop_repeated_flags,
+    get_last_value,
     has_ability,
+    parse_parallel_flags,
+    uses_ray,
 )
 from function.domain.model import Engine, EngineName, Mode, Shape, find_single_file
 from function.serving.digest import ServingRequest

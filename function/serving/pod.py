@@ -27,8 +27,7 @@ from a claim asks Hugging Face for nothing, unless something names another repos
 import hashlib
 from collections.abc import Mapping
 
-from function.domain.engine_args import parse_flags
-from function.domain.engine_spec import ENGINES, PORT
+from function.domain.engines import ENGINES, PORT, parse_flags
 from function.domain.environment import tolerations
 from function.domain.model import Mode, Profile, Spread
 from function.domain.pods import PodAdditions, add_variables, merge_by_name

@@ -7,8 +7,7 @@ What contradicts the recorded shape is refused here a second time, because a pla
 written by hand, and because the GPU memory of a pool may have decided the shape.
 """
 
-from function.domain.engine_args import find_model_faults, find_shape_faults, find_tls_faults
-from function.domain.engine_spec import ENGINES
+from function.domain.engines import ENGINES, find_model_faults, find_shape_faults, find_tls_faults
 from function.domain.environment import Pool
 from function.domain.model import Mode, Problem, Profile, Shape
 from function.domain.settings import Kserve

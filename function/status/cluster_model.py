@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from function.contract import Condition
-from function.domain.engine_args import get_last_value
-from function.domain.engine_spec import ENGINES, get_version
+from function.domain.engines import ENGINES, get_last_value, get_version
 from function.domain.model import (
     GGUF,
     DownloadedSource,

@@ -101,8 +101,9 @@ def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
 
 
 def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -> Condition:
+    field = "spec.storage.storageClassName"
     if class_name is None:
-        message = "spec.storage.storageClassName: is not set, so models that need several nodes are not placed here"
+        message = f"{field}: is not set, so models that need several nodes are not placed here"
         return _storage_ready(Status.FALSE, EnvironmentStorageReady.NOT_CONFIGURED, message)
     if class_name == "":
         message = "Claims use the cluster's default class"
@@ -111,9 +112,7 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
         message = f"StorageClass {class_name} exists"
         return _storage_ready(Status.TRUE, EnvironmentStorageReady.STORAGE_CLASS_FOUND, message)
     if storage_class.state is State.ABSENT:
-        message = (
-            f"spec.storage.storageClassName: {class_name} does not exist on the cluster; create it or name another"
-        )
+        message = f"{field}: {class_name} does not exist on the cluster; create it or name another"
         return _storage_ready(Status.FALSE, EnvironmentStorageReady.STORAGE_CLASS_NOT_FOUND, message)
     message = storage_class.problem or f"Waiting for the cluster's answer about StorageClass {class_name}"
     return _storage_ready(Status.UNKNOWN, EnvironmentStorageReady.CONNECTING, message)

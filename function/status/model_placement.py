@@ -7,8 +7,7 @@ from functools import partial
 from function.api.common import build_share
 from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
-from function.domain.engine_args import get_last_value
-from function.domain.engine_spec import ENGINES
+from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
 from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement

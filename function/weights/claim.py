@@ -13,8 +13,7 @@ capacity.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.engine_args import get_last_value
-from function.domain.engine_spec import Ability, has_ability
+from function.domain.engines import Ability, get_last_value, has_ability
 from function.domain.model import Model, Problem, Profile, find_single_file
 from function.kube import manifests, names, quantity
 from function.kube.manifests import JSON, Manifest

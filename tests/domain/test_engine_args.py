@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_args import find_shape_faults, parse_parallel_flags
+from function.domain.engines import find_shape_faults, parse_parallel_flags
 from function.domain.model import EngineName, Parallelism, Problem, Shape
 from tests.support.builders import engine
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.engine_args import find_model_faults, find_shape_faults, uses_ray
+from function.domain.engines import find_model_faults, find_shape_faults, uses_ray
 from function.domain.model import (
     Engine,
     EngineName,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from function.api.cluster_model import parse_model
-from function.domain.engine_args import find_model_faults, find_shape_faults, find_tls_faults
-from function.domain.engine_spec import (
+from function.domain.engines import (
     DATA,
     DATA_LOCAL,
     ENGINES,
@@ -17,6 +16,9 @@ from function.domain.engine_spec import (
     PIPELINE,
     TENSOR,
     Ability,
+    find_model_faults,
+    find_shape_faults,
+    find_tls_faults,
     get_version,
     has_ability,
     is_stock,

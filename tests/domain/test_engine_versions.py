@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.engine_spec import Ability, get_version, has_ability, is_stock
+from function.domain.engines import Ability, get_version, has_ability, is_stock
 from function.domain.model import Engine, EngineName
 
 OFFICIAL = "vllm/vllm-openai"

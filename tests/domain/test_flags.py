@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.engine_args import get_last_value, parse_flags
+from function.domain.engines import get_last_value, parse_flags
 
 
 @pytest.mark.parametrize(

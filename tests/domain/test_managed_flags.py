@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from function.domain.engine_args import drop_repeated_flags, find_managed_flag_faults
-from function.domain.engine_spec import ENGINES
+from function.domain.engines import ENGINES, drop_repeated_flags, find_managed_flag_faults
 from function.domain.model import EngineName, OciSource, Problem, Source
 from tests.support.builders import HUB
 

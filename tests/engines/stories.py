@@ -7,7 +7,7 @@ from pathlib import Path
 
 from function.cli.checks import Item
 from function.cli.inputs import read_files
-from function.domain.engine_spec import get_version
+from function.domain.engines import get_version
 from function.domain.model import Engine, EngineName, Parallelism, Shape
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
 from tests.support.plane import EXAMPLES, call

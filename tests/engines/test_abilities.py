@@ -1,4 +1,4 @@
-"""The tables of `function/domain/engine_spec.py` against the engines, row by row and version by version.
+"""The tables of `function/domain/engines.py` against the engines, row by row and version by version.
 
 Not checked here, as it needs the image or a running engine: whether the image has the package of `runai_streamer`,
 health checks, and whether SGLang loads GGUF files in several parts.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from function.domain.engine_spec import ENGINES, SERVED_NAME, Ability, EngineSpec, has_ability
+from function.domain.engines import ENGINES, SERVED_NAME, Ability, EngineSpec, has_ability
 from function.domain.model import Engine, EngineName
 from function.kube.manifests import list_texts
 from function.serving.service import build_service
