@@ -140,18 +140,16 @@ class DownloadSpec:
 
 def build_job(spec: DownloadSpec) -> Manifest:
     labels: Manifest = {**names.MANAGED_BY, names.LABEL_CACHE_KEY: cache_key(spec.source)}
-    job_spec: Manifest = manifests.prune(
-        {
-            "activeDeadlineSeconds": spec.download.active_deadline_seconds,
-            "backoffLimit": spec.download.backoff_limit,
-            "podFailurePolicy": {"rules": _build_failure_rules(is_prepared=spec.is_prepared)},
-            "template": {
-                # A mesh's sidecar would outlive the download, and the Job would never complete.
-                "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
-                "spec": _build_pod(spec),
-            },
-        }
-    )
+    job_spec: Manifest = {
+        "activeDeadlineSeconds": spec.download.active_deadline_seconds,
+        "backoffLimit": spec.download.backoff_limit,
+        "podFailurePolicy": {"rules": _build_failure_rules(is_prepared=spec.is_prepared)},
+        "template": {
+            # A mesh's sidecar would outlive the download, and the Job would never complete.
+            "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
+            "spec": _build_pod(spec),
+        },
+    }
     hashed = json.dumps(job_spec, sort_keys=True)
     metadata: Manifest = {
         "name": names.build_name(spec.stem, spec.namespace, spec.stem, hashed, spec.retry, limit=NAME_LIMIT),
@@ -337,12 +335,9 @@ def _build_env(source: DownloadedSource, download: Download, credential: Credent
     """Builds the variables of a container that runs the initializer: ours, the platform's, the source's."""
     env = {entry.get("name"): entry for entry in (*_ENV, *download.env)}
     if isinstance(source, HuggingFaceSource):
-        patterns = {"STORAGE_ALLOW_PATTERNS": source.allow, "STORAGE_IGNORE_PATTERNS": source.ignore}
-        env |= {
-            name: {"name": name, "value": _escape_expansion(json.dumps(sorted(listed)))}
-            for name, listed in patterns.items()
-            if listed
-        }
+        for name, patterns in (("STORAGE_ALLOW_PATTERNS", source.allow), ("STORAGE_IGNORE_PATTERNS", source.ignore)):
+            if patterns:
+                env[name] = {"name": name, "value": _escape_expansion(json.dumps(sorted(patterns)))}
     env |= {entry["name"]: entry for entry in credential.env}
     return [*env.values()]
 

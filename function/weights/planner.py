@@ -14,7 +14,7 @@ from function.kube import manifests, names
 from function.kube.manifests import Manifest
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
-from function.weights.credentials import SecretCopy, list_pull_secret_copies, plan_credential
+from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
     CREATED_CLAIM,
@@ -79,7 +79,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
 
     The request may have faults that do not count where the claim and the weights exist, but no others.
     """
-    source, download = request.model.source, request.environment.storage.download
+    source = request.model.source
     plan = StoragePlan(type=request.case, uri=source_uri(source), bound=request.weights_upper_bound)
     match source:
         case OciSource():
@@ -92,9 +92,8 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
         claim_name, path = entry.hydration.claim, entry.hydration.path
         return replace(plan, uri=claim_uri(claim_name, path), claim_name=claim_name, path=path)
     if request.case is Case.EMPTY_DIR:
-        secret_name = _name_secret(request, request.owner)
-        credential = plan_credential(source, download.token_secret_name, secret_name)
-        initializer = build_initializer(download, source, credential)
+        credential = _plan_credential(request, source, request.owner)
+        initializer = build_initializer(request.environment.storage.download, source, credential)
         return replace(plan, copies=credential.copies, initializer=initializer)
     return _plan_download(request, source, plan)
 
@@ -109,13 +108,11 @@ def name_claim(request: StorageRequest) -> str:
     if isinstance(request.choice, UserClaim):
         return request.choice.claim
     key = cache_key(source)
-    match request.case:
-        case Case.SHARED:
-            return request.environment.storage.shared_claim
-        case Case.RETAINED:
-            return names.build_name(f"weights-{key}", request.namespace, key)
-        case _:
-            return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
+    if request.case is Case.SHARED:
+        return request.environment.storage.shared_claim
+    if request.case is Case.RETAINED:
+        return names.build_name(f"weights-{key}", request.namespace, key)
+    return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
 
 
 def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
@@ -135,8 +132,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
     stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
-    download, secret_name = request.environment.storage.download, _name_secret(request, stem, *owner)
-    credential = plan_credential(source, download.token_secret_name, secret_name)
+    download, credential = request.environment.storage.download, _plan_credential(request, source, stem, *owner)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
     manifest = build_job(
@@ -165,8 +161,8 @@ def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
     return ("ModelCache", request.environment.name) if is_own else ()
 
 
-def _name_secret(request: StorageRequest, stem: str, *owner: str) -> str:
-    source = request.model.source
-    secret = source.secret if isinstance(source, DownloadedSource) else None
+def _plan_credential(request: StorageRequest, source: DownloadedSource, stem: str, *owner: str) -> Credential:
+    secret = source.secret
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
-    return names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)
+    name = names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)
+    return plan_credential(source, request.environment.storage.download.token_secret_name, name)
