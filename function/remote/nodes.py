@@ -50,13 +50,11 @@ _ANSWERED = frozenset({State.PRESENT, State.UNSEEN})
 
 _BLOCKING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 # Taints that Kubernetes and `kubectl cordon` set while a node comes up or is away; Ready and unschedulable cover them.
-_LIFECYCLE_TAINTS = frozenset(
-    {
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
-        "node.cloudprovider.kubernetes.io/uninitialized",
-    }
+_LIFECYCLE_TAINTS = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
 )
 # Labels of NVIDIA's gpu-feature-discovery and AMD's node labeller.
 _PRODUCTS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")

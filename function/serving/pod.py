@@ -24,7 +24,6 @@ engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is s
 from a claim asks Hugging Face for nothing, unless something names another repository.
 """
 
-import hashlib
 from collections.abc import Mapping
 
 from function.domain.engines import ENGINES, PORT, parse_flags
@@ -68,8 +67,7 @@ _REPOSITORY_FLAGS = (
 )
 _HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
 
-_TLS_VOLUME, _TLS_SUFFIX = "tls-certs", "-kserve-self-signed-certs"  # the volume as KServe's presets name it
-_LONGEST_NAME = 63
+_TLS_VOLUME = "tls-certs"  # as KServe's presets name it
 
 
 def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Manifest:
@@ -209,17 +207,11 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
         volumes.append({"name": _CACHE, "emptyDir": {}})
         mounts.append({"name": _CACHE, "mountPath": _CACHE_PATH})
     if request.kserve.tls and without_preset:
-        volumes.append({"name": _TLS_VOLUME, "secret": {"secretName": _name_tls_secret(request.name)}})
+        # KServe's Secret. KServe shortens names of more than 63 characters, which ours never have.
+        secret: Manifest = {"secretName": f"{request.name}-kserve-self-signed-certs"}
+        volumes.append({"name": _TLS_VOLUME, "secret": secret})
         mounts.append({"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True})
     return volumes, mounts
-
-
-def _name_tls_secret(service: str) -> str:
-    """Returns the name of KServe's Secret, which is cut and hashed where it is too long: knative's kmeta.ChildName."""
-    if len(service) + len(_TLS_SUFFIX) <= _LONGEST_NAME:
-        return service + _TLS_SUFFIX
-    hashed = hashlib.md5(service.encode(), usedforsecurity=False).hexdigest()
-    return service[: _LONGEST_NAME - len(hashed) - len(_TLS_SUFFIX)] + hashed + _TLS_SUFFIX
 
 
 def _reads_claim(request: ServingRequest) -> bool:
