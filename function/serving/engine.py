@@ -46,6 +46,7 @@ from function.serving.digest import ServingRequest
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
 _SHUTDOWN = "--shutdown-timeout"
+_NODE_FLAGS = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)")  # of every engine
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
 _DIGITS = 6
 JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
@@ -172,39 +173,25 @@ def _start_vllm(request: ServingRequest) -> Group:
         flags = _list_parallel_flags(request, DATA, EXPERT) if shape.mode is Mode.SINGLE else ()
         launch = Launch(args=tuple(shlex.quote(arg) for arg in (*flags, *author_args)))
         return Group(leader=launch, worker=launch if shape.nodes > 1 else None)
-    if shape.mode is Mode.PIPELINE:
-        return _start_vllm_pipeline(request)
-    command = ENGINES[engine.name].command
+    command, args = ENGINES[engine.name].command, _list_vllm_args(request)
     if shape.mode is Mode.SINGLE:
-        args = (*_list_vllm_args(request), *_list_parallel_flags(request, TENSOR, DATA, EXPERT), *author_args)
-        return Group(leader=Launch(command=command, args=args))
-    script = ("/bin/bash", "-c", RANKS, "ranks", str(shape.parallelism.data_local or 1))
-    flags = _list_parallel_flags(request, TENSOR, DATA, DATA_LOCAL, EXPERT)
-    args = (*command, *_list_vllm_args(request), *flags, f"--data-parallel-rpc-port={RANKS_PORT}")
-    return Group(
-        leader=Launch(command=script, args=(*args, *author_args)),
-        worker=Launch(command=script, args=(*args, "--headless", *author_args)),
-    )
-
-
-def _start_vllm_pipeline(request: ServingRequest) -> Group:
-    engine, author_args = request.profile.engine, _list_author_args(request)
-    command, by_ray = ENGINES[engine.name].command, uses_ray(engine)
-    args = (*_list_vllm_args(request), *_list_parallel_flags(request, TENSOR, PIPELINE, EXPERT))
-    if not get_last_value(author_args, BACKEND):
-        args = (*args, f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}")
-    if by_ray:
-        shell = ("/bin/bash", "-c")
-        return Group(
-            leader=Launch(command=(*shell, RAY_LEADER, "leader"), args=(*command, *args, *author_args)),
-            worker=Launch(command=(*shell, RAY_WORKER)),
-        )
-    nodes = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)", "--master-addr=$(LWS_LEADER_ADDRESS)")
-    args = (*args, *_list_join_flags(engine), *nodes)
-    return Group(
-        leader=Launch(command=command, args=(*args, *author_args)),
-        worker=Launch(command=command, args=(*args, "--headless", *author_args)),
-    )
+        args += _list_parallel_flags(request, TENSOR, DATA, EXPERT)
+    elif shape.mode is Mode.DATA:
+        flags = _list_parallel_flags(request, TENSOR, DATA, DATA_LOCAL, EXPERT)
+        args = (*command, *args, *flags, f"--data-parallel-rpc-port={RANKS_PORT}")
+        command = ("/bin/bash", "-c", RANKS, "ranks", str(shape.parallelism.data_local or 1))
+    else:
+        by_ray = uses_ray(engine)
+        args += _list_parallel_flags(request, TENSOR, PIPELINE, EXPERT)
+        if not get_last_value(author_args, BACKEND):
+            args += (f"{BACKEND}={RAY if by_ray else MULTIPROCESSING}",)
+        if by_ray:
+            leader = Launch(command=("/bin/bash", "-c", RAY_LEADER, "leader"), args=(*command, *args, *author_args))
+            return Group(leader=leader, worker=Launch(command=("/bin/bash", "-c", RAY_WORKER)))
+        args += (*_list_join_flags(engine), *_NODE_FLAGS, "--master-addr=$(LWS_LEADER_ADDRESS)")
+    leader = Launch(command=command, args=(*args, *author_args))
+    worker = Launch(command=command, args=(*args, "--headless", *author_args))
+    return Group(leader=leader, worker=worker if shape.nodes > 1 else None)
 
 
 def _list_vllm_args(request: ServingRequest) -> tuple[str, ...]:
@@ -217,30 +204,20 @@ def _list_vllm_args(request: ServingRequest) -> tuple[str, ...]:
 
 
 def _start_sglang(request: ServingRequest) -> Group:
-    engine, is_group = request.profile.engine, request.shape.nodes > 1
-    flags = _list_parallel_flags(request, TENSOR, DATA, EXPERT)
-    if is_group:
-        flags = (
-            *_list_parallel_flags(request, TENSOR, PIPELINE, EXPERT),
-            "--nnodes=$(LWS_GROUP_SIZE)",
-            "--node-rank=$(LWS_WORKER_INDEX)",
-            "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000",
-            *_list_join_flags(engine),
-        )
-    launch = Launch(
-        command=ENGINES[engine.name].command,
-        args=(
-            f"--model-path={_find_weights(request)}",
-            # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
-            f"{SERVED_NAME}={request.model.served_name}",
-            f"--host={ADDRESS}",
-            f"--port={PORT}",
-            *_list_tls_flags(request),
-            *flags,
-            *_list_author_args(request),
-        ),
+    engine, spans_nodes = request.profile.engine, request.shape.nodes > 1
+    args = (
+        f"--model-path={_find_weights(request)}",
+        # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
+        f"{SERVED_NAME}={request.model.served_name}",
+        f"--host={ADDRESS}",
+        f"--port={PORT}",
+        *_list_tls_flags(request),
+        *_list_parallel_flags(request, TENSOR, PIPELINE if spans_nodes else DATA, EXPERT),
     )
-    return Group(leader=launch, worker=launch if is_group else None)
+    if spans_nodes:
+        args += (*_NODE_FLAGS, "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000", *_list_join_flags(engine))
+    launch = Launch(command=ENGINES[engine.name].command, args=(*args, *_list_author_args(request)))
+    return Group(leader=launch, worker=launch if spans_nodes else None)
 
 
 def _list_author_args(request: ServingRequest) -> tuple[str, ...]:
