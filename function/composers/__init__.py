@@ -1,24 +1,19 @@
 """One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the rooms below.
 
-Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome.
+Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome. The composer
+for ClusterModel and Model, which are only validated, is here.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from function.api.cluster_model import parse_model
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_placement import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
-from function.composers import (
-    cluster_model,
-    inference_environment,
-    model_cache,
-    model_deployment,
-    model_placement,
-    model_service,
-)
+from function.composers import inference_environment, model_cache, model_deployment, model_placement, model_service
 from function.composers.outcome import complete_conditions, observed_status
 from function.composers.requirements import collect_resources
 from function.contract import Call, Event, Outcome, Requirement
@@ -26,10 +21,11 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
-from function.reasons import Unfinished
+from function.reasons import ConditionType, ModelValid, Unfinished
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
 from function.remote.object_writer import carry_over
-from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
+from function.status import cluster_model as report
+from function.status.conditions import UNFINISHED, complete, faulty, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
 
@@ -45,9 +41,18 @@ class Composer(NamedTuple):
     adopts_orphans: bool = False  # it requires its own Objects, also those that Crossplane does not observe
 
 
+def _compose_model(call: Call, settings: Settings) -> Outcome:
+    model = parse_model(call.xr, settings)
+    if model.value is None:
+        status, condition = {}, faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)
+    else:
+        status, condition = report.build_status(model.value), report.build_model_valid(model.value)
+    return Outcome(status=status, conditions=(condition,), ttl_seconds=settings.ttl_settled)
+
+
 COMPOSERS: Mapping[str, Composer] = {
-    "ClusterModel": Composer(cluster_model.compose),
-    "Model": Composer(cluster_model.compose),
+    "ClusterModel": Composer(_compose_model),
+    "Model": Composer(_compose_model),
     "InferenceEnvironment": Composer(inference_environment.compose, inference_environment.required_resources),
     "ModelDeployment": Composer(model_deployment.compose, model_deployment.required_resources),
     "ModelPlacement": Composer(model_placement.compose, model_placement.required_resources, adopts_orphans=True),

@@ -31,19 +31,7 @@ from function.kube.messages import format_count, join_with_more
 from function.kube.names import MANAGED_BY
 from function.kube.selectors import NO_EXECUTE, Taint, find_untolerated
 from function.reasons import ConditionType, Drained, HardwareAsDeclared, Phase, Status
-from function.remote.nodes import (
-    DEFINITION,
-    MEMBERSHIP,
-    NODES,
-    Member,
-    NodeObservation,
-    Unobserved,
-    build_collection,
-    observe_nodes,
-    parse_member,
-    select_nodes,
-    summarize_pools,
-)
+from function.remote import nodes
 from function.remote.object_writer import API_VERSION, ManagementPolicy
 from function.remote.observed_object import State
 from function.scheduling.admission import admit_placements
@@ -52,7 +40,7 @@ from function.status import inference_environment as report
 from function.status import references
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
-MEMBERS: ParseCache[Member] = ParseCache(parse_member)
+MEMBERS: ParseCache[nodes.Member] = ParseCache(nodes.parse_member)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -80,7 +68,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if selector is not None:
-        composed[NODES] = build_collection(writer, selector)
+        composed[nodes.NODES] = nodes.build_collection(writer, selector)
     has_invalid_pools = bool(environment.broken_pools)
     drained = _build_drained(call, environment, placements)
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
@@ -166,31 +154,31 @@ def _refer_to(secret: SecretKey) -> Manifest:
 
 def _require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Requires the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
-    collection = call.observed.get(NODES)
-    _, unobserved = select_nodes(environment, collection)
+    collection = call.observed.get(nodes.NODES)
+    _, unobserved = nodes.select_nodes(environment, collection)
     if unobserved is not None:
         return {}
     if collection is None:
         kind = "CustomResourceDefinition"
-        definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=DEFINITION)
+        definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=nodes.DEFINITION)
         return {requirements.NODES_DEFINITION: definition}
-    labels, namespace = {MEMBERSHIP: text(collection, "metadata.name")}, text(collection, "metadata.namespace")
+    labels, namespace = {nodes.MEMBERSHIP: text(collection, "metadata.name")}, text(collection, "metadata.namespace")
     return {requirements.NODES: Requirement(api_version=API_VERSION, kind="Object", namespace=namespace, labels=labels)}
 
 
-def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, NodeObservation, Manifest | None]:
+def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, nodes.NodeObservation, Manifest | None]:
     """Returns an environment with the facts of its nodes, what was observed, and the selector of the collection.
 
     The facts are current, as last known, or none if the nodes are not observed. Without a selector there should be no
     collection.
     """
-    collection = call.observed.get(NODES)
-    selector, unobserved = select_nodes(environment, collection)
+    collection = call.observed.get(nodes.NODES)
+    selector, unobserved = nodes.select_nodes(environment, collection)
     if unobserved is None and collection is not None:
         answer = call.answers.get(requirements.NODES)
-        observation = observe_nodes(collection, None if answer is None else MEMBERS.parse(answer))
+        observation = nodes.observe_nodes(collection, None if answer is None else MEMBERS.parse(answer))
         if observation.reason is None:
-            facts = summarize_pools(environment, observation.nodes)
+            facts = nodes.summarize_pools(environment, observation.nodes)
             pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
             environment = replace(environment, pools=pools)
         return environment, observation, selector
@@ -198,12 +186,12 @@ def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, N
         definition = call.answers.get(requirements.NODES_DEFINITION)
         is_served = any(condition(item.load(), "Established").get("status") == "True" for item in definition or ())
         if definition is None or is_served:
-            pending = NodeObservation(reason=HardwareAsDeclared.OBSERVING)
+            pending = nodes.NodeObservation(reason=HardwareAsDeclared.OBSERVING)
             return environment, pending, selector if is_served else None
-        unobserved = Unobserved.NO_KIND
-    if unobserved is not Unobserved.IN_FILE:  # whose status has what is known
+        unobserved = nodes.Unobserved.NO_KIND
+    if unobserved is not nodes.Unobserved.IN_FILE:  # whose status has what is known
         environment = replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
-    return environment, NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved), None
+    return environment, nodes.NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved), None
 
 
 def _require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:

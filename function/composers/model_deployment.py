@@ -16,20 +16,32 @@ from function.api.model_deployment import parse_deployment
 from function.api.model_service import parse_listing
 from function.composers import requirements, scopes
 from function.composers.outcome import keep_observed
-from function.composers.placement_writer import build_placement, build_service, drain_placement, lower_replicas
 from function.composers.requirements import UnresolvedError, resolve_model
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
-from function.domain.model import Model, Problem
+from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, condition, find_controller, get, integer, is_deleting, mapping, text
+from function.kube import names
+from function.kube.manifests import (
+    JSON,
+    Manifest,
+    condition,
+    find_controller,
+    get,
+    integer,
+    is_deleting,
+    mapping,
+    prune,
+    text,
+)
 from function.kube.messages import join_with_more, truncate_middle
 from function.reasons import ConditionType, ReferencesResolved, Refused, Status
 from function.remote import observed_object
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
+from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import drains_first, hold_draining, schedule
@@ -170,7 +182,7 @@ def _hold_placements(
     return replace(
         outcome,
         requirements=scope.requirements,
-        composed=lower_replicas(outcome.composed, deployment.replicas),
+        composed=_lower_replicas(outcome.composed, deployment.replicas),
         status=report.lower_replicas(outcome.status, deployment.replicas),
         ready=False if is_invalid else outcome.ready,
     )
@@ -281,9 +293,19 @@ def _check_gate(
 
 
 def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
+    """Returns the ModelService of a deployment with all fields of its `service`, if it has one."""
     if not deployment.service:
         return {}
-    manifest = build_service(deployment, mapping(call.xr, "spec.service"))
+    manifest: Manifest = {
+        "apiVersion": names.VERSION,
+        "kind": "ModelService",
+        "metadata": {
+            "name": deployment.name,
+            "namespace": deployment.namespace,
+            "labels": {**names.MANAGED_BY, names.LABEL_DEPLOYMENT: names.label_value(deployment.name)},
+        },
+        "spec": {"backends": [{"deployment": deployment.name}], **mapping(call.xr, "spec.service")},
+    }
     is_ready = condition(call.observed.get(SERVICE_KEY), "Ready").get("status") == Status.TRUE
     return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
 
@@ -307,10 +329,10 @@ def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Comp
     for key, manifest in call.observed.items():
         name = text(manifest, "metadata.name")
         if name in draining:
-            drained[key] = drain_placement(reapply_observed(manifest))
+            drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
         elif key != SERVICE_KEY and (name in carried or name not in readable or key in considered.scope.orphans):
             composed[key] = reapply_observed(manifest)
-    return lower_replicas(composed, considered.request.deployment.replicas) | drained
+    return _lower_replicas(composed, considered.request.deployment.replicas) | drained
 
 
 def _compose_placements(call: Call, considered: Considered, placed: Sequence[Placement]) -> dict[str, Composed]:
@@ -324,3 +346,80 @@ def _compose_placements(call: Call, considered: Considered, placed: Sequence[Pla
             # The observed pool may be stale: applied as it was, it must not overwrite a later decision.
             composed[key] = with_resource_version(composed[key], call.observed[key])
     return composed
+
+
+def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
+    """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
+    shape, price = placement.shape, placement.price
+    when_full = "Replace" if deployment.replaces_when_full else None
+    rollout = prune({"digest": placement.allowed_digest, "whenFull": when_full})
+    annotations = prune(
+        {
+            names.ANNOTATION_VRAM: None if placement.vram is None else str(placement.vram),
+            names.ANNOTATION_PRICE: f"{price.per_gpu_hour} {price.currency}" if price else None,
+            names.ANNOTATION_EXCLUSIVE_NODES: "true" if placement.exclusive_replica_nodes else None,
+        }
+    )
+    return {
+        "apiVersion": names.VERSION,
+        "kind": "ModelPlacement",
+        "metadata": prune(
+            {
+                "name": placement.name,
+                "namespace": placement.namespace,
+                "labels": {
+                    **names.MANAGED_BY,
+                    names.LABEL_DEPLOYMENT: names.label_value(deployment.name),
+                    **build_labels(placement.environment, deployment.cache),
+                },
+                "annotations": annotations or None,
+            }
+        ),
+        "spec": prune(
+            {
+                "modelRef": {"kind": deployment.model.kind, "name": deployment.model.name},
+                "deploymentRef": {"name": deployment.name},
+                "inferenceEnvironmentRef": {"name": placement.environment},
+                "profile": placement.profile,
+                "pool": placement.pool,
+                "topology": _build_topology(shape) if shape else None,
+                "replicas": placement.replicas,
+                "rollout": rollout or None,
+                "modelCache": cache,
+            }
+        ),
+    }
+
+
+def _lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
+    """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
+
+    Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
+    """
+    lowered = dict(composed)
+    for key, item in composed.items():
+        if text(item.manifest, "kind") == "ModelPlacement" and integer(item.manifest, "spec.replicas", 1) > replicas:
+            lowered[key] = _with_spec(item, {"replicas": replicas})
+    return lowered
+
+
+def _with_spec(item: Composed, fields: Manifest) -> Composed:
+    spec: Manifest = {**mapping(item.manifest, "spec"), **fields}
+    return replace(item, manifest={**item.manifest, "spec": spec})
+
+
+def _build_topology(shape: Shape) -> Manifest:
+    split = shape.parallelism
+    return {
+        "nodes": shape.nodes,
+        "gpusPerNode": shape.gpus_per_node,
+        "parallelism": prune(
+            {
+                "tensor": split.tensor,
+                "pipeline": split.pipeline,
+                "data": split.data,
+                "dataLocal": split.data_local,
+                "expert": "enabled" if split.expert else "disabled",
+            }
+        ),
+    }

@@ -21,15 +21,8 @@ from function.remote.adoption import find_orphans
 from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
+from function.serving import rollout
 from function.serving.digest import compute_spec_digest
-from function.serving.rollout import (
-    WORKLOAD,
-    build_serving_request,
-    find_update,
-    hold_services,
-    observe_workload,
-    reconcile_service,
-)
 from function.status import model_placement as report
 from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage
@@ -73,7 +66,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     writer = replace(writer, deleting=find_orphans(call, listed, deleting=True))
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
-    service = reconcile_service(resolved, writer, weights, admission)
+    service = rollout.reconcile_service(resolved, writer, weights, admission)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
         **weights.composed,
@@ -83,7 +76,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     }
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
     if gives_turns:
-        composed |= observe_workload(service.remote.manifest, writer)
+        composed |= rollout.observe_workload(service.remote.manifest, writer)
     if service.may_read_previous_weights:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
@@ -91,7 +84,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, service))
     status = report.build_status(call, resolved, weights, service)
     if gives_turns:
-        update = find_update(service.remote.manifest, writer.read(WORKLOAD))
+        update = rollout.find_update(service.remote.manifest, writer.read(rollout.WORKLOAD))
         status["rollout"] = report.build_rollout(service, update)
     events: tuple[Event, ...] = ()
     if service.rollout_blocked:
@@ -120,7 +113,7 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     storage = _request_storage(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
-    request = build_serving_request(resolved, plan_weights(storage), placement.replicas)
+    request = rollout.build_serving_request(resolved, plan_weights(storage), placement.replicas)
     return request.name, compute_spec_digest(request)
 
 
@@ -184,7 +177,7 @@ def _hold(
     """
     if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
         known = [*known, report.build_cannot_start()]
-    services = hold_services(call.observed, placement if scale_down else None)
+    services = rollout.hold_services(call.observed, placement if scale_down else None)
     requested = max(placement.replicas, services.replicas)
     ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*known, ready)))

@@ -20,18 +20,8 @@ from function.remote.observed_object import assess
 from function.status import model_service as report
 from function.status import references
 from function.status.conditions import faulty
+from function.traffic import routes
 from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
-from function.traffic.routes import (
-    REMOTE_ROUTE,
-    ROUTE,
-    SERVICE_KIND,
-    SLICE_KIND,
-    TLS,
-    TLS_KIND,
-    build_local_resources,
-    build_remote_route,
-    build_route,
-)
 from function.traffic.sites import SEPARATOR
 
 
@@ -50,13 +40,13 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, [resolved, report.build_route_ready(None, platform)])
 
     traffic = plan_traffic(service, placements, call.observed, platform, call.now)
-    composed = {ROUTE: _compose_route(call, service, platform, traffic)}
+    composed = {routes.ROUTE: _compose_route(call, service, platform, traffic)}
     for endpoint in traffic.endpoints:
         composed |= _compose_endpoint(call, settings, service, endpoint)
     conditions = (
         resolved,
         report.build_endpoints_ready(traffic),
-        report.build_route_ready(call.observed.get(ROUTE), platform),
+        report.build_route_ready(call.observed.get(routes.ROUTE), platform),
         report.build_backends_alike(service, placements),
     )
     serves = all(condition.status is Status.TRUE for condition in conditions[:-1])
@@ -84,10 +74,10 @@ def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
     Gateway API, or one whose right is granted with that to routes, is required only once such a resource is observed.
     """
     kinds = [requirements.OBJECT]
-    if ROUTE in call.observed:
-        kinds += [SERVICE_KIND, SLICE_KIND]
-    if any(key.endswith(SEPARATOR + TLS) for key in call.observed):
-        kinds.append(TLS_KIND)
+    if routes.ROUTE in call.observed:
+        kinds += [routes.SERVICE_KIND, routes.SLICE_KIND]
+    if any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
+        kinds.append(routes.TLS_KIND)
     return kinds
 
 
@@ -101,8 +91,8 @@ def _require_placements(call: Call, service: ModelService) -> dict[str, Requirem
 
 def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:
     """Composes the control plane's route over the version that was seen: one decided from less must not replace it."""
-    observed = call.observed.get(ROUTE, {})
-    route = Composed(manifest=build_route(service, platform, traffic.weights), ready=assess(observed).up)
+    observed = call.observed.get(routes.ROUTE, {})
+    route = Composed(manifest=routes.build_route(service, platform, traffic.weights), ready=assess(observed).up)
     return with_resource_version(route, observed)
 
 
@@ -118,8 +108,8 @@ def _compose_endpoint(
     if not endpoint.workloads or site.gateway is None:
         return {}
     writer = build_writer(call, settings, site.gateway.provider_config, site.observed, scope=site.key)
-    route = build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
-    composed = {prefix + REMOTE_ROUTE: writer.compose(REMOTE_ROUTE, route, ManagementPolicy.FULL)}
-    for key, manifest in build_local_resources(service, site.gateway).items():
+    route = routes.build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
+    composed = {prefix + routes.REMOTE_ROUTE: writer.compose(routes.REMOTE_ROUTE, route, ManagementPolicy.FULL)}
+    for key, manifest in routes.build_local_resources(service, site.gateway).items():
         composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
     return composed

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.api.model_placement import parse_placement
-from function.composers.placement_writer import build_placement
+from function.composers.model_deployment import build_placement
 from function.domain.cache import ModelCacheChoice
 from function.domain.model import Parallelism
 from function.kube.manifests import Manifest, mapping
