@@ -24,8 +24,8 @@ from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wir
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.object_writer import NAMESPACE, carry_over, compose_namespace, deletes, find_remote_namespace
-from function.status import model_cache as report
 from function.status import references
+from function.status import weights as report
 from function.status.conditions import faulty
 from function.weights.claim import Size
 from function.weights.consumers import find_consumers, list_claims, may_delete_weights
@@ -92,7 +92,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     used_by = sorted({placement.deployment or placement.name for placement in inputs.named_by})
     return Outcome(
         composed=composed,
-        status=report.build_status(inputs.model, size, rows, used_by, inputs.consumers),
+        status=report.build_cache_status(inputs.model, size, rows, used_by, inputs.consumers),
         conditions=conditions,
         ready=unready_if_incomplete(composed, works=is_complete),
         ttl_seconds=settings.ttl_settled if is_complete else settings.ttl_pending,

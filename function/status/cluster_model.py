@@ -73,7 +73,12 @@ def build_status(model: Model) -> Manifest:
     """Returns profiles and storage; a shape that is computed from vram is in the status of each placement."""
     profiles: list[JSON] = [_build_profile(profile) for profile in model.profiles]
     profiles += [{"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))} for b in model.broken]
-    return {"profiles": profiles, "storage": _build_storage(model)}
+    source, size = model.source, compute_size(None, model, None)
+    storage: Manifest = {"uri": source_uri(source)}
+    if isinstance(source, DownloadedSource):
+        storage["cacheKey"] = cache_key(source)
+        storage |= {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
+    return {"profiles": profiles, "storage": storage}
 
 
 def _build_profile(profile: Profile) -> Manifest:
@@ -87,12 +92,3 @@ def _build_profile(profile: Profile) -> Manifest:
         "totalGpus": shape.gpus,
         "multiNode": shape.nodes > 1,
     }
-
-
-def _build_storage(model: Model) -> Manifest:
-    source, size = model.source, compute_size(None, model, None)
-    uri: Manifest = {"uri": source_uri(source)}
-    if not isinstance(source, DownloadedSource):
-        return uri
-    stated: Manifest = {"size": gib(size.amount), "sizeFrom": size.source} if size else {}
-    return {"cacheKey": cache_key(source), **uri, **stated}

@@ -22,8 +22,7 @@ from function.scheduling.admission import Admission
 from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
-from function.status.model_cache import build_hydration_status
-from function.status.weights import build_load_status, describe_storage
+from function.status.weights import build_hydration_status, build_load_status, describe_storage
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
 from function.weights.planner import StoragePlan

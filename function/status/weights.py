@@ -1,15 +1,21 @@
-"""Messages about weights on one environment, with what to do about a failure, and about how long they load.
+"""Status of weights: what was found on one environment and what to do about it, and the status of a ModelCache.
 
-ModelPlacement reports them as StorageReady, ModelCache in one row for each environment; both use the same messages.
+ModelPlacement reports the message about its environment as StorageReady, ModelCache in one row for each environment.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from function.domain.model import Problem
-from function.kube.manifests import Manifest, prune
+from function.contract import RESPONSE_BYTES, Condition
+from function.domain.cache import CacheEntry, Consumer, Hydration
+from function.domain.model import DownloadedSource, Model, Problem
+from function.kube.manifests import JSON, Manifest, prune
+from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
-from function.weights.claim import LoadEstimate, SizeFrom
-from function.weights.request import CREATED_CLAIM, Case, StorageRequest
+from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
+from function.weights.claim import LoadEstimate, Size, SizeFrom
+from function.weights.reconcile import Weights
+from function.weights.request import CREATED_CLAIM, Case, StorageRequest, cache_key, source_uri
 from function.weights.state import Finding, StorageState
 
 _HOUR, _MINUTE = 3600, 60
@@ -96,3 +102,149 @@ def _format_duration(seconds: int) -> str:
         minutes = -(-seconds // _MINUTE)
         return f"{minutes // _MINUTE}h{minutes % _MINUTE}m"
     return f"{seconds // _MINUTE}m{seconds % _MINUTE}s" if seconds >= _MINUTE else f"{seconds}s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(CacheEntry):
+    """The status of one environment, and what the condition is decided by."""
+
+    state: StorageState | None = None  # of the weights; None: the environment does not exist or is invalid
+    too_large: bool = False  # nothing is added, because Crossplane would not read the response
+
+    @property
+    def is_ready(self) -> bool:
+        """Tells whether the environment is known to have the weights now."""
+        return self.phase is Phase.READY and not self.unreachable
+
+
+def build_row(environment: str, weights: Weights, recorded: CacheEntry | None) -> Row:
+    """Builds the row of a selected environment, which may have the weights although its cluster is unreachable."""
+    state = weights.state
+    phase = state.phase
+    if state.unreachable:
+        last_phase = recorded.phase if recorded else Phase.PENDING
+        phase = Phase.READY if weights.gate_open else last_phase
+    return Row(
+        environment=environment,
+        phase=phase,
+        message=truncate_middle(describe_storage(state)),
+        unreachable=state.unreachable,
+        hydration=weights.hydration,
+        access_mode=weights.access_mode,
+        state=state,
+    )
+
+
+def build_missing_row(environment: str, recorded: CacheEntry | None) -> Row:
+    """Builds the row of an environment that does not exist or is invalid; what is recorded of it stays."""
+    entry = recorded or CacheEntry(environment=environment)
+    return Row(
+        environment=environment,
+        phase=entry.phase,
+        message=f"InferenceEnvironment {environment} does not exist or is invalid; existing objects are kept",
+        hydration=entry.hydration,
+        access_mode=entry.access_mode,
+    )
+
+
+def describe_waiting(row: Row, size: int) -> Row:
+    """Returns the row of an environment to which nothing is added: the response would have `size` bytes."""
+    if row.phase is Phase.READY:
+        return row
+    message = f"waiting for other environments: the response would have {size:,} bytes, the limit is {RESPONSE_BYTES:,}"
+    return replace(row, phase=Phase.PENDING, message=message, too_large=True)
+
+
+def summarize_hydration(rows: Sequence[Row]) -> Condition:
+    incomplete = [row for row in rows if row.state is None or not row.is_ready]
+    status, reason = _judge_hydration(rows, incomplete)
+    have = "are known to have" if any(row.unreachable for row in rows) else "have"
+    ready = sum(row.is_ready for row in rows)
+    message = f"{ready} of {len(rows)} environments {have} the weights"
+    if not rows:
+        message = "No environment is named or selected"
+    elif all(row.state and row.state.finding is Finding.PRESTAGED for row in rows):
+        message = "preload is false: nothing is downloaded, and pods read what is on the claims"
+    # Failures first, then clusters that do not answer, then what is furthest from Ready.
+    incomplete.sort(
+        key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
+    )
+    details = join_with_more([f"{row.environment}: {row.message}" for row in incomplete], separator="; ")
+    return Condition(ConditionType.HYDRATED, status, reason, f"{message}. {details}" if details else message)
+
+
+def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:
+    """Judges all environments: a failure decides, then a cluster that does not answer."""
+    states = [row.state for row in rows if row.state]
+    unreachable, findings = [state for state in states if state.unreachable], {state.finding for state in states}
+    if not rows:
+        return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
+    if any(row.phase is Phase.FAILED for row in rows):
+        return Status.FALSE, Hydrated.DOWNLOAD_FAILED
+    if unreachable:
+        all_failed = all(state.reason is PlacementStorage.SYNC_FAILED for state in unreachable)
+        return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
+    if Finding.CLAIM_NOT_FOUND in findings:
+        return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
+    if Finding.UNPLANNABLE in findings:
+        return Status.FALSE, Hydrated.INVALID_CACHE
+    if any(row.state is None and not row.is_ready for row in rows):
+        return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND
+    if incomplete and all(row.too_large for row in incomplete):
+        return Status.FALSE, Hydrated.RESPONSE_TOO_LARGE
+    if all(row.is_ready for row in rows):
+        return Status.TRUE, Hydrated.HYDRATED
+    return Status.FALSE, Hydrated.PARTIALLY_HYDRATED if any(row.is_ready for row in rows) else Hydrated.DOWNLOADING
+
+
+def build_cache_status(
+    model: Model, size: Size | None, rows: Sequence[Row], used_by: Sequence[str], consumers: Sequence[Consumer]
+) -> Manifest:
+    """Builds the status.
+
+    `size` is that of the claims that are created, None where all claims are the users'. Recorded consumers are required
+    by name before weights are deleted.
+    """
+    recorded: list[JSON] = [
+        prune({"name": c.name, "environment": c.environment, "uri": c.uri or None}) for c in consumers
+    ]
+    source = model.source if isinstance(model.source, DownloadedSource) else None
+    environments: list[JSON] = [
+        prune(
+            {
+                "name": row.environment,
+                "phase": row.phase,
+                "unreachable": row.unreachable or None,
+                "accessMode": row.access_mode or None,
+                "message": row.message,
+                **build_hydration_status(row.hydration),
+            }
+        )
+        for row in rows
+    ]
+    return prune(
+        {
+            "cacheKey": cache_key(source) if source else None,
+            "uri": source_uri(source) if source else None,
+            "size": gib(size.amount) if size else None,
+            "environments": environments,
+            "ready": sum(row.is_ready for row in rows),
+            "desired": len(rows),
+            "usedBy": list[JSON](used_by),
+            "readers": recorded,
+        }
+    )
+
+
+def build_hydration_status(hydration: Hydration) -> Manifest:
+    """Builds what a status records of a download, to be parsed again."""
+    return prune(
+        {
+            "claimName": hydration.claim or None,
+            "path": hydration.path or None,
+            "completedAt": hydration.completed_at or None,
+            "namespace": (hydration.completed_at and hydration.namespace) or None,
+            "claimUid": hydration.claim_uid or None,
+            "retry": (hydration.completed_at and hydration.retry) or None,
+        }
+    )

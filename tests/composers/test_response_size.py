@@ -16,7 +16,7 @@ from function.contract import RESPONSE_BYTES, Call, Composed, Outcome
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.reasons import Unfinished
 from function.runner import Runner
-from function.status import model_cache
+from function.status import weights
 from tests.support.plane import only, plane, request_of
 from tools.control_plane import ControlPlane, Round
 from tools.remote_stages import StepByStep
@@ -37,7 +37,7 @@ def test_largest_response_of_kind_is_read_by_crossplane(name: str) -> None:
 
 def bounded(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Let Crossplane read so many bytes of what a ModelCache composes."""
-    for module in (composer, model_cache):
+    for module in (composer, weights):
         monkeypatch.setattr(module, "RESPONSE_BYTES", size)
 
 

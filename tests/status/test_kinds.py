@@ -24,7 +24,7 @@ from function.status import cluster_model as models
 from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
-from function.status.model_cache import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
+from function.status.weights import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
 from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState
 from tests.support import builders
