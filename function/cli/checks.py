@@ -32,7 +32,7 @@ from function.api.problems import (
     unknown_value,
 )
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
-from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call, split_path
+from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet
@@ -66,6 +66,7 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _MAX_NAME, _MAX_LABEL = 253, 63
 _MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates from XRDs
 _NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
+_SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")  # of `spec.pools[0]` or `metadata.labels[example.org/tier]`
 _SCALING = "; set fixed.replicas, as nothing scales replicas"
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
@@ -87,8 +88,8 @@ class Item:
     def find_line(self, path: str) -> int:
         """Returns the line of a field, or of the nearest block around it that exists; 0 where it is not known."""
         node, line = self.node, self.node.start_mark.line + 1 if self.node else 0
-        for key in split_path(path):
-            place, node = find_entry(node, key)
+        for bracketed, plain in _SEGMENT.findall(path):
+            place, node = find_entry(node, bracketed or plain)
             line = place.start_mark.line + 1 if place else line
         return line
 

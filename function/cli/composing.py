@@ -1,6 +1,5 @@
 """Runs the composers of the function over a store, as Crossplane would over a control plane."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
@@ -17,7 +16,6 @@ from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
-_SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
@@ -65,11 +63,6 @@ def _read_data(store: Store, spec: Manifest) -> Iterator[Manifest]:
             message = f"the Composition requires {CONFIG} {name}, which does not exist, and Crossplane composes nothing"
             advice = f"until that is corrected. Give the {CONFIG} with -f, or correct the Composition"
             raise CliError(f"{message} {advice}", Code.REFUSED)
-
-
-def split_path(path: str) -> list[str]:
-    """Returns the keys of `spec.pools[0]` or `metadata.labels[example.org/tier]`."""
-    return [bracketed or plain for bracketed, plain in _SEGMENT.findall(path)]
 
 
 def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:

@@ -5,6 +5,7 @@ taints of the environment stay.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -40,7 +41,7 @@ _REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.
 @options.QUIET
 def drain(  # noqa: PLR0913  # one for each option
     environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, sources: Sources
-) -> Code:
+) -> None:
     """Move everything from an environment to others; each model serves until its replacement is Ready.
 
     Prints first what would move where, and what cannot and why. In that case nothing is written without --force.
@@ -51,7 +52,7 @@ def drain(  # noqa: PLR0913  # one for each option
     if rows:
         cells = ([tables.paint(row[0], _COLOURS[row[0]]), *row[1:]] for row in rows)
         click.echo(tables.format_table(["VERDICT", "PLACEMENT", "TO", "WHY"], cells) + "\n")
-    counts = {verdict: sum(row[0] == verdict for row in rows) for verdict in _COLOURS}
+    counts = Counter(row[0] for row in rows)
     words = {_MOVES: "to move", _STAYS: "to stay", _STUCK: _STUCK}
     summary = ", ".join(f"{counts[v]} {word}" for v, word in words.items() if counts[v]) or "nothing runs there"
     if counts[_STUCK] and not force:
@@ -59,13 +60,12 @@ def drain(  # noqa: PLR0913  # one for each option
         raise CliError(f"{message}. Make room, or drain the others with --force", Code.REFUSED)
     if dry_run:
         click.echo(f"{ref} would be drained: {summary}")
-        return Code.OK
+        return
     cluster = connect(sources)
     _apply(cluster, ref, taint)
     click.echo(f"{ref} is being drained: {summary}")
     if wait:
         _wait(cluster, ref, timeout)
-    return Code.OK
 
 
 @click.command(epilog=examples("cordon"))
