@@ -71,7 +71,7 @@ _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "conf
 _PROVIDER = "provider-kubernetes"
 _PACKAGES = {"Provider": _PROVIDER, "Function": "function-modelplane", "Configuration": "configuration-modelplane"}
 _PACKAGE_API = "/apis/pkg.crossplane.io"
-_EXTENSIONS = "apiextensions.crossplane.io"
+_EXTENSIONS, _REVIEWS = "apiextensions.crossplane.io", "authorization.k8s.io/v1"
 _OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
 _OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections")
 _PLACEHOLDER = "registry.example.com/"
@@ -170,9 +170,8 @@ def version(*, client: bool, sources: Sources, form: Form) -> None:
         except CliError as error:
             releases["function"], reason = "", error.message
     if form is Form.TABLE:
-        click.echo(f"Client Version: {releases['client']}")
-        if not client:
-            click.echo(f"Function Version: {releases['function'] or 'unknown'}")
+        for name, release in releases.items():
+            click.echo(f"{name.title()} Version: {release or 'unknown'}")
     else:
         click.echo(format_data(form, {f"{name}Version": release for name, release in releases.items()}))
     if reason:
@@ -446,10 +445,9 @@ def _list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: st
         kind, spec = "SubjectAccessReview", {"user": account, "groups": groups}
     denied = []
     for verb in verbs:
-        attributes: Manifest = {"group": group, "resource": resource, "verb": verb}
-        review: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": kind}
-        review["spec"] = {**spec, "resourceAttributes": attributes}
-        answer = cluster.fetch(f"/apis/authorization.k8s.io/v1/{kind.lower()}s", review)
+        reviewed: Manifest = {**spec, "resourceAttributes": {"group": group, "resource": resource, "verb": verb}}
+        review: Manifest = {"apiVersion": _REVIEWS, "kind": kind, "spec": reviewed}
+        answer = cluster.fetch(f"/apis/{_REVIEWS}/{kind.lower()}s", review)
         if answer is None:
             return None
         if not flag(answer, "status.allowed"):
