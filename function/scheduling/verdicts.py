@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeAlias
 
 from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage
@@ -174,7 +175,7 @@ class Dropped:
     held_by: tuple[str, ...] = ()  # ModelServices that may send it requests, while it drains; empty: not known yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Decision:
     assignments: tuple[Assignment, ...] = ()  # desired, and counted as placed
     carried: tuple[Placement, ...] = ()  # carried over as observed; only those of `unreadable` count
@@ -192,7 +193,7 @@ class Decision:
     def placed(self) -> int:
         return len(self.assignments) + len(self.unreadable)
 
-    @property
+    @cached_property
     def unresolved(self) -> list[Infeasible]:
         """The refusals that matter, nearest first: once enough is placed, only what cannot be scaled up."""
         needs_more = self.placed < self.desired
