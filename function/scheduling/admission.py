@@ -52,19 +52,14 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
         placements_of, grants_of = by_pool[pool.name]
         max_grants = MAX_ADMITTED - len(granted) + len(grants_of)
         pools[pool.name] = allocate_pool(pool, placements_of, grants_of, max_grants, environment.pools)
-    of_other_pools = (
-        _remaining_grant_of_unreadable_pool(environment, grant, by_uid.get(grant.uid))
-        for grant in granted
-        if grant.share.pool not in pools
-    )
-    grants = [grant for grant in of_other_pools if grant]
-    grants += (grant for ledger in pools.values() for grant in ledger.grants)
-    grants.sort(key=grant_sort_key)
+    of_other_pools = (grant for grant in granted if grant.share.pool not in pools)
+    remaining = (_remaining_grant_of_unreadable_pool(environment, g, by_uid.get(g.uid)) for g in of_other_pools)
+    grants = [*filter(None, remaining), *(grant for ledger in pools.values() for grant in ledger.grants)]
     # A deployment has one placement here. More with its uid as their owner are about to go, or written by a user.
     of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
     by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
-    rejected = sorted(by_owner.values())
-    return EnvironmentLedger(pools=pools, grants=tuple(grants), rejected=tuple(rejected[:MAX_REJECTED]))
+    rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=grant_sort_key)), rejected=rejected)
 
 
 def _group_by_pool(

@@ -291,11 +291,9 @@ def satisfies_requirements(request: SchedulingRequest, environment: Environment,
 
 
 def check_selectors(request: SchedulingRequest, environment: Environment) -> tuple[Refusal, ...]:
-    refusals = (
-        _check_selector(environment, request.deployment.selector, Field.DEPLOYMENT_SELECTOR),
-        _check_selector(environment, request.model.selector, Field.MODEL_SELECTOR),
-    )
-    return tuple(refusal for refusal in refusals if refusal is not None)
+    of_deployment = _check_selector(environment, request.deployment.selector, Field.DEPLOYMENT_SELECTOR)
+    of_model = _check_selector(environment, request.model.selector, Field.MODEL_SELECTOR)
+    return tuple(filter(None, (of_deployment, of_model)))
 
 
 def check_profile_selector(profile: Profile, environment: Environment) -> Refusal | None:

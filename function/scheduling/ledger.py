@@ -161,12 +161,8 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
     if not any(replicas):
         return None
-    remaining = replace(
-        grant.share,
-        replicas=min(grant.share.replicas, max(replicas)),
-        exclusive_replica_nodes=placement.exclusive_replica_nodes,
-    )
-    return _make_grant(placement, remaining)
+    remaining, exclusive = min(grant.share.replicas, max(replicas)), placement.exclusive_replica_nodes
+    return _make_grant(placement, replace(grant.share, replicas=remaining, exclusive_replica_nodes=exclusive))
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
@@ -301,12 +297,12 @@ def _room_beside_grants(environment: Environment, pool: Pool) -> PoolCapacity:
 
 def publish_free(environment: Environment) -> dict[str, Free]:
     """Returns what an environment would publish as free with its pools and grants, where it has published that."""
-    rooms = {pool.name: _room_beside_grants(environment, pool) for pool in environment.pools}
-    return {
-        name: Free(placements=room.placements, nodes=tuple(sorted(room.free.items())))
-        for name, room in rooms.items()
-        if name in environment.free
-    }
+    free: dict[str, Free] = {}
+    for pool in environment.pools:
+        if pool.name in environment.free:
+            room = _room_beside_grants(environment, pool)
+            free[pool.name] = Free(placements=room.placements, nodes=tuple(sorted(room.free.items())))
+    return free
 
 
 def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
