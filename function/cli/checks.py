@@ -33,7 +33,6 @@ from function.api.problems import (
 )
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
-from function.cli.costs import find_costs, find_default_class, find_full_claims
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet
 from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
@@ -42,7 +41,8 @@ from function.composers import COMPOSERS
 from function.composers.model_deployment import refuse_foreign_service
 from function.domain.allocation import format_replicas
 from function.domain.cache import ModelCacheChoice
-from function.domain.model import Model, Problem
+from function.domain.environment import Environment
+from function.domain.model import DownloadedSource, Model, Problem
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, get, list_texts, listing, mapping, strings, text
@@ -51,13 +51,17 @@ from function.kube.quantity import gib
 from function.reasons import Refused
 from function.scheduling.admission import build_required_labels
 from function.scheduling.capacity import count_in_empty_pool
-from function.scheduling.scheduler import find_unsatisfiable_storage
+from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
+from function.scheduling.ledger import Ledger
+from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
 from function.status.inference_environment import list_pool_notes
 from function.status.model_placement import describe_missing_labels
-from function.weights.faults import find_faults
-from function.weights.request import StorageRequest, build_cache_request
+from function.status.weights import format_redownload_note, note_costs
+from function.weights.claim import READ_WRITE_MANY
+from function.weights.faults import find_faults, find_remarks
+from function.weights.request import Case, StorageRequest, build_cache_request, cache_key
 
 Level: TypeAlias = Literal["error", "warning"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -373,6 +377,7 @@ def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> St
 
 _SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
 _SMALLEST_SIZE = 2**20  # no GPU and no claim has less
+_NOWHERE = Environment(name="")
 
 
 def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -380,7 +385,7 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if not is_ours(manifest):
         return
     yield from _find_missing_units(manifest.get("spec"), "spec")
-    yield from find_default_class(manifest)
+    yield from _find_default_class(manifest)
     match text(manifest, "kind"):
         case "ModelDeployment":
             yield from _find_costs(store, manifest)
@@ -428,17 +433,82 @@ def _find_obstacles(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    """Returns what is costly about the storage of a deployment, as far as its model is known."""
+    """Returns storage settings of a deployment that are costly or have no effect on any environment it may go to."""
     deployment, (_, model) = parse_deployment(manifest).value, _find_model(store, manifest)
     if deployment is None or model is None:
         return
     environments = read_environments(store, _read_settings(store, manifest)[0])
     weights = _place_weights(store, deployment, model)
-    yield from find_costs(deployment, weights, environments)
+    requests = [*_list_requests(deployment, weights, environments or (_NOWHERE,))]
+    for request in requests:
+        yield from find_remarks(request)
+        if request.case is Case.EMPTY_DIR:
+            note = format_redownload_note(weights.model.disk, deployment.replicas)
+            yield Problem("spec.modelCache", f"is EmptyDir: {note}")
+        else:
+            yield from note_costs(request)
+    unshared = [
+        f"{fault.message.rstrip('.')}. {fault.remedy(request.environment.name)}"
+        for request in requests
+        for fault in find_faults(request)[:1]
+        if fault.reason is Refused.SHARED_STORAGE_MISSING and request.environment is not _NOWHERE
+    ]
+    if unshared and len(unshared) == len(requests):
+        yield Problem("spec.modelRef", unshared[0])
     others = (store[ref] for ref in store.refs("ModelDeployment") if ref.namespace == deployment.namespace)
     known = ((parse_deployment(other).value, _find_model(store, other)[1]) for other in others)
     sharing = [(each, _place_weights(store, each, of)) for each, of in known if each and of]
-    yield from find_full_claims(deployment, weights, sharing, environments)
+    yield from _find_full_claims([(deployment, weights), *sharing], environments)
+
+
+def _list_requests(
+    deployment: Deployment, weights: StorageRequest, environments: Iterable[Environment]
+) -> Iterator[StorageRequest]:
+    """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
+    request = SchedulingRequest(deployment=deployment, model=weights.model, weights=weights)
+    for environment in environments:
+        if not environment.pools:
+            shapes = (profile.shape for profile in weights.model.profiles)
+            yield from (weights.with_pool(environment, NO_POOL, s, deployment.replicas) for s in shapes if s)
+        for candidate, refusals in filter_candidates(request, environment, Ledger(())):
+            is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
+            if candidate and candidate.shape and not is_refused:
+                yield weights.with_pool(environment, candidate.pool, candidate.shape, deployment.replicas)
+
+
+def _find_full_claims(
+    sharing: Sequence[tuple[Deployment, StorageRequest]], environments: Iterable[Environment]
+) -> Iterator[Problem]:
+    """Returns the Shared claims that cannot hold the model of the first deployment and those of the others on them."""
+    for environment in environments:
+        storage, disks = environment.storage, [_find_shared(*each, environment) for each in sharing]
+        known = dict(filter(None, disks))
+        needed = sum(disk for _, disk in known.values())
+        if disks[0] and len(known) > 1 and needed > storage.shared_size and storage.size_enforced:
+            models = ", ".join(f"{name} {gib(disk)}" for name, disk in sorted(known.values()))
+            claim = f"claim {storage.shared_claim} of InferenceEnvironment {environment.name}"
+            room = f"{claim} has {gib(storage.shared_size)}, and the models that share it need {gib(needed)}"
+            yield Problem("spec.modelRef", f"{room}: {models}")
+
+
+def _find_shared(
+    deployment: Deployment, weights: StorageRequest, environment: Environment
+) -> tuple[str, tuple[str, int]] | None:
+    """Returns cache key, name and disk of a model that is kept on the Shared claim of an environment."""
+    model, requests = weights.model, _list_requests(deployment, weights, (environment,))
+    if not model.disk or not isinstance(model.source, DownloadedSource):
+        return None
+    is_shared = any(request.case is Case.SHARED for request in requests)
+    return (cache_key(model.source), (model.name, model.disk)) if is_shared else None
+
+
+def _find_default_class(manifest: Manifest) -> Iterator[Problem]:
+    """Yields a remark if a ReadWriteMany claim is left to the default class of the cluster."""
+    path = "spec.modelCache" if text(manifest, "kind") == "ModelDeployment" else "spec.storage"
+    storage = mapping(manifest, path)
+    if storage.get("storageClassName") == "" and storage.get("accessMode") in (None, READ_WRITE_MANY):
+        message = "leaves claims to the cluster's default class, and many of those cannot do ReadWriteMany; name one"
+        yield Problem(f"{path}.storageClassName", f'"" {message}')
 
 
 def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:

@@ -30,7 +30,12 @@ COMMANDS = {
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
 # Commands that have no module of their own.
-_MODULES = {**dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"), "version": "check", "completion": "init"}
+_MODULES = {
+    **dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"),
+    "version": "check",
+    "completion": "init",
+    "traffic": "why",
+}
 # Commands of kubectl, and what does here what they are tried for.
 ELSEWHERE = {
     "apply": "check with 'validate' and 'plan --diff', then use 'kubectl apply -f FILE'",

@@ -172,7 +172,10 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
     """Adds up all pools and those of each accelerator, and explains the colours."""
     canvas.y += 8
     environments = format_count(len({usage.environment.name for usage in usages}), "environment")
-    canvas.text(_MARGIN, f"{environments} with {_count_gpus(usages)}", INK, _BOLD)
+    total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
+    lost = total - used - free
+    gpus = f"{format_count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
+    canvas.text(_MARGIN, f"{environments} with {gpus}", INK, _BOLD)
     is_lost = any(usage.pool and usage.pool.usable_nodes < usage.pool.max_nodes for usage in usages)
     canvas.y += 12
     entries = ((TAKEN, taken), (FREE, "free GPU"), *(((_LOST, _LOST_NAME),) if is_lost else ()))
@@ -180,9 +183,3 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
         square, style = _draw_rectangle(_MARGIN + 130 * x, canvas.y, (_GPU, _GPU), fill), f'fill="{DIM}"{_SMALL}'
         canvas.lines.append(f'{square}<text x="{_MARGIN + 130 * x + 15}" y="{canvas.y + 9}" {style}>{label}</text>')
     canvas.y += 14
-
-
-def _count_gpus(usages: Sequence[Usage]) -> str:
-    total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
-    lost = total - used - free
-    return f"{format_count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")

@@ -21,7 +21,6 @@ from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Status
 from function.remote.object_writer import desired_from_observed
 
-CONTROL_PLANE = "control plane"
 # Files do not tell whether a cluster answers, and an environment without shared storage serves single nodes.
 # A canary differs on purpose.
 _HARMLESS = {
@@ -42,7 +41,7 @@ class Place:
     @property
     def cluster(self) -> str:
         """The environment, or that it is the control plane."""
-        return self.environment or CONTROL_PLANE
+        return self.environment or "control plane"
 
     def __str__(self) -> str:
         return f"{self.cluster}: {self.ref}"

@@ -76,6 +76,10 @@ def paint(text: str, colour: str) -> str:
     return click.style(text, fg=colour) if text else text
 
 
+def paint_status(status: str) -> str:
+    return paint(status, STATUS_COLOURS.get(status, ""))
+
+
 def wrap_lines(text: str, indent: int) -> str:
     """Wraps each line of a text at blanks to the width of the terminal; without a terminal it is left alone."""
     columns = shutil.get_terminal_size((0, 0)).columns

@@ -14,7 +14,7 @@ from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_deployment, find_decision, find_traffic, plan_deployments
 from function.cli.store import Ref, Store
-from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint, print_watched
+from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.kube.selectors import Selector
@@ -164,8 +164,7 @@ def _format_tree(root: Node, form: Form) -> str:
         return format_data(form, asdict(root))
     rows = []
     for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE)):
-        ready = paint(node.ready, STATUS_COLOURS.get(node.ready, ""))
-        rows.append((branch + node.name, ready, format_age(node.since), node.state, node.message))
+        rows.append((branch + node.name, paint_status(node.ready), format_age(node.since), node.state, node.message))
     return format_table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
 
 

@@ -1,29 +1,44 @@
 """`why`: explains why a deployment is not placed or not ready, and why an endpoint of a ModelService gets no requests.
 
+`traffic`: shows which part of the requests each endpoint of a ModelService gets, and the reason for every zero.
+
 On a live control plane this is what the controller wrote into the status of the deployment and its placements. From
 files the deployment is decided, which also tells what to do about each refusal.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
 import click
 
+from function.api.model_service import parse_model_service
 from function.cli import tables
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
-from function.cli.planning import explain_preference, find_traffic, plan_deployments
-from function.cli.store import Ref, Store
+from function.cli.options import (
+    SELECTOR,
+    WATCH,
+    CliError,
+    Code,
+    Form,
+    Sources,
+    examples,
+    form,
+    is_quiet,
+    read_name,
+    sources,
+)
+from function.cli.planning import compose_files, explain_preference, find_traffic, plan_deployments
+from function.cli.store import Ref, Store, refuse_unknown
+from function.domain.model_service import ModelService
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled, Status
-from function.scheduling.verdicts import Infeasible
-from function.scheduling.ways_out import WayOut
 from function.status.conditions import OWNED
 
+_KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
 _NAMES = 4  # environments that a group names
 _RANKS = {str(reason): reason.rank for reason in Refused}  # nearest last; a later release may have other reasons
 _OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.NOT_NOW: "waiting"}
@@ -83,7 +98,7 @@ def why(
     """
 
     def build() -> Report:
-        inventory = load_inventory(sources, ("ModelDeployment", "ModelPlacement", "ModelService"), one_namespace=True)
+        inventory = load_inventory(sources, _KINDS, one_namespace=True)
         if service := find_traffic(inventory, deployment):
             return _read_traffic(service)
         ref = inventory.find_deployment(deployment, selector)
@@ -161,7 +176,9 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
-            remedies=tuple(_list_remedies(infeasible, ways)),
+            # The ways out of the refusal, else what to do about it.
+            remedies=tuple(way.message for way in ways if way.refusal.environment == infeasible.environment)
+            or tuple(filter(None, [infeasible.remedy])),
             outlook=_OUTLOOKS[infeasible.outlook],
         )
         for infeasible in decision.unresolved
@@ -177,27 +194,18 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     )
 
 
-def _list_remedies(infeasible: Infeasible, ways: Iterable[WayOut]) -> Iterator[str]:
-    """Returns the ways out of an environment's refusal, else what to do about it."""
-    messages = [way.message for way in ways if way.refusal.environment == infeasible.environment]
-    yield from messages
-    if not messages and infeasible.remedy:
-        yield infeasible.remedy
-
-
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
     """Returns what a deployment composed with the conditions that are not True; planned placements have none yet."""
     for placement in store.owned(ref).values():
-        environment, kind = text(placement, "spec.inferenceEnvironmentRef.name"), text(placement, "kind")
-        conditions = (c for c in listing(placement, "status.conditions") if text(c, "type") in OWNED[kind])
-        faults = [c for c in conditions if text(c, "status") != Status.TRUE]
+        environment = text(placement, "spec.inferenceEnvironmentRef.name")
+        faults = [c for c in _read_conditions(placement) if c["status"] != Status.TRUE]
         if faults:
             yield Reason(
                 subject=f"{text(placement, 'metadata.name')} on {environment}"
                 if environment
                 else str(Ref.of(placement)),
                 reason=text(faults[0], "reason"),
-                faults=tuple(f"{text(c, 'type')} is {text(c, 'status')}: {text(c, 'message')}" for c in faults),
+                faults=tuple(f"{c['type']} is {c['status']}: {c['message']}" for c in faults),
                 outlook=text(placement, "status.phase"),
             )
 
@@ -206,9 +214,7 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
     yield f"{report.ref}: {tables.paint(report.verdict, tables.GOOD if report.is_placed else tables.BAD)}"
     for each in report.conditions:
-        status = tables.paint(text(each, "status"), tables.STATUS_COLOURS[text(each, "status")])
-        first = text(each, "message").partition("\n")[0]
-        yield tables.wrap_lines(f"  {text(each, 'type')} {status} {text(each, 'reason')}: {first}", 4)
+        yield _format_condition(each, text(each, "message").partition("\n")[0])
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.others, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
@@ -228,9 +234,66 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
         yield "\nEvery environment: --all"
 
 
+def _format_condition(entry: Manifest, message: str) -> str:
+    status = tables.paint_status(text(entry, "status"))
+    return tables.wrap_lines(f"  {text(entry, 'type')} {status} {text(entry, 'reason')}: {message}", 4)
+
+
 def _list_block(number: int, title: str, reason: Reason, lines: Sequence[str] = (), subject: str = "") -> Iterator[str]:
     yield f"\n{tables.wrap_lines(f'{number}. {title}', 3)}"
     words = ("do", *["or"] * len(reason.remedies))
     remedies = (f"{tables.paint(word, tables.GOOD)}: {r}" for word, r in zip(words, reason.remedies, strict=False))
     for line in (*lines, *(f"- {subject}{fault}" for fault in reason.faults), *remedies):
         yield tables.wrap_lines(f"   {line}", 5)
+
+
+@click.command(epilog=examples("traffic"))
+@click.argument("service", type=read_name("ModelService"), required=False)
+@sources
+@WATCH
+@form(Form.TABLE, Form.JSON, Form.YAML)
+def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
+    """Show which part of the requests each endpoint of a ModelService gets, and why an endpoint gets none.
+
+    Without files it shows what the controller reports. From files it shows what would be once everything is up.
+    """
+
+    def render() -> str:
+        inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        if sources.files:
+            compose_files(inventory)
+        manifest = inventory.store[_find_service(inventory, service)]
+        parsed = parse_model_service(manifest)
+        if parsed.value is None:
+            raise CliError(f"{Ref.of(manifest)}: {'; '.join(map(str, parsed.problems))}", Code.REFUSED)
+        if not form.for_people:
+            return tables.format_data(form, [asdict(entry) for entry in parsed.value.entries])
+        return _format_traffic(manifest, parsed.value)
+
+    tables.print_watched(render, watch=watch)
+
+
+def _find_service(inventory: Inventory, name: str | None) -> Ref:
+    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
+    matching = [ref for ref in refs if name in (None, ref.name)]
+    if len(matching) != 1:
+        message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
+        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
+    return matching[0]
+
+
+def _format_traffic(manifest: Manifest, service: ModelService) -> str:
+    total = sum(entry.weight for entry in service.entries)
+    rows: list[tuple[object, ...]] = []
+    for entry in service.entries:
+        share = entry.weight / total if total else 0.0
+        rows.append((entry.environment, entry.state, f"{share:.1%}", "", "", entry.address, entry.reason))
+        inside = sum(row.weight for row in entry.backends)
+        for row in entry.backends:
+            part = share * row.weight / inside if inside else 0.0
+            reason = "" if row.reason == entry.reason else row.reason
+            rows.append((f"  {row.deployment}", "", f"{part:.1%}", row.ready_replicas, row.placement, "", reason))
+    lines = [f"{Ref.of(manifest)}: {text(manifest, 'status.url') or 'no URL yet'}"]
+    lines += [_format_condition(each, text(each, "message")).rstrip(": ") for each in _read_conditions(manifest)]
+    headers = ("ENDPOINT", "STATE", "SHARE", "READY", "PLACEMENT", "ADDRESS", "REASON")
+    return "\n".join([*lines, "", tables.format_table(headers, rows)])
