@@ -109,7 +109,8 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
             "environments": [*sorted({usage.environment.name for usage, _ in group})],
             "usedBy": [{"deployment": user, "gpus": gpus} for user, gpus in users.most_common()],
         }
-        if costs := add_up(holding.cost for _, holding in group if holding.cost):
+        priced = ((usage.pool.price, holding) for usage, holding in group if usage.pool and usage.pool.price)
+        if costs := add_up(price.cost(holding.share.gpus) for price, holding in priced):
             row["costs"] = costs
         if by == "accelerator":
             row["free"] = sum(usage.free for usage in usages if usage.pool and usage.pool.accelerator_type == key)
@@ -174,7 +175,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "GPUS": f"{usage.used}/{usage.gpus}",
         "FREE": usage.free,
         "PRICE": pool.price or "",
-        "LARGEST": gpus.format_largest(usage),
+        "LARGEST": usage.largest,
         "USED BY": gpus.format_users(gpus.add_up_users(usage.holdings), users_shown),
     }
 
@@ -191,7 +192,7 @@ def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
             "placement": placement.name,
             "gpus": share.gpus,
         }
-        for placement, share, _ in usage.holdings
+        for placement, share in usage.holdings
     ]
     return {
         "environment": environment.name,
@@ -202,6 +203,6 @@ def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
         "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
-        "largestReplica": gpus.format_largest(usage),
+        "largestReplica": usage.largest,
         "usedBy": users,
     }

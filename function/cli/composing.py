@@ -34,7 +34,6 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
 
 
 def reads_environment_configs(step: Manifest) -> bool:
-    """Tells whether a step of a pipeline reads EnvironmentConfigs."""
     return text(step, "input.apiVersion").startswith(_CONFIGS_GROUP)
 
 

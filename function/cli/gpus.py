@@ -9,7 +9,7 @@ import yaml
 
 from function.api.inference_environment import parse_environment
 from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
-from function.domain.allocation import Cost, Share, format_replica
+from function.domain.allocation import Share, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
@@ -28,7 +28,6 @@ class Holding(NamedTuple):
 
     placement: Placement
     share: Share
-    cost: Cost | None  # None: the pool has no price
 
     @property
     def user(self) -> str:
@@ -63,16 +62,14 @@ class Usage:
         return sum(level * nodes for level, nodes in self.room.free.items()) if self.room else 0
 
     @property
-    def largest(self) -> tuple[int, int]:
-        """Nodes and GPUs per node of the largest replica that still fits; zeros where none does."""
-        if self.pool is None or self.room is None:
-            return 0, 0
-        free = self.room.free
+    def largest(self) -> str:
+        """The size of the largest replica that still fits."""
+        free = self.room.free if self.room else {}
         shapes = []
         for level in (level for level, nodes in free.items() if level and nodes):
-            spans_nodes = self.pool.multi_node and not self.pool.needs_exclusive_node(2, level)
+            spans_nodes = self.pool and self.pool.multi_node and not self.pool.needs_exclusive_node(2, level)
             shapes.append((sum(n for at, n in free.items() if at >= level) if spans_nodes else 1, level))
-        return max(shapes, key=lambda shape: (shape[0] * shape[1], shape[1]), default=(0, 0))
+        return format_replica(*max(shapes, key=lambda shape: (shape[0] * shape[1], shape[1]))) if shapes else "none"
 
 
 def list_usages(store: Store) -> list[Usage]:
@@ -82,32 +79,22 @@ def list_usages(store: Store) -> list[Usage]:
         ledger = admit_placements(environment, placements.values())
         for pool in environment.pools:
             held = ledger.pools[pool.name]
-            grants = [grant for grant in held.grants if grant.share.replicas]
-            holdings = tuple(
-                Holding(placements[g.namespace, g.name], g.share, pool.price.cost(g.share.gpus) if pool.price else None)
-                for g in grants
-            )
+            grants = (grant for grant in held.grants if grant.share.replicas)
+            holdings = tuple(Holding(placements[grant.namespace, grant.name], grant.share) for grant in grants)
             usages.append(Usage(environment=environment, pool=pool, room=held.room, holdings=holdings))
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
     return usages
 
 
-def format_largest(usage: Usage) -> str:
-    """Returns the largest replica that still fits."""
-    nodes, gpus = usage.largest
-    return format_replica(nodes, gpus) if nodes and gpus else "none"
-
-
 def format_users(users: Mapping[str, int], limit: int | None = None) -> str:
-    """Returns which deployments have how many GPUs, `limit` of them at most."""
+    """Returns deployments with the GPUs of each, `limit` of them at most."""
     names = [f"{user} ({gpus})" for user, gpus in users.items()]
     more = f" +{len(names) - limit} more" if limit and len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def add_up_users(holdings: Iterable[Holding]) -> Counter[str]:
-    """Returns the GPUs of each deployment."""
     users = Counter[str]()
     for holding in holdings:
         users[holding.user] += holding.share.gpus

@@ -7,7 +7,7 @@ from html import escape
 from itertools import cycle, groupby, zip_longest
 from textwrap import wrap
 
-from function.cli.gpus import Usage, add_up_users, format_largest, format_users
+from function.cli.gpus import Usage, add_up_users, format_users
 from function.cli.planning import Plan
 from function.domain.environment import Pool
 from function.kube.messages import format_count
@@ -72,9 +72,8 @@ class Canvas:
             self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
 
     def note_more(self, number: int, what: str) -> None:
-        """Says how many are not drawn, if any."""
         if number > 0:
-            self.text(_MARGIN, f"and {number} {what}{'s' if number > 1 else ''} more", DIM)
+            self.text(_MARGIN, f"and {format_count(number, what)} more", DIM)
 
     def pool(self, x: int, pool: Pool, usage: Usage) -> None:
         """Describes a pool, draws its nodes with their GPUs side by side and moves down."""
@@ -92,7 +91,7 @@ class Canvas:
             left = x + _NODES_DRAWN * (width + 6) + 4
             self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{format_count(more, "node")}</text>')
         self.y += height
-        free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {format_largest(usage)}"
+        free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}"
         self.text(x, f"{free}; {format_users(add_up_users(usage.holdings)) or 'not used'}", DIM, _SMALL)
 
     def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:
@@ -148,10 +147,8 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
         canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
         candidates = [row for row in rows if row.environment == environment.name] if len(plans) == 1 else []
         for row in candidates[:_ROWS_DRAWN]:
-            profile, outcome = (
-                f"{row.profile}: " if row.profile else "",
-                row.message or f"{row.replica}, {row.available}",
-            )
+            profile = f"{row.profile}: " if row.profile else ""
+            outcome = row.message or f"{row.replica}, {row.available}"
             colour = OURS if row.serves else NO if row.refusals else DIM
             canvas.text(left, f"{profile}{row.verdict}, {outcome}", colour, _SMALL)
         for usage in group:

@@ -13,7 +13,7 @@ from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Sources, examples, form, is_quiet, read_name, sources
-from function.cli.planning import Plan, Row, Verdict, plan_deployments
+from function.cli.planning import FITS, Plan, Row, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
@@ -223,7 +223,7 @@ def _choose_colour(reason: str) -> str:
 
 def _format_cells(row: Row, columns: Mapping[str, str]) -> Iterator[str]:
     colour = GOOD if row.serves else _choose_colour(row.verdict)
-    yield row.verdict if row.verdict == Verdict.FITS else paint(row.verdict, colour)
+    yield row.verdict if row.verdict == FITS else paint(row.verdict, colour)
     yield from (getattr(row, attribute) or "" for header, attribute in columns.items() if header != "VERDICT")
 
 

@@ -8,7 +8,6 @@ read for one deployment. Nothing is carried out.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -43,25 +42,16 @@ from function.weights.faults import find_faults, find_remarks
 from function.weights.planner import plan_weights
 
 _HOLDERS_NAMED = 3
-
-
-class Verdict(StrEnum):
-    """The verdict on a candidate that is not refused; a refused one has the reason."""
-
-    PLACED = "placed"
-    STAYS = "stays"
-    FITS = "fits"
+PLACED, STAYS, FITS = "placed", "stays", "fits"  # the verdicts on candidates that are not refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One candidate in words."""
-
     environment: str
     profile: str = ""
     pool: str = ""
     replica: str = ""
-    verdict: str
+    verdict: str  # a refused candidate has the reason
     required: str = ""
     available: str = ""
     refusals: tuple[Refusal, ...] = ()
@@ -72,7 +62,7 @@ class Row:
     @property
     def serves(self) -> bool:
         """Tells whether the deployment runs there."""
-        return self.verdict in (Verdict.PLACED, Verdict.STAYS)
+        return self.verdict in (PLACED, STAYS)
 
     @property
     def message(self) -> str:
@@ -154,7 +144,6 @@ class Plan:
 
     @property
     def savings(self) -> list[Saving]:
-        """What moving its placements to cheaper pools would save."""
         return [*_find_savings(self, self.considered)] if self.considered else []
 
     @property
@@ -282,7 +271,7 @@ def _list_candidates(plan: Plan, considered: Considered, environment: Environmen
             assert candidate is not None  # only a pool can be without a refusal
             rank, room = rank_candidate(candidate, ledger), ledger.room(environment, candidate.pool)
             profile, pool = candidate.profile.name, candidate.pool.name
-            row = Row(environment=name, profile=profile, pool=pool, verdict=Verdict.FITS, rank=rank)
+            row = Row(environment=name, profile=profile, pool=pool, verdict=FITS, rank=rank)
             fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
             required = format_count(request.deployment.replicas, "replica")
             available = f"room for {fitting}" + (f", {_format_spare(rank)}" if rank else "")
@@ -294,7 +283,7 @@ def _list_candidates(plan: Plan, considered: Considered, environment: Environmen
     observed = {text(manifest, "metadata.name") for manifest in plan.call.observed.values()}
     for assigned in (assigned for assigned in considered.decision.assignments if assigned.environment == name):
         is_kept = assigned.placement is not None and assigned.placement.name in observed
-        verdict, replica = Verdict.STAYS if is_kept else Verdict.PLACED, _format_replica(assigned.shape)
+        verdict, replica = STAYS if is_kept else PLACED, _format_replica(assigned.shape)
         profile, pool = assigned.profile, assigned.pool
         # One may be kept although its pool or profile cannot be read, or its labels are not admitted any more.
         unlisted = Row(environment=name, profile=profile, pool=pool, verdict="", replica=replica, cost=assigned.cost)
@@ -322,11 +311,11 @@ def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
     """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
     ranked = [(row, row.rank) for row in rows if row.rank]
     for row, best in ranked:
-        if row.verdict != Verdict.PLACED:
+        if row.verdict != PLACED:
             continue
         which = "the cheapest" if best.cost else "the smallest"
         reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is {which}"
-        others = [(o, other) for o, other in ranked if o.verdict == Verdict.FITS and o.profile == row.profile]
+        others = [(o, other) for o, other in ranked if o.verdict == FITS and o.profile == row.profile]
         following = [f"next {o.environment}/{o.pool} ({_format_rank(other)})" for o, other in others]
         parts = [f"{reason} ({_format_rank(best)})", *following[:1]]
         currencies = sorted({rank.cost.currency for _, rank in ((row, best), *others) if rank.cost})
@@ -363,8 +352,8 @@ def _list_remarks(considered: Considered) -> Iterator[str]:
 
 def _explain_order(considered: Considered, rows: Sequence[Row]) -> Iterator[str]:
     """Explains which rule chose the environments of new placements where others fit as well."""
-    placed = sorted(row.environment for row in rows if row.verdict == Verdict.PLACED)
-    fitting = {row.environment for row in rows if row.verdict in (Verdict.PLACED, Verdict.FITS)}
+    placed = sorted(row.environment for row in rows if row.verdict == PLACED)
+    fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
     # After a rejection the order of environments is another one for each deployment.
     is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
     deployment, scope = considered.request.deployment, considered.scope

@@ -40,7 +40,6 @@ class Place:
 
     @property
     def cluster(self) -> str:
-        """The environment, or that it is the control plane."""
         return self.environment or "control plane"
 
     def __str__(self) -> str:

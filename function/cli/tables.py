@@ -67,7 +67,6 @@ def _build_cost(cost: Cost) -> JSON:
 
 
 def format_costs(costs: Iterable[Cost]) -> str:
-    """Returns what something costs, by currency."""
     return f"cost: {' and '.join(map(str, costs))}"
 
 

@@ -24,8 +24,6 @@ from function.remote.observed_object import State, assess, read_object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One object or condition."""
-
     name: str
     ready: str = ""  # a Status; empty: it is planned
     since: str = ""

@@ -57,8 +57,6 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known of one deployment or ModelService."""
-
     ref: Ref
     conditions: tuple[Manifest, ...]
     refusals: tuple[Reason, ...]  # by environments, nearest first
@@ -74,7 +72,6 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a few words."""
         if any(c["reason"] == Scheduled.PARTIALLY_PLACED for c in self.conditions):
             return "partially placed"
         words = "placed" if self.ref.kind == "ModelDeployment" else "serving on all endpoints"
