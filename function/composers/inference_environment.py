@@ -69,7 +69,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if selector is not None:
         composed[nodes.NODES] = nodes.build_collection(writer, selector)
-    has_invalid_pools = bool(environment.broken_pools)
     drained = _build_drained(call, environment, placements)
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
     return Outcome(
@@ -80,7 +79,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
             report.build_cluster_ready(writer.read(PRESET), parsed.access.kubeconfig),
             report.build_pools_valid(environment.pools, parsed.pool_problems),
             report.build_storage_ready(class_name, storage_class),
-            report.build_hardware_as_declared(environment.pools, observation, has_invalid_pools=has_invalid_pools),
+            report.build_hardware_as_declared(environment, observation),
             *drained,
         ),
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,

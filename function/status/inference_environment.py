@@ -230,14 +230,12 @@ def count_usable_gpus(pools: Sequence[Pool]) -> int | None:
     return sum(pool.usable_nodes * pool.gpus_per_node for pool in pools)
 
 
-def build_hardware_as_declared(
-    pools: Sequence[Pool], observation: NodeObservation, *, has_invalid_pools: bool = False
-) -> Condition:
+def build_hardware_as_declared(environment: Environment, observation: NodeObservation) -> Condition:
     """Returns HardwareAsDeclared from the facts of the valid pools, as far as they are current."""
-    unobserved = observation.unobserved
+    pools, unobserved = environment.pools, observation.unobserved
     if unobserved is None and not pools and observation.reason is None:
         unobserved = Unobserved.NO_POOLS
-    if unobserved is Unobserved.NO_POOLS and has_invalid_pools:
+    if unobserved is Unobserved.NO_POOLS and environment.broken_pools:
         unobserved = Unobserved.INVALID_POOLS
     if unobserved is not None:
         return _hardware_as_declared(Status.UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, unobserved.value)

@@ -76,12 +76,12 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_as_declared(case: Case) -> None:
-    found = build_hardware_as_declared(case.pools, case.sight)
+    found = build_hardware_as_declared(environment("env", *case.pools), case.sight)
     assert (found.status, found.reason, found.message) == case.want, case.reason
 
 
 def test_explains_how_to_get_pools_for_an_environment_without_any() -> None:
-    found = build_hardware_as_declared((), SEEN)
+    found = build_hardware_as_declared(environment("env"), SEEN)
     assert (found.status, found.reason) == (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED)
     assert "capacity --suggest" in found.message
 
