@@ -31,7 +31,6 @@ from function.domain.environment import (
     Drifted,
     Environment,
     EnvironmentStorage,
-    Hardware,
     Observe,
     Pool,
     PoolFacts,
@@ -116,7 +115,8 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
         broken_pools=broken_pools,
         storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems),
-        hardware=_parse_hardware(spec.hardware or schemas.Hardware(), problems),
+        observe=Observe(spec.hardware.observe if spec.hardware else Observe.AUTO),
+        node_selector=_parse_node_selector(spec.hardware, problems),
         pull_secrets=tuple(
             _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
             for index, secret in enumerate(spec.image_pull_secrets or ())
@@ -222,15 +222,16 @@ def _parse_storage(
     )
 
 
-def _parse_hardware(block: schemas.Hardware, problems: Problems) -> Hardware:
-    """Returns which nodes are observed; a selector of all nodes is a problem."""
+def _parse_node_selector(block: schemas.Hardware | None, problems: Problems) -> Manifest | None:
+    """Returns the LabelSelector of the observed nodes; None where there is none, or it has problems."""
+    if block is None or block.selector is None:
+        return None
     path = "spec.hardware.selector"
     selector = parse_selector(block.selector, path, problems)
-    if block.selector is not None and not selector.requirements and not problems.find_within(path):
+    if not selector.requirements and not problems.find_within(path):
         allowed = "a selector with matchLabels or matchExpressions"
         problems.add_invalid(path, dump(block.selector), allowed)
-    is_valid = block.selector is not None and not problems.find_within(path)
-    return Hardware(observe=Observe(block.observe), selector=dump(block.selector) if is_valid else None)
+    return None if problems.find_within(path) else dump(block.selector)
 
 
 def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> GatewayAccess:

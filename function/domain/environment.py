@@ -153,14 +153,6 @@ class Observe(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """Which nodes are observed."""
-
-    observe: Observe = Observe.AUTO
-    selector: Manifest | None = None  # a LabelSelector; None: derived from the labels of the pools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """An InferenceEnvironment, with the published ledger of its GPUs."""
 
@@ -172,7 +164,8 @@ class Environment:
     broken_pools: tuple[str, ...] = ()  # names of pools with problems, which are left out of `pools`
     broken: bool = False  # problems outside the pools: no new placements, running ones stay
     storage: EnvironmentStorage = EnvironmentStorage()
-    hardware: Hardware = Hardware()
+    observe: Observe = Observe.AUTO  # its nodes
+    node_selector: Manifest | None = None  # of observed nodes; None: derived from the labels of the pools
     pull_secrets: tuple[PullSecret, ...] = ()
     kserve: Kserve = Kserve()
     gateway: GatewayAccess = GatewayAccess()

@@ -353,17 +353,16 @@ def select_nodes(environment: Environment, collection: Manifest | None) -> tuple
 
     A selector that follows from labels stays as in the collection while a pool is invalid, whose labels are unknown.
     """
-    hardware = environment.hardware
-    if hardware.observe is Observe.NEVER:
+    if environment.observe is Observe.NEVER:
         return {}, Unobserved.NEVER
     if not environment.uid:
         return {}, Unobserved.IN_FILE
-    always = hardware.observe is Observe.ALWAYS
+    always = environment.observe is Observe.ALWAYS
     if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
         return {}, Unobserved.TOO_MANY
-    if hardware.selector is None and environment.broken_pools and collection is not None:
+    if environment.node_selector is None and environment.broken_pools and collection is not None:
         return mapping(collection, "spec.observeObjects.selector"), None
-    selector = hardware.selector or _derive_selector(environment.pools)
+    selector = environment.node_selector or _derive_selector(environment.pools)
     if selector is None and not always:
         return {}, Unobserved.NO_LABELS if environment.pools else Unobserved.NO_POOLS
     return selector or {}, None

@@ -10,7 +10,6 @@ from function.domain.environment import (
     Drifted,
     Environment,
     EnvironmentStorage,
-    Hardware,
     Observe,
     Pool,
     PoolFacts,
@@ -125,7 +124,8 @@ READ = Environment(
             ),
         ),
     ),
-    hardware=Hardware(observe=Observe.ALWAYS, selector={"matchLabels": {"gpu": "yes"}}),
+    observe=Observe.ALWAYS,
+    node_selector={"matchLabels": {"gpu": "yes"}},
     storage=EnvironmentStorage(
         class_name="fast",
         access_mode="ReadWriteOnce",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from function.api.inference_environment import parse_environment
-from function.domain.environment import Hardware, Observe
+from function.domain.environment import Observe
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest
 from tests.api import manifests
@@ -17,7 +17,8 @@ class Case:
     id: str
     reason: str
     hardware: JSON
-    want: Hardware = Hardware()
+    want: Observe = Observe.AUTO
+    selector: Manifest | None = None
     at: tuple[str, ...] = ()
 
 
@@ -26,9 +27,9 @@ SELECTOR = "spec.hardware.selector"
 CASES = (
     Case("nothing", "Auto", None),
     Case("auto", "as said", {"observe": "Auto"}),
-    Case("never", "as said", {"observe": "Never"}, Hardware(observe=Observe.NEVER)),
+    Case("never", "as said", {"observe": "Never"}, Observe.NEVER),
     Case("selector", "as it is written", {"observe": "Always", "selector": ONE},
-         Hardware(observe=Observe.ALWAYS, selector=ONE)),
+         Observe.ALWAYS, ONE),
     Case("sometimes", "one of three", {"observe": "Sometimes"}, at=("spec.hardware.observe",)),
     Case("empty", "it would list every node", {"selector": {}}, at=(SELECTOR,)),
     Case("empty-labels", "so would this", {"selector": {"matchLabels": {}, "matchExpressions": []}}, at=(SELECTOR,)),
@@ -41,7 +42,7 @@ CASES = (
 def test_parses_which_nodes_are_observed(case: Case) -> None:
     parsed = parse_environment(manifests.environment(pool(), hardware=case.hardware), BUILT_IN)
     assert tuple(problem.path for problem in parsed.problems) == case.at, case.reason
-    assert parsed.value.hardware == case.want, case.reason
+    assert (parsed.value.observe, parsed.value.node_selector) == (case.want, case.selector), case.reason
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from function.domain.environment import Drift, Drifted, Environment, Hardware, Observe, Pool, PoolFacts, Unfit, Unusable
+from function.domain.environment import Drift, Drifted, Environment, Observe, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
@@ -85,10 +85,6 @@ WIDE = pool("wide", max_nodes=64)
 CHOSEN: Manifest = {"matchLabels": {"gpu": "yes"}}
 
 
-def hardware(observe: Observe, selector: Manifest | None = None) -> Hardware:
-    return Hardware(observe=observe, selector=selector)
-
-
 @dataclass(frozen=True)
 class Selected:
     id: str
@@ -110,17 +106,17 @@ SELECTED = (
     Selected("no-labels", "a pool without labels has none in common", environment(pool(labels=())),
              Unobserved.NO_LABELS),
     Selected("given", "what is said counts",
-             environment(pool(labels=()), hardware=hardware(Observe.AUTO, CHOSEN)), CHOSEN),
-    Selected("never", "observation is off", environment(hardware=hardware(Observe.NEVER, CHOSEN)), Unobserved.NEVER),
+             environment(pool(labels=()), node_selector=CHOSEN), CHOSEN),
+    Selected("never", "observation is off", environment(observe=Observe.NEVER, node_selector=CHOSEN), Unobserved.NEVER),
     Selected("file", "who stands in a file has no cluster to ask", environment(uid=""), Unobserved.IN_FILE),
     Selected("no-pools", "there is nothing to compare", Environment(name="east", uid="1"), Unobserved.NO_POOLS),
     Selected("no-pools-always", "who has no pool yet may look what there is",
-             Environment(name="east", uid="1", hardware=hardware(Observe.ALWAYS)), {}),
+             Environment(name="east", uid="1", observe=Observe.ALWAYS), {}),
     Selected("64", "Auto looks at 64", environment(WIDE), {"matchLabels": {POOL: "wide"}}),
     Selected("65", "and not at 65", environment(WIDE, pool(max_nodes=1)), Unobserved.TOO_MANY),
-    Selected("always", "unless the user asks for it", environment(WIDE, WIDE, hardware=hardware(Observe.ALWAYS)),
+    Selected("always", "unless the user asks for it", environment(WIDE, WIDE, observe=Observe.ALWAYS),
              {"matchLabels": {POOL: "wide"}}),
-    Selected("always-all", "then also at every node", environment(pool(labels=()), hardware=hardware(Observe.ALWAYS)),
+    Selected("always-all", "then also at every node", environment(pool(labels=()), observe=Observe.ALWAYS),
              {}),
 )  # fmt: skip
 
