@@ -30,9 +30,8 @@ from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
 from function.scheduling.quota import namespace_usage
-from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, Rank, SchedulingRequest
+from function.scheduling.verdicts import Decision, DropCause, Rank, Refusal, SchedulingRequest, join_messages
 from function.scheduling.ways_out import WayOut, find_ways_out
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback

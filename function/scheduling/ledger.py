@@ -24,7 +24,7 @@ from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
-from function.scheduling.refusals import PoolUse
+from function.scheduling.verdicts import PoolUse
 
 
 def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:

@@ -24,9 +24,8 @@ from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment
 from function.scheduling.ledger import Ledger, publish_free
 from function.scheduling.quota import charge_assignments, count_more
-from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import retention_order, scale_existing
-from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal, SchedulingRequest
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
 _MAX_MOVABLE = 6  # placements on a pool of which one or two may move, the smallest first

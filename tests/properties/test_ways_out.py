@@ -19,9 +19,8 @@ from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused
 from function.scheduling.admission import admit_placements
 from function.scheduling.quota import limit_decision, namespace_usage
-from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Field, SchedulingRequest
 from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
 from tests.support.builders import deployment, environment, model, planner, pool, profile, requires, selector, shape
 

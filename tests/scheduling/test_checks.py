@@ -10,8 +10,7 @@ from function.domain.model import EngineName, Profile
 from function.reasons import Refused
 from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.refusals import Field, Value
-from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Field, Infeasible, SchedulingRequest, Value
 from function.weights.faults import FaultKind
 from tests.support.builders import deployment, engine, environment, model, planner, pool, profile, requires, shape
 

@@ -13,8 +13,7 @@ from function.domain.settings import Kserve
 from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
-from function.scheduling.refusals import Field, PoolUse
-from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Field, Infeasible, PoolUse, SchedulingRequest
 from function.serving.service import find_pool_problems
 from tests.support.builders import (
     deployment,

@@ -9,7 +9,7 @@ from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
 from function.scheduling.capacity import PoolCapacity, take_share
 from function.scheduling.ledger import Ledger, charge_order, measure_use
-from function.scheduling.refusals import PoolUse
+from function.scheduling.verdicts import PoolUse
 from tests.support.builders import environment, placement, pool, shape, share
 
 TWO_NODES = pool(nodes=2)

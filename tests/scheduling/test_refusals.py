@@ -7,7 +7,7 @@ import pytest
 from function.domain.allocation import Limits, QuotaUsage
 from function.kube.selectors import Operator, SelectorRequirement
 from function.reasons import Refused
-from function.scheduling.refusals import Field, PoolUse, Refusal
+from function.scheduling.verdicts import Field, PoolUse, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, shape
 

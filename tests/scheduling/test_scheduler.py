@@ -10,9 +10,8 @@ from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
-from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
+from function.scheduling.verdicts import Decision, DropCause, Field, SchedulingRequest
 from tests.support.builders import (
     NAMESPACE,
     NO_CACHE,

@@ -9,9 +9,8 @@ from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCa
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
-from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import SchedulingRequest
+from function.scheduling.verdicts import Field, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 from tests.support.builders import (

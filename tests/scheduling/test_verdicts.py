@@ -21,9 +21,8 @@ from function.scheduling.filters import (
     filter_for_reschedule,
 )
 from function.scheduling.ledger import Ledger, measure_use
-from function.scheduling.refusals import Field, PoolUse, Refusal
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, DropCause, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, DropCause, Field, Infeasible, PoolUse, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
