@@ -225,9 +225,9 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.turns",
-                "_choose_next",
-                "if rollout.paused or turns.changing or not turns.waiting:",
-                "if rollout.paused or not turns.waiting:",
+                "sort_turns",
+                "if rollout.paused or changing else",
+                "if rollout.paused else",
             ),
         ),
     ),

@@ -18,6 +18,7 @@ class Turns:
     changed: tuple[Placement, ...] = ()  # are Ready, and all their pods serve what is requested
     changing: tuple[Placement, ...] = ()  # may change, or have changed, and have not arrived
     waiting: tuple[Placement, ...] = ()  # may not change yet
+    chosen: Placement | None = None  # changes next; None while another one changes, or none may
 
     @property
     def total(self) -> int:
@@ -34,7 +35,10 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
     changed = tuple(p for p in reported if _has_arrived(p) and p.served_digest == p.requested_digest)
     waiting = tuple(p for p in reported if p.requested_digest not in {p.served_digest, p.allowed_digest})
     changing = tuple(p for p in taking_part if p not in changed and p not in waiting)
-    return Turns(changed, (*changing, *sort_turns(rollout, leaving).changing) if leaving else changing, waiting)
+    if leaving:
+        changing += sort_turns(rollout, leaving).changing
+    may_change = [] if rollout.paused or changing else sort_by_turn(rollout, waiting)
+    return Turns(changed, changing, waiting, next(iter(may_change), None))
 
 
 def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
@@ -53,7 +57,7 @@ def asks_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collec
     back: it comes before placements that serve the requested spec still.
     """
     turns, position = sort_turns(rollout, placements, leaving), _get_position(rollout)
-    chosen = _choose_next(rollout, turns)
+    chosen = turns.chosen
     if rollout.gate is None or chosen is None or not _has_arrived(chosen):
         return False
     # A placement that started with the requested spec had no turn.
@@ -72,17 +76,10 @@ def assign_turns(
     all_placements = tuple(placements)
     if rollout is None:
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
-    chosen = None if gate_is_closed else _choose_next(rollout, sort_turns(rollout, all_placements, leaving))
+    chosen = None if gate_is_closed else sort_turns(rollout, all_placements, leaving).chosen
     return tuple(
         replace(p, allowed_digest=p.requested_digest if p is chosen else p.allowed_digest or "") for p in all_placements
     )
-
-
-def _choose_next(rollout: Rollout, turns: Turns) -> Placement | None:
-    """Returns the placement that changes next; None while another one changes, or none may."""
-    if rollout.paused or turns.changing or not turns.waiting:
-        return None
-    return sort_by_turn(rollout, turns.waiting)[0]
 
 
 def _has_reported(placement: Placement) -> bool:

@@ -109,27 +109,23 @@ def _format(refusal: Refusal, value: Value) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _describe_required(refusal: Refusal) -> str:
-    """Returns the required value; with the name of its field where the author spells it as pools do not."""
-    required = _format(refusal, refusal.required)
-    return required if refusal.required_field == str(refusal.field) else f"{refusal.required_field} {required}"
-
-
 def _describe_requirement(refusal: Refusal) -> str:
-    required, actual = refusal.required, refusal.actual
+    required, actual, pool = refusal.required, refusal.actual, f"pool {refusal.pool}"
     if required is None:
-        return f"pool {refusal.pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
+        return f"{pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
+    needed = _format(refusal, required)
+    if refusal.required_field != str(refusal.field):  # its author spells it as pools do not
+        needed = f"{refusal.required_field} {needed}"
     if actual is None:
-        return f"pool {refusal.pool} does not declare {refusal.field}, {_describe_required(refusal)} required"
+        return f"{pool} does not declare {refusal.field}, {needed} required"
+    if isinstance(required, tuple) and isinstance(actual, tuple):
+        absent = ", ".join(str(item) for item in required if item not in actual)
+        return f"{pool} lacks {refusal.field} {absent}; it has {_format(refusal, actual) or 'none'}"
     missing = ""
     if isinstance(required, int) and isinstance(actual, int):
         difference = required - actual
         missing = f" ({gib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
-    if isinstance(required, tuple) and isinstance(actual, tuple):
-        absent = ", ".join(str(item) for item in required if item not in actual)
-        return f"pool {refusal.pool} lacks {refusal.field} {absent}; it has {_format(refusal, actual) or 'none'}"
-    has = f"pool {refusal.pool} has {refusal.field} {_format(refusal, actual)}"
-    return f"{has}, {_describe_required(refusal)} required{missing}"
+    return f"{pool} has {refusal.field} {_format(refusal, actual)}, {needed} required{missing}"
 
 
 def _describe_selector(refusal: Refusal) -> str:
