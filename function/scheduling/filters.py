@@ -55,10 +55,6 @@ class Candidate:
             exclusive_replica_nodes=self.profile.replicas_across_nodes is Spread.REQUIRED,
         )
 
-    @property
-    def engine_path(self) -> str:
-        return f"spec.serving[{self.profile.name}].engine"
-
     @cached_property
     def storage_faults(self) -> tuple[StorageFault, ...]:
         """Why the weights cannot be stored there; computed at most once."""
@@ -109,7 +105,8 @@ def check_engine_args(candidate: Candidate) -> Refusal | None:
     """Refuses arguments that contradict a computed shape; a declared one is checked where it is parsed."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
-    problems = find_shape_faults(candidate.profile.engine, candidate.shape, f"{candidate.engine_path}.args")
+    path = f"spec.serving[{candidate.profile.name}].engine.args"
+    problems = find_shape_faults(candidate.profile.engine, candidate.shape, path)
     return candidate.refuse_profile(Field.ENGINE_ARGS, problems)
 
 
@@ -121,8 +118,8 @@ def check_inter_node(candidate: Candidate) -> Refusal | None:
 
 
 def check_tls(candidate: Candidate) -> Refusal | None:
-    engine, path = candidate.profile.engine, candidate.engine_path
-    problems = find_tls_faults(engine, path) if candidate.environment.kserve.tls else ()
+    profile, path = candidate.profile, f"spec.serving[{candidate.profile.name}].engine"
+    problems = find_tls_faults(profile.engine, path) if candidate.environment.kserve.tls else ()
     return candidate.refuse_profile(Field.TLS, problems)
 
 
@@ -264,7 +261,7 @@ def _try_candidates(
 ) -> Iterator[tuple[Candidate | None, Iterator[Step]]]:
     """Yields every candidate with its refusals; None stands for what is refused before a pool is tried."""
     if environment.broken:
-        yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.ENVIRONMENT))])
+        yield None, iter([refuse_unreadable(environment)])
         return
     if refusals := check_selectors(request, environment):
         yield None, ((SELECTION, refusal) for refusal in refusals)
@@ -274,7 +271,7 @@ def _try_candidates(
         if refused is not None:
             yield None, iter([(SELECTION, refused)])
         elif not environment.pools:
-            yield None, iter([(FIRST_OF_POOL, refuse_unreadable(environment, Field.NODE_POOLS))])
+            yield None, iter([refuse_unreadable(environment)])
         else:
             for pool in environment.pools:
                 shape = compute_shape(profile, request.model.vram, pool)
@@ -404,14 +401,15 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     )
 
 
-def refuse_unreadable(environment: Environment, field: Field) -> Refusal:
-    """Returns the refusal of an environment whose spec or pools are invalid or missing."""
-    return Refusal(
+def refuse_unreadable(environment: Environment) -> Step:
+    """Refuses an environment whose spec or pools are invalid or missing."""
+    refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
-        field=field,
+        field=Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS,
         environment=environment.name,
         actual=environment.broken_pools or None,
     )
+    return FIRST_OF_POOL, refusal
 
 
 def _check_ready(environment: Environment) -> Refusal | None:

@@ -21,7 +21,6 @@ from function.reasons import Refused
 from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
     CHECKS,
-    FIRST_OF_POOL,
     Candidate,
     FilterFunc,
     Step,
@@ -177,8 +176,7 @@ def _why_not_scaled(
 ) -> list[Step]:
     pool, profile = environment.pool(placement.pool), request.find_profile(placement.profile)
     if pool is None or environment.broken:
-        unreadable = Field.ENVIRONMENT if environment.broken else Field.NODE_POOLS
-        return [(FIRST_OF_POOL, refuse_unreadable(environment, unreadable))]
+        return [refuse_unreadable(environment)]
     if profile is None:  # it cannot be read, so that nothing could be composed
         refusal = Refusal(
             reason=Refused.INVALID_PROFILE,

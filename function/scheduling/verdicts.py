@@ -22,7 +22,6 @@ from function.reasons import Outlook, Refused
 from function.weights.faults import SHARED_STORAGE, StorageFault, find_faults
 from function.weights.request import StorageRequest
 
-ServingCheck: TypeAlias = Callable[[Profile, Shape, Pool], tuple[Problem, ...]]
 Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None
 
 
@@ -257,7 +256,7 @@ class SchedulingRequest:
     model: Model
     weights: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
-    serving_check: ServingCheck = lambda *_: ()
+    serving_check: Callable[[Profile, Shape, Pool], tuple[Problem, ...]] = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused what would be chosen first.
     quota_usage: QuotaUsage | None = None
 
