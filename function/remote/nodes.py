@@ -185,25 +185,19 @@ def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str
         nearby = listed
         if pool.autoscaled:
             nearby = [node for node, names in pools_of if not names and pool.gpu_resource in node.allocatable]
-        summaries[pool.name] = _summarize_pool(pool, own, shared, nearby)
+        reasons = {node.name: find_unusable_reason(node, pool) for node in own}
+        counts = [count for node in own if (count := node.count_gpus(pool.gpu_resource)) is not None]
+        products = sorted({node.product for node in own} - {""})
+        summaries[pool.name] = PoolFacts(
+            nodes=len(own),
+            usable=sum(reason is None for reason in reasons.values()),
+            unusable=_group_unusable(reasons),
+            gpus_per_node=min(counts, default=None),
+            product=", ".join(products[:MAX_NODE_NAMES])[:_MAX_TEXT],
+            memory_per_gpu=min((node.memory_per_gpu for node in own if node.memory_per_gpu), default=None),
+            drift=(*_find_missing_nodes(pool, own, shared, nearby), *_find_contradictions(pool, own, shared)),
+        )
     return summaries
-
-
-def _summarize_pool(
-    pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], nearby: Sequence[Node]
-) -> PoolFacts:
-    reasons = {node.name: find_unusable_reason(node, pool) for node in nodes}
-    counts = [count for node in nodes if (count := node.count_gpus(pool.gpu_resource)) is not None]
-    products = sorted({node.product for node in nodes} - {""})
-    return PoolFacts(
-        nodes=len(nodes),
-        usable=sum(reason is None for reason in reasons.values()),
-        unusable=_group_unusable(reasons),
-        gpus_per_node=min(counts, default=None),
-        product=", ".join(products[:MAX_NODE_NAMES])[:_MAX_TEXT],
-        memory_per_gpu=min((node.memory_per_gpu for node in nodes if node.memory_per_gpu), default=None),
-        drift=(*_find_missing_nodes(pool, nodes, shared, nearby), *_find_contradictions(pool, nodes, shared)),
-    )
 
 
 def _group_unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Unusable, ...]:

@@ -70,7 +70,7 @@ class ServiceRollout:
     """The services of a placement as they are composed now."""
 
     decision: ServiceDecision
-    composed: Mapping[str, Composed]  # the service, or an earlier one in its place
+    composed: Mapping[str, Composed]  # the service, or an earlier one in its place; at most one
     pull_secrets: Mapping[str, Composed]  # copies with which the images are pulled
     missing_pull_secret: StorageState | None = None  # the first copy that does not exist
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
@@ -122,11 +122,9 @@ def reconcile_service(
             problems=problems,
             allocated=_allocate(writer, resolved, kept, key) if kept else None,
         )
-    serving = key if key in rollout.composed else next(iter(rollout.composed), key)
+    remote = writer.read(next(iter(rollout.composed), key))
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
-    return replace(
-        rollout, remote=writer.read(serving), may_read_previous_weights=may_read_previous, requested_digest=digest
-    )
+    return replace(rollout, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=digest)
 
 
 def decide_service(
