@@ -26,6 +26,7 @@ from function.domain.placement import Placement, Preference
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
+from function.kube.selectors import Selector
 from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
@@ -208,15 +209,15 @@ def _withdraw(plan: Plan) -> None:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 
 
-def find_traffic(inventory: Inventory, name: str | None) -> Manifest | None:
-    """Returns the ModelService of a name that no deployment has, with its endpoints; None if there is none."""
+def find_subject(inventory: Inventory, name: str | None, selector: Selector | None) -> Ref:
+    """Returns the deployment of a name, or the only one; else the ModelService of that name, with its endpoints."""
     refs = [ref for ref in inventory.store.refs("ModelDeployment", "ModelService") if inventory.in_scope(ref)]
     named = [ref for ref in refs if ref.name == name]
     if [ref.kind for ref in named] != ["ModelService"]:
-        return None
+        return inventory.find_deployment(name, selector)
     if inventory.from_files:
         compose_files(inventory)
-    return inventory.store[named[0]]
+    return named[0]
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:

@@ -12,7 +12,7 @@ import click
 from function.api.model_placement import parse_placement
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
-from function.cli.planning import compose_deployment, find_decision, find_traffic, plan_deployments
+from function.cli.planning import compose_deployment, find_decision, find_subject, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
@@ -45,12 +45,12 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
     def render() -> str:
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
         inventory = load_inventory(sources, kinds, one_namespace=True)
-        if service := find_traffic(inventory, deployment):
-            return _format_tree(_build_service(inventory.store, Ref.of(service), planned=bool(sources.files)), form)
-        ref = inventory.find_deployment(deployment, selector)
-        return _format_tree(
-            _plan_tree(inventory, ref) if sources.files else _build_deployment(inventory.store, ref), form
-        )
+        ref = find_subject(inventory, deployment, selector)
+        if ref.kind == "ModelService":
+            root = _build_service(inventory.store, ref, planned=bool(sources.files))
+        else:
+            root = _plan_tree(inventory, ref) if sources.files else _build_deployment(inventory.store, ref)
+        return _format_tree(root, form)
 
     print_watched(render, watch=watch)
 

@@ -29,7 +29,7 @@ from function.cli.options import (
     read_name,
     sources,
 )
-from function.cli.planning import compose_files, explain_preference, find_traffic, plan_deployments
+from function.cli.planning import compose_files, explain_preference, find_subject, plan_deployments
 from function.cli.store import Ref, Store, refuse_unknown
 from function.domain.model_service import ModelService
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
@@ -96,9 +96,9 @@ def why(
 
     def build() -> Report:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
-        if service := find_traffic(inventory, deployment):
-            return _read_traffic(service)
-        ref = inventory.find_deployment(deployment, selector)
+        ref = find_subject(inventory, deployment, selector)
+        if ref.kind == "ModelService":
+            return _read_traffic(inventory.store[ref])
         return _decide_report(inventory, ref) if sources.files else _read_report(inventory.store, ref)
 
     def render(report: Report) -> str:
@@ -193,17 +193,15 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
     """Returns what a deployment composed with the conditions that are not True; planned placements have none yet."""
-    for placement in store.owned(ref).values():
-        environment = text(placement, "spec.inferenceEnvironmentRef.name")
-        faults = [c for c in _read_conditions(placement) if c["status"] != Status.TRUE]
+    for manifest in store.owned(ref).values():
+        owned, environment = Ref.of(manifest), text(manifest, "spec.inferenceEnvironmentRef.name")
+        faults = [c for c in _read_conditions(manifest) if c["status"] != Status.TRUE]
         if faults:
             yield Reason(
-                subject=f"{text(placement, 'metadata.name')} on {environment}"
-                if environment
-                else str(Ref.of(placement)),
+                subject=f"{owned.name} on {environment}" if environment else str(owned),
                 reason=text(faults[0], "reason"),
                 faults=tuple(f"{c['type']} is {c['status']}: {c['message']}" for c in faults),
-                outlook=text(placement, "status.phase"),
+                outlook=text(manifest, "status.phase"),
             )
 
 
