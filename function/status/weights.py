@@ -15,7 +15,7 @@ from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.weights.claim import LoadEstimate, Size, SizeFrom
 from function.weights.reconcile import Weights
-from function.weights.request import CREATED_CLAIM, Case, StorageRequest, cache_key, source_uri
+from function.weights.request import Case, StorageRequest, cache_key, source_uri
 from function.weights.state import Finding, StorageState
 
 _HOUR, _MINUTE = 3600, 60
@@ -66,7 +66,7 @@ def note_costs(request: StorageRequest) -> Iterator[Problem]:
     if case is Case.EMPTY_DIR and request.replicas > 1:
         note = format_redownload_note(model.disk, request.replicas)
         yield Problem("spec.modelCache", f"is EmptyDir: {note}; set type: PVC for a claim that all replicas read")
-    if case not in CREATED_CLAIM or size is None:
+    if size is None:
         return
     advice = f"set spec.resources.disk of {model.kind} {model.name}"
     if size.source is SizeFrom.GPU_MEMORY:

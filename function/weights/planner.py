@@ -16,15 +16,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
-from function.weights.request import (
-    CREATED_CLAIM,
-    Case,
-    StorageRequest,
-    cache_key,
-    claim_uri,
-    model_directory,
-    source_uri,
-)
+from function.weights.request import Case, StorageRequest, cache_key, claim_uri, model_directory, source_uri
 
 # Who owns the claim, and who the Job with its token and scripts, in the cases that write to a claim; the others compose
 # neither. `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`:
@@ -121,7 +113,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
         name=name_claim(request),
         namespace=request.namespace,
         policy=claim_policy,
-        size=request.claim_size if request.case in CREATED_CLAIM else None,
+        size=request.claim_size,
         class_name=request.class_name,
         access_mode=request.access_mode,
     )

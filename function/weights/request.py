@@ -35,7 +35,7 @@ from function.domain.model import (
     Source,
     UriSource,
 )
-from function.weights.claim import READ_WRITE_MANY, Size, compute_size, round_up
+from function.weights.claim import READ_WRITE_MANY, Size, SizeFrom, compute_size
 
 
 class Case(StrEnum):
@@ -146,14 +146,11 @@ class StorageRequest:
         return self._own_options.access_mode or self.environment.storage.access_mode
 
     @property
-    def explicit_size(self) -> int | None:
-        """The size that a user or the platform sets for this claim, in bytes."""
-        return self.environment.storage.shared_size if self.case is Case.SHARED else self._own_options.size
-
-    @property
     def claim_size(self) -> Size | None:
-        """The size of a claim that is created; None where nothing states or bounds it."""
-        return compute_size(self.explicit_size, self.model, self.gpu_memory)
+        """The size of a claim that is created; None where none is, or where nothing states or bounds its size."""
+        if self.case not in CREATED_CLAIM:
+            return None
+        return compute_size(self._own_options.size, self.model, self.gpu_memory)
 
     @property
     def node_local_pool(self) -> Pool | None:
@@ -166,8 +163,8 @@ class StorageRequest:
         """The bytes of the claim where they do not follow from the weights; None where they do or are not known."""
         if self.case is Case.USER_CLAIM:
             return self.user_claim_capacity
-        size = self.explicit_size if self.case in CREATED_CLAIM else None
-        return round_up(size) if size else None
+        size = self.claim_size
+        return size.amount if size and size.source is SizeFrom.EXPLICIT else None
 
     @property
     def weights_upper_bound(self) -> int | None:
@@ -178,7 +175,8 @@ class StorageRequest:
     @property
     def _own_options(self) -> CreatedStorage:
         # A claim that all models of a namespace share is the environment's alone: all of them must agree on it.
-        return CreatedStorage() if self.case is Case.SHARED else self.managed_options
+        is_shared = self.case is Case.SHARED
+        return CreatedStorage(size=self.environment.storage.shared_size) if is_shared else self.managed_options
 
 
 def build_cache_request(model: Model, cache: ModelCache, environment: Environment, namespace: str) -> StorageRequest:
