@@ -23,7 +23,7 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
-from function.api.common import parse_share
+from function.api.inference_environment import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share

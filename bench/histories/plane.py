@@ -22,7 +22,7 @@ from bench.simulator.objects import Version
 from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
 from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_placement import PLACEMENTS
+from function.api.model_deployment import PLACEMENTS
 from function.cli.store import Ref
 from function.composers import model_deployment
 from function.kube.manifests import Manifest, get, mapping

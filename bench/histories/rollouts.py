@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bench.simulator.objects import Event, Version
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.cli.store import Ref
 from function.domain.placement import Placement
 from function.kube.manifests import text

@@ -5,25 +5,29 @@ A profile with problems is listed in `broken`, and the other profiles still serv
 
 Hugging Face repositories are exactly `owner/name` and revisions have no slash or colon, because KServe's initializer
 gets both in one address. An address whose scheme has a source of its own must use that source.
+
+A replica on several nodes is in one of two modes. Pipeline mode: one pipeline stage for each node and tensor
+parallelism over the GPUs of a node, or no stages and tensor parallelism over the GPUs of all nodes. Data mode: `data`
+ranks, of which each node has `dataLocal`, and no pipeline, because KServe takes one or the other. Sizes that are left
+out follow from the others.
 """
 
 import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TypeAlias
 
 from function import schemas
-from function.api.common import parse_selector, parse_shape
 from function.api.node_pool import parse_requires
 from function.api.problems import ADDRESS_FORM, SCHEMES, Parsed, Problems, find_nearest, validate
 from function.api.values import (
     check_env,
-    check_unique_names,
+    check_unique,
     choose_block,
     dump_all,
     parse_amount,
     parse_image,
     parse_quantity,
+    parse_selector,
     refuse_expansions,
     refuse_templates,
 )
@@ -39,6 +43,7 @@ from function.domain.model import (
     HuggingFaceSource,
     Model,
     OciSource,
+    Parallelism,
     Profile,
     PvcSource,
     SecretKey,
@@ -56,7 +61,6 @@ from function.kube.manifests import Manifest, text
 CLUSTER_MODEL = "ClusterModel"
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
 _REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]+)(?:[?#].*|/|/tree/.*)?")
-_SecretReference: TypeAlias = schemas.SecretRef | schemas.UriSecretRef | schemas.ImagePullSecret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +82,11 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
     secrets = _SecretRule(namespace=settings.secret_namespace if shared else namespace, fixed=not shared)
     source = _parse_source(spec, secrets, problems)
     profiles, broken = _parse_profiles(spec, source, secrets, problems)
-    vram = parse_amount(spec.resources.vram, "spec.resources.vram", problems)
-    disk = parse_amount(spec.resources.disk, "spec.resources.disk", problems)
-    cpu = parse_quantity(spec.resources.cpu, "spec.resources.cpu", problems, CPU)
-    memory = parse_quantity(spec.resources.memory, "spec.resources.memory", problems, MEMORY)
-    selector = parse_selector(spec.environment_selector, "spec.environmentSelector", problems)
-    all_problems = problems.find_within("spec")
+    resources, at = spec.resources, problems["resources"]
+    vram, disk = parse_amount(resources.vram, at["vram"]), parse_amount(resources.disk, at["disk"])
+    cpu, memory = parse_quantity(resources.cpu, at["cpu"], CPU), parse_quantity(resources.memory, at["memory"], MEMORY)
+    selector = parse_selector(spec.environment_selector, problems["environmentSelector"])
+    all_problems = problems.list()
     only_profiles_are_broken = {p for profile in broken for p in profile.problems} == set(all_problems)
     if source is None or not only_profiles_are_broken:
         return Parsed(None, all_problems)
@@ -105,84 +108,84 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
 
 def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Problems) -> Source | None:
     """Returns the source; None if `source` or its block cannot be read."""
-    if problems.refuses("spec.source"):
+    if problems["source"].refused:
         return None
     blocks = {
-        "HuggingFace": ("spec.huggingFace", spec.hugging_face),
-        "OCI": ("spec.oci", spec.oci),
-        "URI": ("spec.uri", spec.uri),
-        "PVC": ("spec.pvc", spec.pvc),
+        "HuggingFace": ("huggingFace", spec.hugging_face),
+        "OCI": ("oci", spec.oci),
+        "URI": ("uri", spec.uri),
+        "PVC": ("pvc", spec.pvc),
     }
-    path, block = choose_block(spec.source, blocks, problems)
-    refuse_templates(block, path, problems)
+    at, block = choose_block(spec.source, blocks, problems)
+    refuse_templates(block, at)
     match block:
         case schemas.HuggingFace():
-            return _parse_hugging_face(block, path, secrets, problems)
+            return _parse_hugging_face(block, secrets, at)
         case schemas.Oci():
-            refuse_expansions(block.image, f"{path}.image", problems)
-            return OciSource(image=parse_image(block.image, f"{path}.image", problems))
+            refuse_expansions(block.image, at["image"])
+            return OciSource(image=parse_image(block.image, at["image"]))
         case schemas.Uri():
-            return _parse_uri(block, path, secrets, problems)
+            return _parse_uri(block, secrets, at)
         case schemas.Pvc():
-            claim_path = block.path or ""
-            if ".." in claim_path.split("/"):
-                problems.add_invalid(f"{path}.path", claim_path, "a directory within the claim, without ..")
-            refuse_expansions(claim_path, f"{path}.path", problems)
-            return PvcSource(claim=block.claim_name, path=claim_path)
+            path = block.path or ""
+            if ".." in path.split("/"):
+                at["path"].add_invalid(path, "a directory within the claim, without ..")
+            refuse_expansions(path, at["path"])
+            return PvcSource(claim=block.claim_name, path=path)
         case _:
             return None
 
 
-def _parse_hugging_face(
-    block: schemas.HuggingFace, path: str, secrets: _SecretRule, problems: Problems
-) -> HuggingFaceSource:
+def _parse_hugging_face(block: schemas.HuggingFace, secrets: _SecretRule, problems: Problems) -> HuggingFaceSource:
     file, allow, ignore = block.file or "", tuple(block.allow_patterns or ()), tuple(block.ignore_patterns or ())
     if file:
-        _check_file(file, allow, ignore, f"{path}.file", problems)
+        _check_file(file, allow, ignore, problems["file"])
     all_parts = (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
     return HuggingFaceSource(
         repo=block.repo,
         revision=block.revision,
-        secret=_parse_secret(block.secret_ref, f"{path}.secretRef", secrets, problems),
+        secret=_parse_secret(block.secret_ref, secrets, problems["secretRef"]),
         allow=allow or all_parts,
         ignore=ignore,
         file=file,
     )
 
 
-def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], path: str, problems: Problems) -> None:
+def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], problems: Problems) -> None:
     if any(part in {"", ".", ".."} for part in file.split("/")):
-        problems.add_invalid(path, file, "a path within the repository, without ..")
+        problems.add_invalid(file, "a path within the repository, without ..")
     if parse_part(file)[0] != 1:
-        problems.add_invalid(path, file, "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
-    refuse_expansions(file, path, problems)
+        problems.add_invalid(file, "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
+    refuse_expansions(file, problems)
     if allow and not any(fnmatchcase(file, pattern) for pattern in allow):
-        problems.add_invalid(path, file, "a file that matches allowPatterns")
+        problems.add_invalid(file, "a file that matches allowPatterns")
     if any(fnmatchcase(file, pattern) for pattern in ignore):
-        problems.add_invalid(path, file, "a file that does not match ignorePatterns")
+        problems.add_invalid(file, "a file that does not match ignorePatterns")
 
 
-def _parse_uri(block: schemas.Uri, path: str, secrets: _SecretRule, problems: Problems) -> UriSource:
-    uri, at = block.uri, f"{path}.uri"
+def _parse_uri(block: schemas.Uri, secrets: _SecretRule, problems: Problems) -> UriSource:
+    uri, at = block.uri, problems["uri"]
     scheme, separator, rest = uri.partition("://")
     if separator and scheme in _OWN_SOURCE:
-        problems.add_invalid(at, uri, f"given as source {_OWN_SOURCE[scheme]}")
+        at.add_invalid(uri, f"given as source {_OWN_SOURCE[scheme]}")
     elif scheme not in SCHEMES or not rest:
         close = find_nearest(scheme, SCHEMES)
         hint = f" (did you mean {close}://?)" if close and close != scheme else ""
-        problems.add_invalid(at, uri, f"{ADDRESS_FORM}{hint}")
+        at.add_invalid(uri, f"{ADDRESS_FORM}{hint}")
     elif page := _REPOSITORY_PAGE.fullmatch(uri):
-        problems.add_invalid(at, uri, f"given as spec.huggingFace.repo: {page[1]}, as this is a web page")
+        at.add_invalid(uri, f"given as spec.huggingFace.repo: {page[1]}, as this is a web page")
     elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
-        problems.add_invalid(at, uri, f"one file with its {parts} parts merged, as no other file is fetched")
-    refuse_expansions(uri, at, problems)
+        at.add_invalid(uri, f"one file with its {parts} parts merged, as no other file is fetched")
+    refuse_expansions(uri, at)
     if scheme == "gs" and block.secret_ref and block.secret_ref.key is None:
-        problems.add_required(f"{path}.secretRef.key", "as the credentials for gs:// are one file")
-    return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, f"{path}.secretRef", secrets, problems))
+        problems["secretRef.key"].add_required("as the credentials for gs:// are one file")
+    return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, secrets, problems["secretRef"]))
 
 
 def _parse_secret(
-    reference: _SecretReference | None, path: str, secrets: _SecretRule, problems: Problems
+    reference: schemas.SecretRef | schemas.UriSecretRef | schemas.ImagePullSecret | None,
+    secrets: _SecretRule,
+    problems: Problems,
 ) -> SecretKey | None:
     """Returns a Secret of the control plane; None if there is no reference."""
     if reference is None:
@@ -190,7 +193,7 @@ def _parse_secret(
     namespace = reference.namespace or secrets.namespace
     if secrets.fixed and namespace != secrets.namespace:
         allowed = f"left out, as a Model's Secret is in its namespace {secrets.namespace}"
-        problems.add_invalid(f"{path}.namespace", namespace, allowed)
+        problems["namespace"].add_invalid(namespace, allowed)
     key = KEY if isinstance(reference, schemas.ImagePullSecret) else reference.key or ""
     return SecretKey(name=reference.name, namespace=namespace, key=key)
 
@@ -201,13 +204,14 @@ def _parse_profiles(
     """Returns the valid profiles and the broken ones, each in the order in which they are declared."""
     profiles: list[Profile] = []
     broken: list[BrokenEntry] = []
-    blocks = [(f"spec.serving[{index}]", block) for index, block in enumerate(spec.serving)]
-    check_unique_names(((path, block.name) for path, block in blocks), problems)
-    for path, block in blocks:
-        profile = None if problems.refuses(path) else _parse_profile(block, path, spec, secrets, problems)
+    blocks = [(problems["serving"][index], block) for index, block in enumerate(spec.serving)]
+    check_unique((at, block.name) for at, block in blocks)
+    needs_topology = spec.resources.vram is None and not problems["resources.vram"].refused
+    for at, block in blocks:
+        profile = None if at.refused else _parse_profile(block, secrets, at, needs_topology=needs_topology)
         if profile and source:
-            problems.update(find_model_faults(profile.engine, source, spec.model.name, f"{path}.engine"))
-        problems_of_profile = problems.find_within(path)
+            at.update(find_model_faults(profile.engine, source, spec.model.name, at["engine"].path))
+        problems_of_profile = at.list()
         if profile and not problems_of_profile:
             profiles.append(profile)
         else:
@@ -216,23 +220,23 @@ def _parse_profiles(
 
 
 def _parse_profile(
-    block: schemas.Serving, path: str, spec: schemas.ModelSpec, secrets: _SecretRule, problems: Problems
+    block: schemas.Serving, secrets: _SecretRule, problems: Problems, *, needs_topology: bool
 ) -> Profile | None:
     """Returns a profile, which may have problems; None if its engine is unknown."""
-    topology, topology_path = block.replica_topology, f"{path}.replicaTopology"
-    selector = parse_selector(block.environment_selector, f"{path}.environmentSelector", problems)
-    requires = parse_requires(topology.requires if topology else None, f"{topology_path}.requires", problems)
-    shape = parse_shape(topology, topology_path, problems)
-    if topology is None and spec.resources.vram is None and not problems.refuses("spec.resources.vram"):
-        problems.add_required(topology_path, "unless spec.resources.vram is set")
-    engine = _parse_engine(block.engine, f"{path}.engine", secrets, problems)
+    topology, at = block.replica_topology, problems["replicaTopology"]
+    selector = parse_selector(block.environment_selector, problems["environmentSelector"])
+    requires = parse_requires(topology.requires if topology else None, at["requires"])
+    shape = parse_shape(topology, at)
+    if topology is None and needs_topology:
+        at.add_required("unless spec.resources.vram is set")
+    engine = _parse_engine(block.engine, secrets, problems["engine"])
     if engine is None:
         return None
     placement = topology.placement if topology else None
     return Profile(
         name=block.name,
         engine=engine,
-        shape=_fit_shape(block, shape, engine, path, problems),
+        shape=_fit_shape(block, shape, engine, problems),
         selector=selector,
         requires=requires,
         pods_across_nodes=Spread(placement.pods_across_nodes) if placement and placement.pods_across_nodes else None,
@@ -240,24 +244,24 @@ def _parse_profile(
     )
 
 
-def _parse_engine(block: schemas.Engine, path: str, secrets: _SecretRule, problems: Problems) -> Engine | None:
+def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problems) -> Engine | None:
     """Returns the engine; None if its name is unknown."""
-    refuse_templates(block, path, problems)
-    check_env(block.env, f"{path}.env", problems)
-    resources, at = block.resources or schemas.EngineResources(), f"{path}.resources"
-    parse_amount(resources.shm, f"{at}.shm", problems)
+    refuse_templates(block, problems)
+    check_env(block.env, problems["env"])
+    resources, at = block.resources or schemas.EngineResources(), problems["resources"]
+    parse_amount(resources.shm, at["shm"])
     requests = EngineResources(
-        cpu=parse_quantity(resources.cpu, f"{at}.cpu", problems),
-        memory=parse_quantity(resources.memory, f"{at}.memory", problems),
-        ephemeral_storage=parse_quantity(resources.ephemeral_storage, f"{at}.ephemeralStorage", problems),
-        shm=parse_quantity(resources.shm, f"{at}.shm", problems),
+        cpu=parse_quantity(resources.cpu, at["cpu"]),
+        memory=parse_quantity(resources.memory, at["memory"]),
+        ephemeral_storage=parse_quantity(resources.ephemeral_storage, at["ephemeralStorage"]),
+        shm=parse_quantity(resources.shm, at["shm"]),
     )
     pull_secrets = tuple(
         secret
         for index, reference in enumerate(block.image_pull_secrets or ())
-        if (secret := _parse_secret(reference, f"{path}.imagePullSecrets[{index}]", secrets, problems))
+        if (secret := _parse_secret(reference, secrets, problems["imagePullSecrets"][index]))
     )
-    image = parse_image(block.image, f"{path}.image", problems)
+    image = parse_image(block.image, problems["image"])
     if block.name not in set(EngineName):
         return None
     return Engine(
@@ -271,25 +275,65 @@ def _parse_engine(block: schemas.Engine, path: str, secrets: _SecretRule, proble
     )
 
 
-def _fit_shape(
-    block: schemas.Serving, shape: Shape | None, engine: Engine, path: str, problems: Problems
-) -> Shape | None:
+def parse_shape(topology: schemas.ReplicaTopology | schemas.Topology | None, problems: Problems) -> Shape | None:
+    """Returns the declared shape; None if there is none, or if it has problems."""
+    at = problems["parallelism"]
+    fields = (problems["nodes"], problems["gpusPerNode"], at)
+    if topology is None or topology.gpus_per_node < 1 or any(field.list() for field in fields):
+        return None
+    nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
+    parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
+    parallelism = parse_mode(block, nodes, gpus, at)
+    if parallelism is None or at.list():
+        return None
+    return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=replace(parallelism, expert=block.expert == "enabled"))
+
+
+def _parse_pipeline_mode(block: schemas.Parallelism, nodes: int, gpus: int, problems: Problems) -> Parallelism | None:
+    splits = [Parallelism(tensor=gpus, pipeline=nodes), Parallelism(tensor=nodes * gpus, pipeline=1)]
+    with_tensor = [split for split in splits if block.tensor in {None, split.tensor}]
+    fitting = [split for split in with_tensor if block.pipeline in {None, split.pipeline}]
+    if not with_tensor:
+        over_all = f", or {nodes * gpus}, that of all nodes" if nodes > 1 else ""
+        problems["tensor"].add_invalid(block.tensor, f"{gpus}, the gpusPerNode{over_all}")
+    elif not fitting:
+        stages = " or ".join(str(number) for number in sorted({split.pipeline for split in with_tensor}))
+        problems["pipeline"].add_invalid(block.pipeline, f"{stages}, as tensor times pipeline is the number of GPUs")
+    return fitting[0] if fitting else None
+
+
+def _parse_data_mode(block: schemas.Parallelism, nodes: int, gpus: int, problems: Problems) -> Parallelism | None:
+    data, local = block.data, block.data_local
+    if data is None or local is None:
+        problems["dataLocal" if local is None else "data"].add_required("as data and dataLocal go together")
+        return None
+    if block.pipeline is not None and block.pipeline > 1:
+        problems["pipeline"].add_invalid(block.pipeline, "1 together with data")
+    if data != local * nodes:
+        problems["data"].add_invalid(data, f"{local * nodes}, dataLocal times nodes")
+    if gpus % local:
+        problems["dataLocal"].add_invalid(local, f"a divisor of {gpus}, the gpusPerNode")
+    elif block.tensor not in {None, gpus // local}:
+        problems["tensor"].add_invalid(block.tensor, f"{gpus // local}, gpusPerNode by dataLocal")
+    return Parallelism(tensor=gpus // local, data=data, data_local=local)
+
+
+def _fit_shape(block: schemas.Serving, shape: Shape | None, engine: Engine, problems: Problems) -> Shape | None:
     """Returns the shape as the engine runs it, and adds what in the arguments contradicts it."""
-    args_path, parallelism_path = f"{path}.engine.args", f"{path}.replicaTopology.parallelism"
-    parsed = parse_parallel_flags(engine.name, engine.args, args_path)
+    args, at = problems["engine.args"].path, problems["replicaTopology.parallelism"]
+    parsed = parse_parallel_flags(engine.name, engine.args, args)
     if shape is None:
         problems.update(parsed.problems)
         return None
-    problems.update(find_shape_faults(engine, shape, args_path))
+    problems.update(find_shape_faults(engine, shape, args))
     data = shape.parallelism.data
     if data is not None and shape.nodes > 1 and not ENGINES[engine.name].data_spans_nodes:
-        allowed = f"left out, as {engine.name} spans nodes by tensor or pipeline only"
-        problems.add_invalid(f"{parallelism_path}.data", data, allowed)
+        at["data"].add_invalid(data, f"left out, as {engine.name} spans nodes by tensor or pipeline only")
     flag = parsed.values.get(EXPERT)
     if flag is None:
         return shape
     parallelism = block.replica_topology.parallelism if block.replica_topology else None
     declared, required = parallelism.expert if parallelism else None, "enabled" if flag else "disabled"
     if declared and declared != required:
-        problems.add_invalid(f"{parallelism_path}.expert", declared, f"{required}, as in {args_path}")
+        at["expert"].add_invalid(declared, f"{required}, as in {args}")
     return replace(shape, parallelism=replace(shape.parallelism, expert=bool(flag)))

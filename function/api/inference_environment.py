@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function import schemas
-from function.api.common import is_current, is_ready, parse_node_selector, parse_selector, parse_share
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
     check_alternatives,
-    check_unique_names,
+    check_unique,
     choose_block,
     dump,
     dump_all,
     parse_amount,
+    parse_selector,
     parse_url,
+    sort_entries,
 )
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
@@ -47,7 +48,9 @@ from function.kube.manifests import (
     Manifest,
     condition,
     integer,
+    is_current,
     is_deleting,
+    is_ready,
     list_texts,
     listing,
     mapping,
@@ -98,31 +101,31 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     """Returns the environment, completed by the platform's settings."""
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
-    access = _parse_access(spec.cluster, name, settings.secret_namespace, problems)
-    pools, invalid_pools = _parse_pools(spec, problems)
-    broken_pools = tuple(pool.name for pool in invalid_pools)
+    access = _parse_access(spec.cluster, name, settings.secret_namespace, problems["cluster"])
     published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
+    pools, invalid_pools = _parse_pools(spec, published, problems)
+    broken_pools = tuple(pool.name for pool in invalid_pools)
     moved = _find_moved_pools(published, pools, broken_pools)
     unready = _describe_unreadiness(manifest)
     environment = Environment(
         name=name,
         uid=text(manifest, "metadata.uid"),
-        labels=tuple(sorted(strings(manifest, "metadata.labels").items())),
+        labels=sort_entries(strings(manifest, "metadata.labels")),
         taints=tuple(
             Taint(key=taint.key, value=taint.value or "", effect=taint.effect, reason=to_one_line(taint.reason or ""))
             for taint in spec.taints or ()
         ),
-        pools=tuple(replace(pool, facts=_parse_facts(published.get(pool.name, {}))) for pool in pools),
+        pools=pools,
         broken_pools=broken_pools,
-        storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems),
+        storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems["storage"]),
         observe=Observe(spec.hardware.observe if spec.hardware else Observe.AUTO),
-        node_selector=_parse_node_selector(spec.hardware, problems),
+        node_selector=_parse_node_selector(spec.hardware, problems["hardware.selector"]),
         pull_secrets=tuple(
-            _parse_pull_secret(secret, settings.secret_namespace, f"spec.imagePullSecrets[{index}]", problems)
+            _parse_pull_secret(secret, settings.secret_namespace, problems["imagePullSecrets"][index])
             for index, secret in enumerate(spec.image_pull_secrets or ())
         ),
-        kserve=parse_kserve(spec.kserve, settings.kserve, "spec.kserve", problems),
-        gateway=_parse_gateway(spec.gateway, problems),
+        kserve=parse_kserve(spec.kserve, settings.kserve, problems["kserve"]),
+        gateway=_parse_gateway(spec.gateway, problems["gateway"]),
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
@@ -132,7 +135,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    parsed = ParsedEnvironment(environment, problems.find_within("spec"), access=access, invalid_pools=invalid_pools)
+    parsed = ParsedEnvironment(environment, problems.list(), access=access, invalid_pools=invalid_pools)
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
@@ -148,11 +151,11 @@ def _parse_access(
     name, under which the creator of the cluster writes it.
     """
     blocks: dict[str, tuple[str, schemas.Existing | schemas.Gke | None]] = {
-        "Existing": ("spec.cluster.existing", cluster.existing),
-        "GKE": ("spec.cluster.gke", cluster.gke),
+        "Existing": ("existing", cluster.existing),
+        "GKE": ("gke", cluster.gke),
     }
-    path, block = choose_block(cluster.source, blocks, problems)
-    if block is None or problems.find_within(f"{path}.secretRef") or problems.find_within(f"{path}.identitySecretRef"):
+    at, block = choose_block(cluster.source, blocks, problems)
+    if block is None or at["secretRef"].list() or at["identitySecretRef"].list():
         return None
     secret, identity = block.secret_ref or schemas.GkeSecretRef(), block.identity_secret_ref
     secret_name = secret.name or f"{environment}-kubeconfig"
@@ -163,40 +166,39 @@ def _parse_access(
     return ClusterAccess(kubeconfig=kubeconfig, identity=identity_key, identity_type=identity.type)
 
 
-def _parse_pull_secret(
-    block: schemas.EnvironmentImagePullSecret, namespace: str, path: str, problems: Problems
-) -> PullSecret:
+def _parse_pull_secret(block: schemas.EnvironmentImagePullSecret, namespace: str, problems: Problems) -> PullSecret:
     """Returns a Secret to pull images with: of the remote cluster, or to be copied from the control plane."""
-    check_alternatives(block, ("name", "secretRef"), path, problems, required=True)
+    check_alternatives(block, ("name", "secretRef"), problems, required=True)
     if block.name or block.secret_ref is None:
         return PullSecret(name=block.name or "")
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(spec: schemas.EnvironmentSpec, problems: Problems) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
-    """Returns the valid pools, and the others with their problems."""
+def _parse_pools(
+    spec: schemas.EnvironmentSpec, published: Mapping[str, Manifest], problems: Problems
+) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
+    """Returns the valid pools with the published facts of their nodes, and the others with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
-    lists = [
-        ("spec.nodePools", spec.node_pools),
-        ("spec.cluster.existing.nodePools", existing.node_pools if existing else None),
-        ("spec.cluster.gke.nodePools", gke.node_pools if gke else None),
-    ]
-    declared = [(path, blocks) for path, blocks in lists if blocks is not None]
-    for path, blocks in declared[1:]:
-        problems.add_invalid(path, dump_all(blocks), f"left out together with {declared[0][0]}")
+    lists = {
+        "nodePools": spec.node_pools,
+        "cluster.existing.nodePools": existing.node_pools if existing else None,
+        "cluster.gke.nodePools": gke.node_pools if gke else None,
+    }
+    declared = [(problems[key], blocks) for key, blocks in lists.items() if blocks is not None]
+    for at, blocks in declared[1:]:
+        at.add_invalid(dump_all(blocks), f"left out together with {declared[0][0].path}")
     pools: list[Pool] = []
     invalid: list[BrokenEntry] = []
-    entries = [(f"{path}[{index}]", block) for path, blocks in declared for index, block in enumerate(blocks)]
-    check_unique_names(((path, block.name) for path, block in entries), problems)
-    for path, block in entries:
-        pool = parse_pool(block, path, problems)
+    entries = [(at[index], block) for at, blocks in declared for index, block in enumerate(blocks)]
+    check_unique((at, block.name) for at, block in entries)
+    for at, block in entries:
+        pool = parse_pool(block, _parse_facts(published.get(block.name, {})), at)
         twins = (p for p in pools if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
-        twin = next(twins, None)
-        if twin:
-            problems.add(f"{path}.labels", f"pool {twin.name} has the same; its nodes would be counted twice")
-        problems_of_pool = problems.find_within(path)
+        if twin := next(twins, None):
+            at["labels"].add(f"pool {twin.name} has the same; its nodes would be counted twice")
+        problems_of_pool = at.list()
         if not all(_PRICE.search(problem.path) for problem in problems_of_pool):
-            invalid.append(BrokenEntry(name=pool.name or path, problems=problems_of_pool))
+            invalid.append(BrokenEntry(name=pool.name or at.path, problems=problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)
     return tuple(pools), tuple(invalid)
@@ -207,10 +209,9 @@ def _parse_storage(
 ) -> EnvironmentStorage:
     claim, bandwidth = block.shared_claim or schemas.SharedClaim(), block.read_bandwidth
     published = mapping(manifest, "status.storage")
-    size = parse_amount(claim.size, "spec.storage.sharedClaim.size", problems)
-    class_name = settings.storage_class if block.storage_class_name is None else block.storage_class_name
+    size = parse_amount(claim.size, problems["sharedClaim.size"])
     return EnvironmentStorage(
-        class_name=class_name,
+        class_name=settings.storage_class if block.storage_class_name is None else block.storage_class_name,
         missing_class=text(published, "storageClassName") if published.get("found") is False else "",
         access_mode=block.access_mode,
         is_shared=block.mode == "Shared",
@@ -218,7 +219,7 @@ def _parse_storage(
         shared_size=EnvironmentStorage().shared_size if size is None else size,
         size_enforced=block.size_enforced,
         read_bandwidth=None if bandwidth is None else int(Decimal(str(bandwidth)) * 10**9),
-        download=parse_download(block.download, settings.download, "spec.storage.download", problems),
+        download=parse_download(block.download, settings.download, problems["download"]),
     )
 
 
@@ -226,26 +227,46 @@ def _parse_node_selector(block: schemas.Hardware | None, problems: Problems) -> 
     """Returns the LabelSelector of the observed nodes; None where there is none, or it has problems."""
     if block is None or block.selector is None:
         return None
-    path = "spec.hardware.selector"
-    selector = parse_selector(block.selector, path, problems)
-    if not selector.requirements and not problems.find_within(path):
-        allowed = "a selector with matchLabels or matchExpressions"
-        problems.add_invalid(path, dump(block.selector), allowed)
-    return None if problems.find_within(path) else dump(block.selector)
+    selector = parse_selector(block.selector, problems)
+    if not selector.requirements and not problems.list():
+        problems.add_invalid(dump(block.selector), "a selector with matchLabels or matchExpressions")
+    return None if problems.list() else dump(block.selector)
 
 
 def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> GatewayAccess:
     """Returns how the gateway is reached; the host name in its certificate must be a name."""
     if block is None:
         return GatewayAccess()
-    tls, path = block.tls or schemas.Tls(), "spec.gateway.tls.hostname"
+    tls = block.tls or schemas.Tls()
     if tls.hostname and not is_hostname(tls.hostname):
-        problems.add_invalid(path, tls.hostname, "a host name such as gateway.example.com")
+        problems["tls.hostname"].add_invalid(tls.hostname, "a host name such as gateway.example.com")
     return GatewayAccess(
-        origin=parse_url(block.url, "spec.gateway.url", problems),
+        origin=parse_url(block.url, problems["url"]),
         tls_hostname=tls.hostname or "",
         ca_config_map=tls.ca_config_map_name or "",
     )
+
+
+def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
+    """Returns a share of a pool from a row of status."""
+    return Share(
+        pool=text(row, "pool"),
+        nodes=integer(row, "nodes"),
+        gpus_per_node=integer(row, "gpusPerNode"),
+        replicas=integer(row, "replicas"),
+        exclusive_replica_nodes=exclusive_replica_nodes,
+        labels=_parse_recorded_labels(row),
+    )
+
+
+def build_share(share: Share) -> Manifest:
+    """Returns a share of a pool as a row of status, as `parse_share` reads it; without its labels."""
+    return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}
+
+
+def _parse_recorded_labels(row: Manifest) -> tuple[tuple[str, str], ...] | None:
+    """Returns the labels by which a row of status says that pods select their nodes; None: not recorded."""
+    return sort_entries(strings(row, "nodeSelector")) if isinstance(row.get("nodeSelector"), dict) else None
 
 
 def _find_moved_pools(
@@ -259,7 +280,7 @@ def _find_moved_pools(
     labels = {pool.name: pool.labels for pool in pools}
     moved: dict[str, frozenset[str]] = {}
     for name, row in published.items():
-        selector = parse_node_selector(row)
+        selector = _parse_recorded_labels(row)
         if selector is not None and name not in broken_pools and labels.get(name) != selector:
             moved[name] = find_pools(Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=selector), pools)
     return moved

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from function import schemas
-from function.api.common import parse_selector
 from function.api.problems import Parsed, Problems, validate
-from function.api.values import check_alternatives, dump, parse_amount
+from function.api.values import check_alternatives, dump, parse_amount, parse_selector
 from function.domain.cache import (
     CacheChoice,
     CacheEntry,
@@ -33,33 +32,33 @@ _DOWNLOAD_FIELDS = ("preload", "retry")
 _DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}  # the API server sets them with every form
 
 
-def parse_cache_choice(block: schemas.ModelCache | None, path: str, problems: Problems) -> CacheChoice:
+def parse_cache_choice(block: schemas.ModelCache | None, problems: Problems) -> CacheChoice:
     """Returns the storage of the weights."""
     block = block or schemas.ModelCache()
     if block.name:
-        _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), path, problems)
+        _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), problems)
         return ModelCacheChoice(name=block.name)
-    return _parse_claim(block, block, path, problems)
+    return _parse_claim(block, block, problems)
 
 
 def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
     """Returns the cache; None if it has any problem."""
     spec, problems = validate(schemas.CacheSpec, manifest.get("spec"), "spec")
-    check_alternatives(spec, ("environments", "environmentSelector"), "spec", problems, required=True)
+    check_alternatives(spec, ("environments", "environmentSelector"), problems, required=True)
     cache = ModelCache(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environments=None if spec.environments is None else tuple(sorted(set(spec.environments))),
-        selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
-        choice=_parse_claim(spec.storage or schemas.CacheStorage(), spec, "spec.storage", problems),
+        selector=parse_selector(spec.environment_selector, problems["environmentSelector"]),
+        choice=_parse_claim(spec.storage or schemas.CacheStorage(), spec, problems["storage"]),
         entries=tuple(_parse_entry(row) for row in listing(manifest, "status.environments")),
         consumers=tuple(
             Consumer(name=text(row, "name"), environment=text(row, "environment"), uri=text(row, "uri"))
             for row in listing(manifest, "status.readers")
         ),
     )
-    all_problems = problems.find_within("spec")
+    all_problems = problems.list()
     return Parsed(None if all_problems else cache, all_problems)
 
 
@@ -78,17 +77,16 @@ def parse_hydration(status: Manifest) -> Hydration:
 def _parse_claim(
     block: schemas.ModelCache | schemas.CacheStorage,
     download: schemas.ModelCache | schemas.CacheSpec,
-    path: str,
     problems: Problems,
 ) -> UserClaim | CreatedStorage:
     """Returns the claim of a block; a ModelCache, whose settings of downloads are in another block, has type PVC."""
     default_type = None if block is download else CacheType.PVC
     if block.claim_name:
-        _refuse_fields(block, "claimName", _CLAIM_FIELDS, path, problems)
+        _refuse_fields(block, "claimName", _CLAIM_FIELDS, problems)
         return UserClaim(claim=block.claim_name, preload=download.preload, retry=download.retry or "")
     return CreatedStorage(
         type=CacheType(block.type) if block.type else default_type,
-        size=parse_amount(block.size, f"{path}.size", problems),
+        size=parse_amount(block.size, problems["size"]),
         class_name=block.storage_class_name,
         access_mode=block.access_mode,
         preload=download.preload,
@@ -97,11 +95,11 @@ def _parse_claim(
     )
 
 
-def _refuse_fields(block: BaseModel, form: str, others: tuple[str, ...], path: str, problems: Problems) -> None:
+def _refuse_fields(block: BaseModel, form: str, others: tuple[str, ...], problems: Problems) -> None:
     fields = dump(block)
     for key in others:
         if fields.get(key) is not None and fields[key] != _DEFAULTS.get(key):
-            problems.add_invalid(f"{path}.{key}", fields[key], f"left out together with {form}")
+            problems[key].add_invalid(fields[key], f"left out together with {form}")
 
 
 def _parse_entry(row: Manifest) -> CacheEntry:

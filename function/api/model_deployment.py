@@ -1,57 +1,93 @@
-"""Parses ModelDeployments."""
+"""Parses ModelDeployments, and ModelPlacements for the ledger and for the composer that executes them.
 
+The ledger must not lose a placement, so that a placement without a value is one that names no environment. A topology
+with problems leaves `shape` None, and any other field with problems counts as absent. A placement with problems is not
+executed.
+"""
+
+import re
 from collections.abc import Sequence
+from decimal import Decimal
 
-from function.api.common import parse_selector
-from function.api.model_cache import parse_cache_choice
+from function import schemas
+from function.api.cluster_model import parse_shape
+from function.api.inference_environment import parse_share
+from function.api.model_cache import parse_cache_choice, parse_hydration
 from function.api.model_service import check_routing
+from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
+from function.api.values import parse_selector, sort_entries
+from function.domain.allocation import Price
 from function.domain.model import ModelRef
-from function.domain.placement import Deployment, Gate, Preference, Rollout
-from function.kube.manifests import Manifest, text
+from function.domain.model_service import Gateway
+from function.domain.placement import Deployment, Gate, PendingUpdate, Placement, Preference, Rollout
+from function.kube import names, quantity
+from function.kube.manifests import (
+    Manifest,
+    condition,
+    find_controller,
+    flag,
+    integer,
+    is_current,
+    is_deleting,
+    is_ready,
+    listing,
+    mapping,
+    strings,
+    text,
+)
 from function.kube.selectors import Toleration
-from function.schemas import DeploymentSpec, DeploymentToleration
-from function.schemas import Rollout as RolloutBlock
+from function.kube.urls import Origin
+from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
+
+_BEFORE_SERVING = (
+    ConditionType.REFERENCES_RESOLVED,
+    ConditionType.ADMITTED,
+    ConditionType.STORAGE_READY,
+    ConditionType.SERVICE_ACCEPTED,
+)
+_PRICE = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,16})?) ([A-Z]{3})", re.ASCII)
+_UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 
 
 def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
     """Returns the deployment; None if it has any problem."""
-    spec, problems = validate(DeploymentSpec, manifest.get("spec"), "spec")
+    spec, problems = validate(schemas.DeploymentSpec, manifest.get("spec"), "spec")
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
         environments=spec.environments,
         replicas=spec.scaling.fixed.replicas,
-        selector=parse_selector(spec.environment_selector, "spec.environmentSelector", problems),
-        tolerations=_parse_tolerations(spec.tolerations or (), "spec.tolerations", problems),
-        cache=parse_cache_choice(spec.model_cache, "spec.modelCache", problems),
+        selector=parse_selector(spec.environment_selector, problems["environmentSelector"]),
+        tolerations=_parse_tolerations(spec.tolerations or (), problems["tolerations"]),
+        cache=parse_cache_choice(spec.model_cache, problems["modelCache"]),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
         rollout=_parse_rollout(spec.rollout),
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
         service=spec.service is not None,
     )
     if spec.service:
-        check_routing(spec.service, "spec.service", problems)
-    all_problems = problems.find_within("spec")
+        check_routing(spec.service, problems["service"])
+    all_problems = problems.list()
     return Parsed(None if all_problems else deployment, all_problems)
 
 
-def _parse_rollout(block: RolloutBlock | None) -> Rollout | None:
+def _parse_rollout(block: schemas.Rollout | None) -> Rollout | None:
     if block is None or block.environments != "OneByOne":
         return None
     gate = Gate(**block.gate.model_dump()) if block.gate else None
     return Rollout(order=tuple(block.order or ()), paused=block.paused, gate=gate)
 
 
-def _parse_tolerations(blocks: Sequence[DeploymentToleration], path: str, problems: Problems) -> tuple[Toleration, ...]:
+def _parse_tolerations(blocks: Sequence[schemas.DeploymentToleration], problems: Problems) -> tuple[Toleration, ...]:
     """Returns the tolerations; one that Kubernetes would refuse is a problem."""
     for index, block in enumerate(blocks):
         exists = block.operator == "Exists"
         if not exists and not block.key:
-            problems.add_required(f"{path}[{index}].key", "unless operator is Exists")
+            problems[index]["key"].add_required("unless operator is Exists")
         if exists and block.value:
-            problems.add_invalid(f"{path}[{index}].value", block.value, "left out for operator Exists")
+            problems[index]["value"].add_invalid(block.value, "left out for operator Exists")
     return tuple(
         Toleration(
             key=block.key or "",
@@ -61,3 +97,102 @@ def _parse_tolerations(blocks: Sequence[DeploymentToleration], path: str, proble
         )
         for block in blocks
     )
+
+
+def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
+    """Returns the placement as far as it can be parsed; None if it names no environment."""
+    spec, problems = validate(schemas.PlacementSpec, manifest.get("spec"), "spec")
+    shape = parse_shape(spec.topology, problems["topology"])
+    cache = parse_cache_choice(spec.model_cache, problems["modelCache"])
+    environment = spec.inference_environment_ref.name
+    if not environment:
+        return Parsed(None, problems.list())
+    admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
+    annotations = strings(manifest, "metadata.annotations")
+    is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
+    price = _PRICE.fullmatch(annotations.get(names.ANNOTATION_PRICE, ""))
+    service, phase = mapping(manifest, "status.service"), text(manifest, "status.phase")
+    update = mapping(manifest, "status.rollout.update")
+    service_ready = condition(manifest, ConditionType.SERVICE_READY)
+    is_service_ready = service_ready.get("status") == Status.TRUE and is_current(manifest, ConditionType.SERVICE_READY)
+    # Crossplane's Ready is False while a placement that serves waits for its next weights.
+    is_serving = is_service_ready or is_ready(manifest)
+    if phase == Phase.READY and not is_serving:
+        phase = Phase.STARTING
+    placement = Placement(
+        namespace=text(manifest, "metadata.namespace"),
+        name=text(manifest, "metadata.name"),
+        deployment=spec.deployment_ref.name if spec.deployment_ref else "",
+        model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
+        environment=environment,
+        profile=spec.profile,
+        pool=spec.pool,
+        shape=shape,
+        replicas=spec.replicas,
+        cache=cache,
+        uid=text(manifest, "metadata.uid"),
+        created=text(manifest, "metadata.creationTimestamp"),
+        vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
+        exclusive_replica_nodes=is_exclusive,
+        price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,
+        allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
+        was_ready=flag(manifest, "status.served"),
+        ready=is_serving,
+        unreachable=service_ready.get("status") == Status.UNKNOWN
+        and text(service_ready, "reason") in _UNREACHABLE_REASONS,
+        deleting=is_deleting(manifest),
+        phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
+        obstacle=_describe_obstacle(manifest),
+        url=text(service, "url"),
+        planned_uri=text(manifest, "status.storage.uri"),
+        serving_uri=text(service, "uri"),
+        applied_uri=text(service, "appliedUri"),
+        claim_mode=text(manifest, "status.storage.accessMode"),
+        hydration=parse_hydration(mapping(manifest, "status.storage")),
+        has_objects=any(text(ref, "kind") == "Object" for ref in listing(manifest, "spec.crossplane.resourceRefs")),
+        owner=find_controller(manifest, names.GROUP, "ModelDeployment"),
+        labels=sort_entries(strings(manifest, "metadata.labels")),
+        over_quota=admitted == Admitted.QUOTA_EXCEEDED,
+        cannot_start=admitted == Admitted.CANNOT_START,
+        acknowledged=bool(mapping(manifest, "status")) and is_current(manifest),
+        allowed_digest=spec.rollout.digest if spec.rollout else None,
+        replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
+        served_digest=text(manifest, "status.rollout.served"),
+        requested_digest=text(manifest, "status.rollout.requested"),
+        update=PendingUpdate(text(update, "message"), stalled=flag(update, "stalled")) if update else None,
+        draining=bool(spec.draining),
+        ready_replicas=integer(manifest, "status.readyReplicas"),
+        workload=text(service, "workload"),
+        service_namespace=text(service, "namespace"),
+        gateway=_parse_gateway(mapping(manifest, "status.gateway")),
+        traits=sort_entries(strings(service, "traits")),
+    )
+    return Parsed(placement, problems.list())
+
+
+PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
+
+
+def _parse_gateway(block: Manifest) -> Gateway | None:
+    """Returns the gateway as status/model_placement.py writes it; None if it is not known."""
+    scheme, host, port = text(block, "scheme"), text(block, "host"), integer(block, "port")
+    name, namespace, config = (text(block, path) for path in ("ref.name", "ref.namespace", "providerConfigRef.name"))
+    if scheme not in {"http", "https"} or not (host and port and name and namespace and config):
+        return None
+    return Gateway(
+        origin=Origin(scheme, host, port),
+        name=name,
+        namespace=namespace,
+        provider_config=config,
+        tls_hostname=text(block, "tls.hostname"),
+        ca_config_map=text(block, "tls.caConfigMapName"),
+    )
+
+
+def _describe_obstacle(manifest: Manifest) -> str:
+    """Returns the first condition before ServiceReady that is not True, in the order of the steps."""
+    for type_ in _BEFORE_SERVING:
+        step = condition(manifest, type_)
+        if step and step.get("status") != Status.TRUE:
+            return f"{type_} is {text(step, 'status')} ({text(step, 'reason')})"
+    return ""

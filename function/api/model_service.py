@@ -2,6 +2,7 @@
 
 from function import schemas
 from function.api.problems import Parsed, Problems, validate
+from function.api.values import check_unique
 from function.domain.model_service import (
     BackendEntry,
     Distribution,
@@ -19,8 +20,11 @@ _HOSTNAME_FORM = "a host name such as models.example.com or *.example.com"
 def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
     """Returns the service; None if it has any problem."""
     spec, problems = validate(schemas.ServiceSpec, manifest.get("spec"), "spec")
-    _check_backends(spec.backends, problems)
-    check_routing(spec, "spec", problems)
+    check_unique(((problems["backends"][i], b.deployment) for i, b in enumerate(spec.backends)), "deployment")
+    weights = [backend.weight for backend in spec.backends]
+    if weights and not any(weights) and not problems["backends"].list():
+        problems["backends"].add_invalid(weights, "weights of which one is not 0")
+    check_routing(spec, problems)
     service = ModelService(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
@@ -31,7 +35,7 @@ def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
         hostnames=tuple(spec.hostnames or ()),
         entries=tuple(_parse_entry(row) for row in listing(manifest, "status.endpoints")),
     )
-    all_problems = problems.find_within("spec")
+    all_problems = problems.list()
     return Parsed(None if all_problems else service, all_problems)
 
 
@@ -47,26 +51,14 @@ def parse_listing(manifest: Manifest) -> Listing:
     )
 
 
-def check_routing(spec: schemas.ServiceSpec | schemas.Service, path: str, problems: Problems) -> None:
+def check_routing(spec: schemas.ServiceSpec | schemas.Service, problems: Problems) -> None:
     """Adds the problems of the fields that a deployment's `service` has, too."""
     if spec.environments and Distribution(spec.distribution) is not Distribution.FAILOVER:
         allowed = f"left out unless distribution is {Distribution.FAILOVER}"
-        problems.add_invalid(f"{path}.environments", spec.environments, allowed)
+        problems["environments"].add_invalid(spec.environments, allowed)
     for index, hostname in enumerate(spec.hostnames or ()):
         if not is_hostname(hostname.removeprefix("*.")):
-            problems.add_invalid(f"{path}.hostnames[{index}]", hostname, _HOSTNAME_FORM)
-
-
-def _check_backends(backends: list[schemas.Backend], problems: Problems) -> None:
-    paths_by_name: dict[str, str] = {}
-    for index, backend in enumerate(backends):
-        path = f"spec.backends[{index}]"
-        first_path = paths_by_name.setdefault(backend.deployment, path)
-        if first_path != path:
-            allowed = f"unique, and {first_path} has the same deployment"
-            problems.add_invalid(f"{path}.deployment", backend.deployment, allowed)
-    if backends and not any(backend.weight for backend in backends) and not problems.find_within("spec.backends"):
-        problems.add_invalid("spec.backends", [backend.weight for backend in backends], "weights of which one is not 0")
+            problems["hostnames"][index].add_invalid(hostname, _HOSTNAME_FORM)
 
 
 def _parse_entry(row: Manifest) -> EndpointEntry:

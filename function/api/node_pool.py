@@ -22,7 +22,7 @@ from function.api.values import (
     sort_entries,
 )
 from function.domain.allocation import Price
-from function.domain.environment import Pool
+from function.domain.environment import Pool, PoolFacts
 from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement, Requires
 from function.domain.pods import InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import text
@@ -31,38 +31,35 @@ from function.kube.messages import to_one_line
 _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
 
 
-def parse_requires(block: schemas.Requires | None, path: str, problems: Problems) -> Requires:
+def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requires:
     """Returns the requirements of a profile on a pool."""
     if block is None:
         return Requires()
-    rung = _parse_bandwidth(block, path, problems, _OR_BETTER)
+    rung, bandwidth = _parse_bandwidth(block, problems, _OR_BETTER), None
+    if rung:
+        field = "interNodeBandwidth" if block.multi_node_bandwidth is None else "multiNodeBandwidth"
+        is_or_better = rung.endswith(OR_BETTER)
+        bandwidth = BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=is_or_better, field=field)
     return Requires(
-        memory_per_gpu=parse_amount(block.memory_per_gpu, f"{path}.memoryPerGpu", problems),
-        interconnect=parse_word(block.interconnect, tuple(INTERCONNECTS), f"{path}.interconnect", problems),
-        bandwidth=_build_bandwidth(block, rung) if rung else None,
-        precision=tuple(sorted(set(_parse_precisions(block.precision_support, path, problems)))),
+        memory_per_gpu=parse_amount(block.memory_per_gpu, problems["memoryPerGpu"]),
+        interconnect=parse_word(block.interconnect, tuple(INTERCONNECTS), problems["interconnect"]),
+        bandwidth=bandwidth,
+        precision=tuple(sorted(set(_parse_precisions(block.precision_support, problems)))),
         nvlink_domain=block.nvlink_domain_size,
         accelerator_type=block.accelerator_type.lower() if block.accelerator_type else None,
     )
 
 
-def _build_bandwidth(block: schemas.Requires, rung: str) -> BandwidthRequirement:
-    field = "interNodeBandwidth" if block.multi_node_bandwidth is None else "multiNodeBandwidth"
-    is_or_better = rung.endswith(OR_BETTER)
-    return BandwidthRequirement(rung=rung.removesuffix(OR_BETTER), or_better=is_or_better, field=field)
-
-
-def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
-    """Returns a pool of an environment."""
-    refuse_templates(block, path, problems)
-    capabilities, at = block.capabilities or schemas.Capabilities(), f"{path}.capabilities"
-    declared_precisions = capabilities.precision_support
-    pod = parse_additions(block.pod, block.gpu_resource, f"{path}.pod", problems)
-    check_mounts(pod, [(f"{path}.pod.volumeMounts", pod)], problems)
-    if block.autoscaled and block.max_node_count is None and not problems.refuses(f"{path}.maxNodeCount"):
-        problems.add_invalid(f"{path}.autoscaled", block.autoscaled, "false, or maxNodeCount must be set")
+def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Problems) -> Pool:
+    """Returns a pool of an environment, with the observed facts of its nodes."""
+    refuse_templates(block, problems)
+    capabilities, at = block.capabilities or schemas.Capabilities(), problems["capabilities"]
+    pod = parse_additions(block.pod, block.gpu_resource, problems["pod"])
+    check_mounts(pod, [(f"{problems.path}.pod.volumeMounts", pod)], problems)
+    if block.autoscaled and block.max_node_count is None and not problems["maxNodeCount"].refused:
+        problems["autoscaled"].add_invalid(block.autoscaled, "false, or maxNodeCount must be set")
     max_nodes = block.node_count if block.max_node_count is None else block.max_node_count
-    precisions = _parse_precisions(declared_precisions, at, problems)
+    precisions = _parse_precisions(capabilities.precision_support, at)
     return Pool(
         name=block.name,
         gpus_per_node=block.accelerator_count,
@@ -73,50 +70,51 @@ def parse_pool(block: schemas.NodePool, path: str, problems: Problems) -> Pool:
         gpu_resource=block.gpu_resource,
         labels=sort_entries(block.labels),
         taints=dump_all(block.taints),
-        memory_per_gpu=parse_amount(capabilities.memory_per_gpu, f"{at}.memoryPerGpu", problems),
-        interconnect=parse_word(capabilities.interconnect, tuple(INTERCONNECTS), f"{at}.interconnect", problems),
-        precision=None if declared_precisions is None else precisions,
+        memory_per_gpu=parse_amount(capabilities.memory_per_gpu, at["memoryPerGpu"]),
+        interconnect=parse_word(capabilities.interconnect, tuple(INTERCONNECTS), at["interconnect"]),
+        precision=None if capabilities.precision_support is None else precisions,
         multi_node=capabilities.multi_node_capable,
-        bandwidth=_parse_bandwidth(capabilities, at, problems),
+        bandwidth=_parse_bandwidth(capabilities, at),
         nvlink_domain=capabilities.nvlink_domain_size,
         pod=pod,
-        inter_node=_parse_inter_node(block, pod, path, problems),
+        inter_node=_parse_inter_node(block, pod, problems),
         autoscaled=max_nodes > block.node_count if block.autoscaled is None else block.autoscaled,
         unschedulable=block.unschedulable,
         unschedulable_reason=to_one_line(block.unschedulable_reason or ""),
-        price=_parse_price(block.price, f"{path}.price", problems),
+        price=_parse_price(block.price, problems["price"]),
+        facts=facts,
     )
 
 
-def _parse_price(block: schemas.Price | None, path: str, problems: Problems) -> Price | None:
+def _parse_price(block: schemas.Price | None, problems: Problems) -> Price | None:
     """Returns the price of a pool; one with problems is none."""
-    if block is None or problems.find_within(path):
+    if block is None or problems.list():
         return None
     return Price(per_gpu_hour=Decimal(block.per_gpu_hour), currency=block.currency, price_class=block.class_)
 
 
-def _parse_precisions(words: list[str] | None, path: str, problems: Problems) -> tuple[str, ...]:
-    items = enumerate(words or ())
-    parsed = (parse_word(word, PRECISIONS, f"{path}.precisionSupport[{i}]", problems) for i, word in items)
+def _parse_precisions(words: list[str] | None, problems: Problems) -> tuple[str, ...]:
+    at = problems["precisionSupport"]
+    parsed = (parse_word(word, PRECISIONS, at[index]) for index, word in enumerate(words or ()))
     return tuple(word for word in parsed if word is not None)
 
 
 def _parse_bandwidth(
-    block: schemas.Requires | schemas.Capabilities, path: str, problems: Problems, also: tuple[str, ...] = ()
+    block: schemas.Requires | schemas.Capabilities, problems: Problems, also: tuple[str, ...] = ()
 ) -> str | None:
     """Returns the speed, which has two names; both at once is a problem, also if they are equal."""
-    check_alternatives(block, ("multiNodeBandwidth", "interNodeBandwidth"), path, problems)
+    check_alternatives(block, ("multiNodeBandwidth", "interNodeBandwidth"), problems)
     if block.multi_node_bandwidth is not None:
-        return parse_word(block.multi_node_bandwidth, LADDER, f"{path}.multiNodeBandwidth", problems, also)
-    return parse_word(block.inter_node_bandwidth, LADDER, f"{path}.interNodeBandwidth", problems, also)
+        return parse_word(block.multi_node_bandwidth, LADDER, problems["multiNodeBandwidth"], also)
+    return parse_word(block.inter_node_bandwidth, LADDER, problems["interNodeBandwidth"], also)
 
 
-def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, problems: Problems) -> InterNode | None:
+def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, problems: Problems) -> InterNode | None:
     """Returns the settings for replicas over several nodes, merged over those of the pool; None if there are none."""
-    block, at = pool.inter_node, f"{path}.interNode"
+    block, at = pool.inter_node, problems["interNode"]
     if block is None or not block.model_fields_set:
         return None
-    own = parse_additions(block.pod, pool.gpu_resource, f"{at}.pod", problems)
+    own = parse_additions(block.pod, pool.gpu_resource, at["pod"])
     given = block.with_ or schemas.With()
     inputs = PresetInputs(
         instance_type=given.instance_type or "",
@@ -126,13 +124,13 @@ def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, prob
         nccl_net=given.nccl_net or "",
     )
     preset = get_preset(block.preset) if block.preset else None
-    _check_inputs(block, preset, pool.gpu_resource, f"{at}.with", problems)
+    _check_inputs(block, preset, pool.gpu_resource, at["with"])
     base = PodAdditions()
-    if preset and not problems.find_within(f"{at}.with"):
+    if preset and not at["with"].list():
         base = preset.build_additions(inputs, fail_closed=block.fail_closed)
     merged = own.merge_over(pod.merge_over(base))
-    if not problems.find_within(path):
-        origins = (f"preset {block.preset}", f"{path}.pod.volumeMounts", f"{at}.pod.volumeMounts")
+    if not problems.list():
+        origins = (f"preset {block.preset}", problems["pod.volumeMounts"].path, at["pod.volumeMounts"].path)
         check_mounts(merged, list(zip(origins, (base, pod, own), strict=True)), problems)
     return InterNode(
         preset=preset.name if preset else "",
@@ -146,26 +144,24 @@ def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, path: str, prob
     )
 
 
-def _check_inputs(
-    block: schemas.InterNode, preset: Preset | None, gpu_resource: str, path: str, problems: Problems
-) -> None:
+def _check_inputs(block: schemas.InterNode, preset: Preset | None, gpu_resource: str, problems: Problems) -> None:
     """Adds a problem for each input that is missing, unknown, or not an input of the preset."""
     given = block.with_ or schemas.With()
     takes, fields = preset.inputs if preset else {}, dump(given)
     for name in fields.keys() - takes.keys():
         why = f"preset {preset.name} takes {', '.join(takes) or 'none'}" if preset else "no preset is set"
-        problems.add_invalid(f"{path}.{name}", fields[name], f"left out, as {why}")
+        problems[name].add_invalid(fields[name], f"left out, as {why}")
     if preset is None:
         return
     if given.resource_name == gpu_resource:
         allowed = "the resource of the network devices, not that of the GPUs"
-        problems.add_invalid(f"{path}.resourceName", given.resource_name, allowed)
+        problems["resourceName"].add_invalid(given.resource_name, allowed)
     # With a number of devices, the instance type is needed only where more than that number depends on it.
     counted = given.count is not None and all(row.keys() == {"count"} for row in preset.instance_types.values())
     optional = {"ncclNet": not block.fail_closed, "instanceType": counted}
     for name, required in takes.items():
         if required and not optional.get(name) and fields.get(name) is None:
-            problems.add_required(f"{path}.{name}", f"as preset {preset.name} needs it")
-    known = tuple(preset.instance_types)
+            problems[name].add_required(f"as preset {preset.name} needs it")
+    known, at = tuple(preset.instance_types), problems["instanceType"]
     if given.instance_type and known and not counted and given.instance_type not in known:
-        problems.update([unknown_value(f"{path}.instanceType", given.instance_type, known)])
+        at.update([unknown_value(at.path, given.instance_type, known)])

@@ -9,15 +9,18 @@ fields are those of `Preset`; the platform sets what a file leaves out in `with`
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+
+from pydantic.alias_generators import to_snake
 
 from function import schemas
 from function.api.problems import Problems, format_value, join_path
 from function.api.values import check_alternatives, check_env, dump, dump_all, parse_quantity, sort_entries
+from function.domain.model import Problem
 from function.domain.pods import PodAdditions, PresetInputs
-from function.kube.manifests import Manifest, flag, get, integer, list_texts, listing, mapping, text
+from function.kube.manifests import Manifest, flag, integer, list_texts, listing, text
 
 _VOLUME_SOURCES = ("hostPath", "emptyDir", "configMap", "secret", "persistentVolumeClaim", "projected", "csi")
 _HUGE_PAGES = "hugepages-"
@@ -37,22 +40,26 @@ _GKE_INTERFACES, _GKE_DEFAULT = "networking.gke.io/interfaces", "networking.gke.
 _GKE_FIRST_INTERFACE = 2  # eth0 is the network of the pod, eth1 another one of the node
 
 
-def parse_additions(pod: schemas.Pod | None, gpu_resource: str, path: str, problems: Problems) -> PodAdditions:
+def parse_additions(pod: schemas.Pod | None, gpu_resource: str, problems: Problems) -> PodAdditions:
     """Returns additions to pods; none if they have problems, because then they cannot be merged.
 
     `gpu_resource` is the extended resource name of the GPUs of the pool.
     """
     if pod is None:
         return PodAdditions()
-    _check_resources(pod.resources or {}, gpu_resource, f"{path}.resources", problems)
-    _check_keys(pod.labels or {}, f"{path}.labels", problems)
-    _check_keys(pod.annotations or {}, f"{path}.annotations", problems)
-    _check_volumes(pod.volumes or [], f"{path}.volumes", problems)
+    _check_resources(pod.resources or {}, gpu_resource, problems["resources"])
+    _check_keys(pod.labels or {}, problems["labels"])
+    _check_keys(pod.annotations or {}, problems["annotations"])
+    for index, volume in enumerate(pod.volumes or ()):
+        at = problems["volumes"][index]
+        if volume.name in _RESERVED_VOLUMES:
+            at["name"].add_invalid(volume.name, f"none of {', '.join(_RESERVED_VOLUMES)}, which pods have already")
+        check_alternatives(volume, _VOLUME_SOURCES, at, required=True)
     for index, claim in enumerate(pod.resource_claims or ()):
-        claim_names = ("resourceClaimName", "resourceClaimTemplateName")
-        check_alternatives(claim, claim_names, f"{path}.resourceClaims[{index}]", problems, required=True)
-    check_env(pod.env, f"{path}.env", problems)
-    if problems.find_within(path):
+        names = ("resourceClaimName", "resourceClaimTemplateName")
+        check_alternatives(claim, names, problems["resourceClaims"][index], required=True)
+    check_env(pod.env, problems["env"])
+    if problems.list():
         return PodAdditions()
     return PodAdditions(
         resources=tuple(sorted((name, str(amount)) for name, amount in (pod.resources or {}).items())),
@@ -83,61 +90,53 @@ def check_mounts(merged: PodAdditions, parts: Sequence[tuple[str, PodAdditions]]
         name, path = text(mount, "name"), text(mount, "mountPath").rstrip("/") or "/"
         origin, part = next((origin, part) for origin, part in reversed(parts) if mount in part.volume_mounts)
         at = join_path(origin, part.volume_mounts.index(mount)) if origin.startswith("spec.") else origin
+        place = f"volume {name} at {format_value(path)}"
         if path in used:
-            allowed = f"another path than that of {used[path]}"
-            problems.add(at, f"volume {name} at {format_value(path)} is not allowed; must be at {allowed}")
+            message = f"{place} is not allowed; must be at another path than that of {used[path]}"
+            problems.update([Problem(at, message)])
         elif name not in volumes:
             allowed = ", ".join(sorted(volumes)) or "none"
-            problems.add(at, f"{format_value(name)} is not a volume; must be one of {allowed}")
+            problems.update([Problem(at, f"{format_value(name)} is not a volume; must be one of {allowed}")])
         used[path] = f"volume {name} ({at})"
 
 
-def _check_resources(amounts: Mapping[str, int | str], gpu_resource: str, path: str, problems: Problems) -> None:
+def _check_resources(amounts: Mapping[str, int | str], gpu_resource: str, problems: Problems) -> None:
     for name, amount in amounts.items():
-        at = f"{path}.{name}"
-        parse_quantity(amount, at, problems)
+        at = problems[name]
+        parse_quantity(amount, at)
         extended = "/" in name and not name.startswith("kubernetes.io/")
-        if problems.find_within(at):
+        if at.list():
             continue
         if not (extended or name.startswith(_HUGE_PAGES)):
             allowed = "under a name like vpc.amazonaws.com/efa or hugepages-2Mi; the model sets cpu and memory"
-            problems.add_invalid(at, amount, allowed)
+            at.add_invalid(amount, allowed)
         elif name == gpu_resource:
-            allowed = f"left out, as the shape of the replica sets the number of {gpu_resource} of a pod"
-            problems.add_invalid(at, amount, allowed)
+            at.add_invalid(amount, f"left out, as the shape of the replica sets the number of {gpu_resource} of a pod")
 
 
-def _check_keys(entries: Mapping[str, str], path: str, problems: Problems) -> None:
+def _check_keys(entries: Mapping[str, str], problems: Problems) -> None:
     for key, value in entries.items():
         group, slash, _ = key.partition("/")
         reserved = next((own for own in _RESERVED_GROUPS if slash and (group == own or group.endswith(f".{own}"))), "")
         if reserved:
-            problems.add_invalid(f"{path}.{key}", value, f"left out, as keys of {reserved} are reserved")
-
-
-def _check_volumes(volumes: Sequence[schemas.Volume], path: str, problems: Problems) -> None:
-    for index, volume in enumerate(volumes):
-        if volume.name in _RESERVED_VOLUMES:
-            allowed = f"none of {', '.join(_RESERVED_VOLUMES)}, which pods have already"
-            problems.add_invalid(f"{path}[{index}].name", volume.name, allowed)
-        check_alternatives(volume, _VOLUME_SOURCES, f"{path}[{index}]", problems, required=True)
+            problems[key].add_invalid(value, f"left out, as keys of {reserved} are reserved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """One way to RDMA. Empty or None: the platform sets it in `with`."""
+    """One way to RDMA, with the fields of its file. Empty or None: the platform sets it in `with`."""
 
     name: str
-    devices: bool  # whether pods request devices
-    resource: str
-    count: int | None
-    instance_types: Mapping[str, Manifest]  # with what depends on them: `count` and `env`
-    style: str  # of the annotations for networks: multus or gke
-    networks: tuple[str, ...]
-    per_device: bool  # a single network is joined once for each device
-    nccl_net: str
-    start: str  # shell line before the start of the engine
-    whole_node: bool  # one pod uses all devices of its node
+    devices: bool = True  # whether pods request devices
+    resource: str = ""
+    count: int | None = None
+    # What depends on the instance type: `count` and `env`.
+    instance_types: Mapping[str, Manifest] = field(default_factory=dict)
+    # `style` of the annotations (multus or gke), `names`, and `perDevice`: one network is joined once for each device.
+    networks: Manifest = field(default_factory=dict)
+    nccl_net: str = ""
+    start: str = ""  # shell line before the start of the engine
+    whole_node: bool = False  # one pod uses all devices of its node
     pod: PodAdditions
 
     @property
@@ -149,8 +148,8 @@ class Preset:
             inputs["instanceType"] = True
         if self.devices:
             inputs |= {"resourceName": not self.resource, "count": not counted}
-        if self.style:
-            inputs["networks"] = not self.networks
+        if self.networks:
+            inputs["networks"] = not list_texts(self.networks, "names")
         inputs["ncclNet"] = not self.nccl_net
         return inputs
 
@@ -164,15 +163,16 @@ class Preset:
         own = PodAdditions(
             resources=((inputs.resource or self.resource, str(count)),) if self.devices else (),
             env=tuple(env),
-            annotations=sort_entries(self._annotate_networks(inputs.networks or self.networks, count)),
+            annotations=sort_entries(self._annotate_networks(inputs.networks, count)),
         )
         return own.merge_over(self.pod.merge_over(get_preset(_COMMON).pod))
 
-    def _annotate_networks(self, networks: tuple[str, ...], count: int) -> dict[str, str]:
-        if self.style == "multus":
-            repeated = networks * count if self.per_device and len(networks) == 1 else networks
+    def _annotate_networks(self, names: tuple[str, ...], count: int) -> dict[str, str]:
+        style, networks = text(self.networks, "style"), names or list_texts(self.networks, "names")
+        if style == "multus":
+            repeated = networks * count if flag(self.networks, "perDevice") and len(networks) == 1 else networks
             return {_MULTUS: ",".join(repeated)}
-        if self.style == "gke":
+        if style == "gke":
             numbered = [(f"eth{_GKE_FIRST_INTERFACE + i}", name) for i, name in enumerate(networks)]
             interfaces = [{"interfaceName": name, "network": net} for name, net in [("eth0", "default"), *numbered]]
             return {_GKE_INTERFACES: json.dumps(interfaces, separators=(",", ":")), _GKE_DEFAULT: "eth0"}
@@ -184,18 +184,7 @@ def get_preset(name: str) -> Preset:
     """Returns a preset, loaded at its first use; `common` has what all others share."""
     import yaml  # noqa: PLC0415  # a tenth of the server's start, and only needed with presets
 
-    fields: Manifest = yaml.safe_load(resources.files("function").joinpath("presets", f"{name}.yaml").read_text())
-    return Preset(
-        name=name,
-        devices=get(fields, "devices") is not False,
-        resource=text(fields, "resource"),
-        count=integer(fields, "count") or None,
-        instance_types={k: v for k, v in mapping(fields, "instanceTypes").items() if isinstance(v, dict)},
-        style=text(fields, "networks.style"),
-        networks=list_texts(fields, "networks.names"),
-        per_device=flag(fields, "networks.perDevice"),
-        nccl_net=text(fields, "ncclNet"),
-        start=text(fields, "start"),
-        whole_node=flag(fields, "wholeNode"),
-        pod=parse_additions(schemas.Pod.model_validate(mapping(fields, "pod")), "", f"{name}.pod", Problems()),
-    )
+    fields = yaml.safe_load(resources.files("function").joinpath("presets", f"{name}.yaml").read_text())
+    block = schemas.Pod.model_validate(fields.pop("pod", {}))
+    own = {to_snake(key): value for key, value in fields.items() if key not in ("source", "date")}
+    return Preset(name=name, pod=parse_additions(block, "", Problems(f"{name}.pod")), **own)

@@ -12,8 +12,8 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -21,20 +21,19 @@ from pydantic_core import ErrorDetails
 
 from function import schemas
 from function.domain.model import Problem
-from function.kube.manifests import JSON
-from function.schemas import CacheSpec, DeploymentSpec, EnvironmentSpec, ModelSpec, PlacementSpec, ServiceSpec
+from function.kube.manifests import JSON, Manifest
 
 M = TypeVar("M", bound=BaseModel)
 T_co = TypeVar("T_co", covariant=True)
 
 SPECS: Mapping[str, type[BaseModel]] = {
-    "ClusterModel": ModelSpec,
-    "Model": ModelSpec,
-    "InferenceEnvironment": EnvironmentSpec,
-    "ModelDeployment": DeploymentSpec,
-    "ModelPlacement": PlacementSpec,
-    "ModelCache": CacheSpec,
-    "ModelService": ServiceSpec,
+    "ClusterModel": schemas.ModelSpec,
+    "Model": schemas.ModelSpec,
+    "InferenceEnvironment": schemas.EnvironmentSpec,
+    "ModelDeployment": schemas.DeploymentSpec,
+    "ModelPlacement": schemas.PlacementSpec,
+    "ModelCache": schemas.CacheSpec,
+    "ModelService": schemas.ServiceSpec,
 }
 IMAGE_FORM = (
     "a reference such as registry.example.com/team/engine:v1, with a path in lower case, at most one tag and a "
@@ -83,51 +82,57 @@ class Parsed(Generic[T_co]):
     problems: tuple[Problem, ...] = ()
 
 
+@dataclass(slots=True)
 class Problems:
-    """The problems of one object: those of its schema, and those that rules add."""
+    """The problems of a field and of all fields below it: those of the schema, and those that rules add."""
 
-    def __init__(self, refused: Iterable[Problem] = ()) -> None:
-        self._refused = {problem.path: problem for problem in refused}
-        self._added: set[Problem] = set()
+    path: str
+    _refused: dict[str, Problem] = field(default_factory=dict)  # by path, shared with all fields of the object
+    _added: set[Problem] = field(default_factory=set)  # likewise
 
-    def refuses(self, path: str) -> bool:
-        """Tells whether the schema refuses the value of a field itself."""
-        return path in self._refused
+    def __getitem__(self, key: str | int) -> "Problems":
+        """Returns the problems of an entry of a list, or of a field or path below."""
+        path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}"
+        return Problems(path, self._refused, self._added)
 
-    def add(self, path: str, message: str) -> None:
-        """Adds a problem of a field, unless the schema refuses it already."""
-        if path not in self._refused:
-            self._added.add(Problem(path, message))
+    @property
+    def refused(self) -> bool:
+        """Tells whether the schema refuses the value of the field itself."""
+        return self.path in self._refused
 
-    def add_invalid(self, path: str, value: object, allowed: str) -> None:
-        """Adds that a value is not allowed."""
-        self.add(path, invalid_value(path, value, allowed).message)
+    def add(self, message: str) -> None:
+        """Adds a problem of the field, unless the schema refuses it already."""
+        self.update([Problem(self.path, message)])
 
-    def add_required(self, path: str, why: str) -> None:
-        """Adds that a field must be set."""
-        self.add(path, f"is required, {why}")
+    def add_invalid(self, value: object, allowed: str) -> None:
+        """Adds that the value is not allowed."""
+        self.update([invalid_value(self.path, value, allowed)])
+
+    def add_required(self, why: str) -> None:
+        """Adds that the field must be set."""
+        self.add(f"is required, {why}")
 
     def update(self, problems: Iterable[Problem]) -> None:
-        """Adds problems that were found elsewhere."""
-        for problem in problems:
-            self.add(problem.path, problem.message)
+        """Adds problems of any fields, unless the schema refuses these already."""
+        self._added.update(problem for problem in problems if problem.path not in self._refused)
 
-    def find_within(self, path: str) -> tuple[Problem, ...]:
-        """Returns the problems of a field and of all fields below it, sorted."""
+    def list(self) -> tuple[Problem, ...]:
+        """Returns the problems, sorted."""
         if not self._refused and not self._added:
             return ()
-        below = (f"{path}.", f"{path}[")
+        below = (f"{self.path}.", f"{self.path}[")
         everything = (*self._refused.values(), *self._added)
-        return tuple(sorted(p for p in everything if p.path == path or p.path.startswith(below)))
+        return tuple(sorted(p for p in everything if p.path == self.path or p.path.startswith(below)))
 
 
 def validate(schema: type[M], value: JSON, path: str) -> tuple[M, Problems]:
     """Returns the typed value, and what is wrong with it."""
     try:
-        return schema.model_validate(value), Problems()
+        return schema.model_validate(value), Problems(path)
     except ValidationError as error:
-        refused = Problems(_describe(e, value, path) for e in error.errors(include_url=False))
-        return _construct(schema, value, path, refused), refused
+        refused = (_describe(e, value, path) for e in error.errors(include_url=False))
+        problems = Problems(path, {problem.path: problem for problem in refused})
+        return _construct(schema, value, problems), problems
 
 
 def build_schemas() -> None:
@@ -136,49 +141,42 @@ def build_schemas() -> None:
         schema.model_rebuild()
 
 
-def find_unknown_fields(
-    schema: Any, value: JSON, path: str, top: tuple[str, Collection[str]] = ("", ())
-) -> Iterator[Problem]:
-    """Yields every field at a path and below that a type does not have, with the field that may be meant.
-
-    `top` is the path of the whole object and its fields: one of them may be indented too far.
-    """
-    origin, args = get_origin(schema), get_args(schema)
-    if origin in (Union, types.UnionType):
-        for branch in args:
-            yield from find_unknown_fields(branch, value, path, top)
-    elif origin in (list, dict) and isinstance(value, list | dict):
-        for key, entry in enumerate(value) if isinstance(value, list) else value.items():
-            yield from find_unknown_fields(args[-1], entry, join_path(path, key), top)
-    elif _is_model(schema):
-        known = {field.alias or name: field for name, field in schema.model_fields.items()}
-        top_path, top_fields = top = top if top[1] else (path, known)
-        for key, item in value.items() if isinstance(value, dict) else ():
-            below = join_path(path, key)
-            if key in known:
-                yield from find_unknown_fields(known[key].annotation, item, below, top)
-            elif below != _CROSSPLANE:
-                close = join_path(top_path, key) if key in top_fields else find_nearest(key, known)
+def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
+    """Yields every field at a path and below that a type does not have, with the field that may be meant."""
+    top: Mapping[str, Any] = {}
+    for at, block, known in _find_blocks(schema, value, path):
+        top = top or known  # fields of the object itself: one may be indented too far
+        for key in block:
+            below = join_path(at, key)
+            if key not in known and below != _CROSSPLANE:
+                close = join_path(path, key) if key in top else find_nearest(key, known)
                 hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 
 
-def find_duplicates(schema: Any, value: JSON, path: str) -> Iterator[Problem]:
+def find_duplicates(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:
     """Yields every entry of a list of type set or map that repeats an earlier one, at a path and below."""
+    for at, block, known in _find_blocks(schema, value, path):
+        for key, info in known.items():
+            item, extra = block.get(key), info.json_schema_extra or {}
+            if "unique" in extra and isinstance(item, list):
+                yield from _find_equal_entries(item, extra["unique"], join_path(at, key))
+
+
+def _find_blocks(schema: Any, value: JSON, path: str) -> Iterator[tuple[str, Manifest, Mapping[str, Any]]]:
+    """Yields the path of every block of fields at a path and below, its value, and the fields that its type has."""
     origin, args = get_origin(schema), get_args(schema)
     if origin in (Union, types.UnionType):
         for branch in args:
-            yield from find_duplicates(branch, value, path)
+            yield from _find_blocks(branch, value, path)
     elif origin in (list, dict) and isinstance(value, list | dict):
         for key, entry in enumerate(value) if isinstance(value, list) else value.items():
-            yield from find_duplicates(args[-1], entry, join_path(path, key))
+            yield from _find_blocks(args[-1], entry, join_path(path, key))
     elif _is_model(schema) and isinstance(value, dict):
-        for name, field in schema.model_fields.items():
-            key = field.alias or name
-            item, below, extra = value.get(key), join_path(path, key), field.json_schema_extra or {}
-            yield from find_duplicates(field.annotation, item, below)
-            if "unique" in extra and isinstance(item, list):
-                yield from _find_equal_entries(item, extra["unique"], below)
+        known = {info.alias or name: info for name, info in schema.model_fields.items()}
+        yield path, value, known
+        for key, info in known.items():
+            yield from _find_blocks(info.annotation, value.get(key), join_path(path, key))
 
 
 def _find_equal_entries(entries: list[JSON], keys: Sequence[str], path: str) -> Iterator[Problem]:
@@ -256,35 +254,35 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
     return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
 
 
-def _construct(schema: type[M], value: JSON, path: str, problems: Problems) -> M:
+def _construct(schema: type[M], value: JSON, problems: Problems) -> M:
     """Returns a model without the fields that its schema refuses."""
     fields = value if isinstance(value, dict) else {}
     accepted: dict[str, Any] = {}
-    for name, field in schema.model_fields.items():
-        key = field.alias or name
-        item = fields.get(key)
-        if item is not None and not problems.refuses(join_path(path, key)):
-            accepted[name] = _convert(field.annotation, item, join_path(path, key), problems)
-        elif field.is_required() or field.default == {}:
-            accepted[name] = _convert(field.annotation, None, path, problems)
+    for name, info in schema.model_fields.items():
+        key = info.alias or name
+        item, below = fields.get(key), problems[key]
+        if item is not None and not below.refused:
+            accepted[name] = _convert(info.annotation, item, below)
+        elif info.is_required() or info.default == {}:
+            accepted[name] = _convert(info.annotation, None, below)
     return schema.model_construct(**accepted)
 
 
-def _convert(annotation: Any, item: JSON, path: str, problems: Problems) -> Any:
+def _convert(annotation: Any, item: JSON, problems: Problems) -> Any:
     """Returns a value that the schema accepts, with models in it constructed; for None the empty value of the type."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _convert(args[0], item, path, problems)
+        return _convert(args[0], item, problems)
     if origin in (Union, types.UnionType):
-        return _convert(args[0], item, path, problems) if type(None) in args else item
+        return _convert(args[0], item, problems) if type(None) in args else item
     if _is_model(annotation):
-        return _construct(annotation, item, path, problems)
+        return _construct(annotation, item, problems)
     if origin is list:
-        entries = [(join_path(path, i), entry) for i, entry in enumerate(item if isinstance(item, list) else ())]
-        return [_convert(args[0], None if problems.refuses(at) else entry, at, problems) for at, entry in entries]
+        entries = [(problems[i], entry) for i, entry in enumerate(item if isinstance(item, list) else ())]
+        return [_convert(args[0], None if at.refused else entry, at) for at, entry in entries]
     if origin is dict:
-        items = [(join_path(path, k), k, v) for k, v in (item.items() if isinstance(item, dict) else ())]
-        return {key: _convert(args[1], v, at, problems) for at, key, v in items if not problems.refuses(at)}
+        items = [(problems[k], k, v) for k, v in (item.items() if isinstance(item, dict) else ())]
+        return {key: _convert(args[1], v, at) for at, key, v in items if not at.refused}
     if item is not None or annotation is Any:
         return item
     return "" if origin is Literal else annotation()

@@ -15,11 +15,9 @@ import click
 import yaml
 
 from function.api.cluster_model import parse_model
-from function.api.common import find_invalid_label
 from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_deployment
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_deployment, parse_placement
 from function.api.model_service import parse_model_service
 from function.api.problems import (
     SPECS,
@@ -32,6 +30,7 @@ from function.api.problems import (
     unknown_value,
 )
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
+from function.api.values import find_invalid_label
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet

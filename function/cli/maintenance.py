@@ -10,14 +10,13 @@ from collections.abc import Iterator
 
 import click
 
-from function.api.common import is_current
 from function.cli import options, tables
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.live import Cluster, connect, pause
 from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Sources, examples, read_name
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref
-from function.kube.manifests import JSON, Manifest, condition, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, condition, is_current, listing, mapping, prune, text
 from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.gpus import format_users

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from function.api.inference_environment import parse_environment
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.api.problems import find_nearest
 from function.cli.options import CliError, Code
 from function.composers import COMPOSERS

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_deployment, find_decision, find_subject, plan_deployments

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_placement import PLACEMENTS
+from function.api.model_deployment import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
 from function.composers import inference_environment, model_cache, model_deployment, model_placement, model_service

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
-from function.api.model_placement import PLACEMENTS
+from function.api.model_deployment import PLACEMENTS
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_model

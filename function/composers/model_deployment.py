@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from function.api.common import is_current
 from function.api.model_deployment import parse_deployment
 from function.api.model_service import parse_listing
 from function.composers import requirements, scopes
@@ -31,6 +30,7 @@ from function.kube.manifests import (
     find_controller,
     get,
     integer,
+    is_current,
     is_deleting,
     mapping,
     prune,

@@ -8,7 +8,7 @@ does not resolve.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement

@@ -6,7 +6,7 @@ A requirement that is not answered yet makes a condition Unknown, one that is an
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from function.api import model_placement
+from function.api import model_deployment
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import name_provider_config, parse_environment
 from function.api.model_cache import parse_model_cache
@@ -126,7 +126,7 @@ def collect_items(call: Call, required: Iterable[str]) -> list[RequiredResource]
 def collect_placements(call: Call, required: Iterable[str]) -> list[Placement] | None:
     """Returns the placements that can be read of all answers; None while one is not answered."""
     items = collect_items(call, required)
-    return None if items is None else [placement for placement in model_placement.PLACEMENTS.parse(items) if placement]
+    return None if items is None else [placement for placement in model_deployment.PLACEMENTS.parse(items) if placement]
 
 
 def with_recorded_placements(

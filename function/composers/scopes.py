@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.composers import requirements
 from function.contract import Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, ModelCacheChoice

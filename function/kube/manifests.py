@@ -68,6 +68,17 @@ def condition(manifest: JSON, type_: str) -> Manifest:
     return next((c for c in listing(manifest, "status.conditions") if c.get("type") == type_), {})
 
 
+def is_ready(manifest: JSON) -> bool:
+    """Tells whether Crossplane reports Ready for the current spec."""
+    return condition(manifest, "Ready").get("status") == "True" and is_current(manifest)
+
+
+def is_current(manifest: JSON, type_: str = "Ready") -> bool:
+    """Tells whether a condition is about the current generation; true if either does not have one."""
+    generation = get(manifest, "metadata.generation")
+    return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
+
+
 def is_deleting(manifest: JSON) -> bool:
     """Tells whether an object is being deleted."""
     return get(manifest, "metadata.deletionTimestamp") is not None

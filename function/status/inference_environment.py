@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from function.api.common import build_share
+from function.api.inference_environment import build_share
 from function.contract import Condition
 from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey

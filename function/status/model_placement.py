@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from function.api.common import build_share
+from function.api.inference_environment import build_share
 from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value

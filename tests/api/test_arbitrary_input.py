@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_deployment
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_deployment, parse_placement
 from function.api.problems import Parsed
 from function.api.settings import parse_settings
 from function.domain.model import Problem

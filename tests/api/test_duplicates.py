@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from function.api.common import find_invalid_label
 from function.api.problems import find_duplicates
+from function.api.values import find_invalid_label
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.schemas import Defaults, DeploymentSpec, EnvironmentSpec, ServiceSpec

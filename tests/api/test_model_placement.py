@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
 from function.domain.allocation import Share
 from function.domain.cache import UserClaim

@@ -53,7 +53,7 @@ def test_preset_has_its_sources_and_only_fields_of_a_pool(name: str, content: st
     assert read.keys() <= KNOWN, name
     assert get(read, "source")
     assert re.fullmatch(r"20\d\d-\d\d", text(read, "date"))
-    assert validate(Pod, read.get("pod", {}), name)[1].find_within(name) == ()
+    assert validate(Pod, read.get("pod", {}), name)[1].list() == ()
     assert [*find_unknown_fields(Pod, read.get("pod", {}), name)] == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from function.api.problems import Problems, find_nearest, format_value, unknown_value, validate
+from function.api.problems import find_nearest, format_value, unknown_value, validate
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -60,7 +60,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_describes_each_error_of_the_schema(case: Case) -> None:
-    assert validate(ModelSpec, case.value, "spec")[1].find_within("spec") == (case.want,), case.reason
+    assert validate(ModelSpec, case.value, "spec")[1].list() == (case.want,), case.reason
 
 
 def test_refused_fields_have_defaults_or_empty_values() -> None:
@@ -72,29 +72,31 @@ def test_refused_fields_have_defaults_or_empty_values() -> None:
     first, second = spec.serving
     assert (first.name, first.engine.name, first.engine.image, first.engine.args) == ("a", "", "", ["-a", ""])
     assert second.name == "", "items keep their positions"
-    assert problems.refuses("spec.serving[1]")
-    assert not problems.refuses("spec.serving[0]")
+    assert problems["serving"][1].refused
+    assert not problems["serving"][0].refused
 
 
 def test_rule_is_not_reported_where_the_schema_refuses_the_field() -> None:
-    problems = Problems([Problem("spec.a", "from the schema")])
-    problems.add("spec.a", "from a rule")
-    problems.add("spec.a.b", "from a rule")
-    problems.add("spec.ab", "from a rule")
-    assert problems.find_within("spec.a") == (Problem("spec.a", "from the schema"), Problem("spec.a.b", "from a rule"))
+    class Block(BaseModel):
+        a: int
+
+    _, problems = validate(Block, {"a": "x"}, "spec")
+    for path in ("a", "a.b", "ab"):
+        problems[path].add("from a rule")
+    schema = Problem("spec.a", '"x" has the wrong type')
+    assert problems["a"].list() == (schema, Problem("spec.a.b", "from a rule"))
+    assert problems.list() == (schema, Problem("spec.a.b", "from a rule"), Problem("spec.ab", "from a rule"))
 
 
 def test_valid_value_has_no_problems() -> None:
-    assert validate(ModelSpec, _with(), "spec")[1].find_within("spec") == ()
+    assert validate(ModelSpec, _with(), "spec")[1].list() == ()
 
 
 def test_unknown_error_of_the_schema_is_a_problem() -> None:
     class Odd(BaseModel):
         number: float = Field(multiple_of=2)
 
-    assert validate(Odd, {"number": 3.0}, "spec")[1].find_within("spec") == (
-        Problem("spec.number", "3.0 has the wrong type"),
-    )
+    assert validate(Odd, {"number": 3.0}, "spec")[1].list() == (Problem("spec.number", "3.0 has the wrong type"),)
 
 
 @pytest.mark.parametrize(
@@ -130,4 +132,4 @@ def test_keeps_null_in_a_free_form_map_beside_another_problem() -> None:
 
     block, problems = validate(Block, {"free": {"a": None}, "count": "x"}, "spec")
     assert block.free == {"a": None}
-    assert [p.path for p in problems.find_within("spec")] == ["spec.count"]
+    assert [p.path for p in problems.list()] == ["spec.count"]

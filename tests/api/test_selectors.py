@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from function.api.common import parse_selector
 from function.api.problems import validate
+from function.api.values import parse_selector
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, mapping, strings
 from function.kube.selectors import Selector
@@ -18,7 +18,7 @@ ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "selectors.j
 
 def _read(value: JSON) -> tuple[Selector, tuple[Problem, ...]]:
     selector, problems = validate(EnvironmentSelector, value, "selector")
-    return parse_selector(selector, "selector", problems), problems.find_within("selector")
+    return parse_selector(selector, problems), problems.list()
 
 
 def _row_id(row: Manifest) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from function.api.model_placement import parse_placement
+from function.api.model_deployment import parse_placement
 from function.composers.model_deployment import build_placement
 from function.domain.cache import ModelCacheChoice
 from function.domain.model import Parallelism
