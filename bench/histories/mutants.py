@@ -269,7 +269,7 @@ MUTANTS = (
         (*_SERVE, "drain", "drain", "place_by_hand"),
         (
             Change(
-                "function.scheduling.admission",
+                "function.scheduling.ledger",
                 "admit_placements",
                 "if grant.uid in by_uid or grant.uid in moved]",
                 "if grant]",

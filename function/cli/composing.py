@@ -11,7 +11,7 @@ from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.scheduling.admission import admit_placements
+from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"

@@ -18,8 +18,8 @@ from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
 from function.kube.selectors import Taint
 from function.remote.nodes import MEMBERSHIP, Node, name_collection, parse_member, summarize_pools
-from function.scheduling.admission import admit_placements
 from function.scheduling.capacity import PoolCapacity
+from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import describe_drift
 
 

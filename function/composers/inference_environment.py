@@ -34,7 +34,7 @@ from function.reasons import ConditionType, Drained, HardwareAsDeclared, Phase, 
 from function.remote import nodes
 from function.remote.object_writer import API_VERSION, ManagementPolicy
 from function.remote.observed_object import State
-from function.scheduling.admission import admit_placements
+from function.scheduling.ledger import admit_placements
 from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
 from function.status import references

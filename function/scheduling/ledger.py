@@ -26,6 +26,10 @@ from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
 from function.scheduling.verdicts import PoolUse
 
+# Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
+# rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
+MAX_ADMITTED, MAX_REJECTED = 4_000, 1_000
+
 
 def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
     """Sorts placements into the order in which their requests are charged."""
@@ -65,7 +69,7 @@ def allocate_pool(
         holdings = _collect_holdings(pool, known, granted, pools)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
         granted = holdings.all_grants()
-    return PoolLedger(room=holdings.room(), grants=tuple(sorted(granted, key=grant_sort_key)), rejected=rejected)
+    return PoolLedger(room=holdings.room(), grants=tuple(sorted(granted, key=_grant_sort_key)), rejected=rejected)
 
 
 def _collect_holdings(
@@ -133,7 +137,7 @@ def _key(item: Placement | Grant) -> str:
     return item.uid or f"{item.namespace}/{item.name}"
 
 
-def grant_sort_key(grant: Grant) -> tuple[str, str, str, str, int, int]:
+def _grant_sort_key(grant: Grant) -> tuple[str, str, str, str, int, int]:
     share = grant.share
     return grant.namespace, grant.name, grant.uid, share.pool, share.nodes, share.gpus_per_node
 
@@ -182,6 +186,70 @@ def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[P
     if allocated is None or not replace(allocated, pool=request.pool).is_like(request):
         return False
     return request.pool in find_pools(allocated, pools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentLedger:
+    pools: Mapping[str, PoolLedger]  # by name; valid pools only
+    grants: tuple[Grant, ...]  # of all pools, also of those that cannot be read
+    # Placements of deployments by uid and pool, one of each; not those that users wrote, which nothing bounds.
+    rejected: tuple[tuple[str, str], ...]
+
+
+def admit_placements(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
+    """Computes the ledger of an environment from the placements on it and from what it has published."""
+    admitted = {grant.uid for grant in environment.admitted}
+    charged = [p for p in placements if p.environment == environment.name and is_charged(environment, p, admitted)]
+    by_uid = {p.uid: p for p in charged}
+    # A placement that now names another environment has not moved: its objects are here until it is deleted.
+    moved = {p.uid for p in placements if p.environment != environment.name and p.allocated is not None}
+    granted = [grant for grant in environment.admitted if grant.uid in by_uid or grant.uid in moved]
+    by_pool = _group_by_pool(environment, charged, granted)
+    pools: dict[str, PoolLedger] = {}
+    for pool in environment.pools:
+        placements_of, grants_of = by_pool[pool.name]
+        max_grants = MAX_ADMITTED - len(granted) + len(grants_of)
+        pools[pool.name] = allocate_pool(pool, placements_of, grants_of, max_grants, environment.pools)
+    of_other_pools = (grant for grant in granted if grant.share.pool not in pools)
+    remaining = (_remaining_grant_of_unreadable_pool(environment, g, by_uid.get(g.uid)) for g in of_other_pools)
+    grants = [*filter(None, remaining), *(grant for ledger in pools.values() for grant in ledger.grants)]
+    # A deployment has one placement here. More with its uid as their owner are about to go, or written by a user.
+    of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
+    by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
+    rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_grant_sort_key)), rejected=rejected)
+
+
+def _group_by_pool(
+    environment: Environment, placements: Iterable[Placement], granted: Iterable[Grant]
+) -> Mapping[str, tuple[list[Placement], list[Grant]]]:
+    """Returns for each pool the placements that request it, are granted it or run on it, and its grants."""
+    grants_of: dict[str, list[Grant]] = defaultdict(list)
+    granted_pools: dict[str, set[str]] = defaultdict(set)
+    for grant in granted:
+        grants_of[grant.share.pool].append(grant)
+        granted_pools[grant.uid].add(grant.share.pool)
+    placements_of: dict[str, list[Placement]] = defaultdict(list)
+    for placement in placements:
+        names = {placement.pool}
+        if placement.allocated:
+            names |= find_pools(placement.allocated, environment.pools)
+        if placement.uid:
+            names |= granted_pools[placement.uid]
+        for name in names:
+            placements_of[name].append(placement)
+    return {pool.name: (placements_of[pool.name], grants_of[pool.name]) for pool in environment.pools}
+
+
+def _remaining_grant_of_unreadable_pool(
+    environment: Environment, grant: Grant, placement: Placement | None
+) -> Grant | None:
+    """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
+    allocated, name = placement.allocated if placement else None, grant.share.pool
+    is_readable = name not in environment.broken_pools and allocated and allocated.is_like(grant.share)
+    if is_readable and allocated and name not in find_pools(allocated, environment.pools):
+        return None
+    return remaining_grant(grant, placement, environment.pools)
 
 
 class Ledger:

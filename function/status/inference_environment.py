@@ -20,8 +20,7 @@ from function.reasons import (
 )
 from function.remote.nodes import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
-from function.scheduling.admission import EnvironmentLedger
-from function.scheduling.ledger import PoolLedger
+from function.scheduling.ledger import EnvironmentLedger, PoolLedger
 from function.status.conditions import faulty
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}

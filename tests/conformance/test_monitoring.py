@@ -10,7 +10,7 @@ import yaml
 
 from function.kube.manifests import Manifest, listing, mapping, text
 from function.metrics import Metrics
-from function.scheduling.admission import MAX_ADMITTED
+from function.scheduling.ledger import MAX_ADMITTED
 from tools import debian
 from tools.documents import document
 from tools.programs import ROOT

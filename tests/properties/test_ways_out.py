@@ -17,7 +17,7 @@ from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused
-from function.scheduling.admission import admit_placements
+from function.scheduling.ledger import admit_placements
 from function.scheduling.quota import limit_decision, namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, Field, SchedulingRequest

@@ -9,8 +9,9 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.pods import PodAdditions
 from function.reasons import Admitted
-from function.scheduling import admission as module
-from function.scheduling.admission import MAX_ADMITTED, MAX_REJECTED, admit_placements, check_admission
+from function.scheduling import ledger as module
+from function.scheduling.admission import check_admission
+from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
 from tests.support import builders
 
 LABELS = {"modelplane.ai/environment": "env"}

@@ -11,8 +11,7 @@ from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.reasons import Refused
-from function.scheduling.admission import admit_placements
-from function.scheduling.ledger import Ledger
+from function.scheduling.ledger import Ledger, admit_placements
 from function.scheduling.scheduler import scale_existing, schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape

@@ -8,8 +8,8 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.reasons import Admitted
-from function.scheduling.admission import admit_placements, check_admission
-from function.scheduling.ledger import Ledger
+from function.scheduling.admission import check_admission
+from function.scheduling.ledger import Ledger, admit_placements
 from tests.support.builders import environment, placement, pool
 
 LABELS = {"modelplane.ai/environment": "env"}

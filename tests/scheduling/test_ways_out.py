@@ -12,7 +12,7 @@ from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Taint
-from function.scheduling.admission import admit_placements
+from function.scheduling.ledger import admit_placements
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
