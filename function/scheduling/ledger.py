@@ -295,16 +295,10 @@ class Ledger:
 
         What is granted and what runs is charged, and of the waiting placements only those that come first.
         """
-        others, own = self._others.get(environment.name, ()), self._own[environment.name]
-        admitted, turn = {grant.uid for grant in environment.admitted}, charge_order(own[-1])
-        granted = [grant for grant in environment.admitted if grant.share.pool == pool.name]
-        granted_uids = {grant.uid for grant in granted}
-        concerned = [
-            p
-            for p in others
-            if (p.pool == pool.name or p.uid in granted_uids or _allocated_share(pool, p, environment.pools))
-            and is_charged(environment, p, admitted)
-        ]
+        own, admitted = self._own[environment.name], {grant.uid for grant in environment.admitted}
+        turn = charge_order(own[-1])
+        charged = [p for p in self._others.get(environment.name, ()) if is_charged(environment, p, admitted)]
+        concerned, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
         known = {_key(p): p for p in sorted((*concerned, *own), key=charge_order)}
         holdings = _collect_holdings(pool, known, granted, environment.pools)
         _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
