@@ -1,20 +1,15 @@
-"""`init` and `completion`: write what one starts from: manifests with comments, and scripts that complete commands.
-
-The manifest of an environment may be written from the nodes of a cluster.
-"""
+"""`init`: writes a manifest to start from, with comments; that of an environment also from the nodes of a cluster."""
 
 import re
-from importlib import resources
 
 import click
 import yaml
-from click.shell_completion import get_completion_class
 
 from function.cli import options
 from function.cli.checks import find_invalid_name
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
-from function.cli.options import CliError, Code, Sources, examples
+from function.cli.options import CliError, Code, Sources, examples, read_starter
 from function.cli.tables import warn
 from function.kube.manifests import JSON, listing, text
 from function.remote.nodes import parse_node
@@ -22,7 +17,6 @@ from function.remote.nodes import parse_node
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
 _MODEL = "qwen3-8b"  # of the deployment to start from
 _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
-_STARTERS = resources.files("function.cli").joinpath("starters")
 
 
 @click.command(epilog=examples("init"))
@@ -39,7 +33,7 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
 
     With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else.
     """
-    content = _STARTERS.joinpath(f"{kind}.yaml").read_text()
+    content = read_starter(f"{kind}.yaml")
     if name:
         if problem := find_invalid_name(name):
             raise CliError(f"NAME: {problem.message}")
@@ -69,24 +63,3 @@ def _read_pools(sources: Sources) -> list[JSON]:
         if not text(pool, "acceleratorType"):
             warn(f"pool {text(pool, 'name')}: no label of its nodes tells the type of GPU: add acceleratorType")
     return pools
-
-
-@click.command(epilog=examples("completion"))
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), required=False)
-@click.option(
-    "--kubectl", is_flag=True, help="The script kubectl_complete-modelplane, for any shell that completes kubectl."
-)
-@options.QUIET
-def completion(*, shell: str | None, kubectl: bool) -> None:
-    """Write the script by which a shell, or kubectl, completes commands and options."""
-    if kubectl:
-        # kubectl 1.26 and later runs it with the words after `modelplane`, and reads what cobra's programs answer:
-        # values line by line, then 4 for no files, 0 for files as well.
-        click.echo(_STARTERS.joinpath("kubectl_complete.sh").read_text(), nl=False)
-        return
-    if shell is None:
-        raise CliError("name a shell: bash, zsh or fish; or give --kubectl")
-    program = click.get_current_context().find_root().command
-    generator = get_completion_class(shell)
-    assert generator is not None
-    click.echo(generator(program, {}, "modelplane", "_MODELPLANE_COMPLETE").source(), nl=False)

@@ -8,8 +8,9 @@ from types import FrameType
 from typing import NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
-from function.cli.options import CliError, Code
+from function.cli.options import QUIET, CliError, Code, examples, read_starter
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -33,7 +34,7 @@ COMMANDS = {
 _MODULES = {
     **dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"),
     "version": "check",
-    "completion": "init",
+    "completion": "main",
     "traffic": "why",
 }
 # Commands of kubectl, and what does here what they are tried for.
@@ -78,6 +79,26 @@ def cli() -> None:
 
     Works on files without a cluster (-f), and on a live control plane with your kubeconfig.
     """
+
+
+@click.command(epilog=examples("completion"))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), required=False)
+@click.option(
+    "--kubectl", is_flag=True, help="The script kubectl_complete-modelplane, for any shell that completes kubectl."
+)
+@QUIET
+def completion(*, shell: str | None, kubectl: bool) -> None:
+    """Write the script by which a shell, or kubectl, completes commands and options."""
+    if kubectl:
+        # kubectl 1.26 and later runs it with the words after `modelplane`, and reads what cobra's programs answer:
+        # values line by line, then 4 for no files, 0 for files as well.
+        click.echo(read_starter("kubectl_complete.sh"), nl=False)
+        return
+    if shell is None:
+        raise CliError("name a shell: bash, zsh or fish; or give --kubectl")
+    generator = get_completion_class(shell)
+    assert generator is not None
+    click.echo(generator(cli, {}, "modelplane", "_MODELPLANE_COMPLETE").source(), nl=False)
 
 
 def main() -> None:

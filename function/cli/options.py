@@ -208,8 +208,12 @@ def form(*forms: Form) -> _Decorator:
     return lambda function: output(no_colour(QUIET(function)))
 
 
+def read_starter(name: str) -> str:
+    """Returns a file that commands print as it is, or parts of it."""
+    return resources.files("function.cli").joinpath("starters", name).read_text()
+
+
 def examples(command: str) -> str:
     """Returns the end of a command's help: its examples, each on a line of its own."""
-    every = resources.files("function.cli").joinpath("starters", "examples.txt").read_text()
-    lines = (line for line in every.splitlines() if f"modelplane {command} " in f"{line} ")
+    lines = (line for line in read_starter("examples.txt").splitlines() if f"modelplane {command} " in f"{line} ")
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
