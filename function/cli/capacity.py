@@ -186,13 +186,8 @@ def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
     if pool and pool.facts:
         nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
     users: list[JSON] = [
-        {
-            "namespace": placement.namespace,
-            "deployment": placement.deployment,
-            "placement": placement.name,
-            "gpus": share.gpus,
-        }
-        for placement, share in usage.holdings
+        {"namespace": p.namespace, "deployment": p.deployment, "placement": p.name, "gpus": share.gpus}
+        for p, share in usage.holdings
     ]
     return {
         "environment": environment.name,

@@ -160,7 +160,6 @@ def build_status(xr: Manifest, outcome: Outcome) -> Manifest:
 
 
 def list_conditions(outcome: Outcome) -> list[Manifest]:
-    """Returns the conditions of an outcome as they are written to the status."""
     return [
         {"type": str(c.type), "status": str(c.status), "reason": c.reason, "message": c.message}
         for c in outcome.conditions

@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -18,7 +19,7 @@ from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
 from function.composers.model_placement import compute_service_identity
 from function.domain.allocation import add_up
-from function.kube.manifests import Manifest, flag, get, list_texts, mapping, text
+from function.kube.manifests import Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
@@ -146,37 +147,35 @@ def _list_restarts(before: Plan, after: Plan) -> dict[str, str]:
     return dict(service for service, digest in sorted(new.items()) if old.get(service, digest) != digest)
 
 
-def _compare_plans(before: Mapping[Ref, Plan], after: Mapping[Ref, Plan]) -> list[Manifest]:
+def _compare_plans(before: Mapping[Ref, Plan], after: Mapping[Ref, Plan]) -> list[dict[str, Any]]:
     """Returns the deployments for which another decision is made, or whose services restart."""
-    changes: list[Manifest] = []
+    changes: list[dict[str, Any]] = []
     for ref, old in before.items():
         new = after[ref]
         was, now = ((p.decision.reason, [manifest["spec"] for manifest in p.placements]) for p in (old, new))
-        change: Manifest = {"namespace": ref.namespace, "name": ref.name, "rescheduled": was != now}
-        for name, p in (("before", old), ("after", new)):
-            change[name] = {"reason": str(p.decision.reason), "message": p.decision.message}
-        change["restarts"] = [f"{name} on {environment}" for environment, name in _list_restarts(old, new).items()]
-        if was != now or change["restarts"]:
-            changes.append(change)
+        restarts = [f"{name} on {environment}" for environment, name in _list_restarts(old, new).items()]
+        if was != now or restarts:
+            change = {"namespace": ref.namespace, "name": ref.name, "rescheduled": was != now}
+            for when, p in (("before", old), ("after", new)):
+                change[when] = {"reason": p.decision.reason, "message": p.decision.message}
+            changes.append({**change, "restarts": restarts})
     return changes
 
 
-def _format_changes(changes: Sequence[Manifest]) -> str:
+def _format_changes(changes: Sequence[Mapping[str, Any]]) -> str:
     """Returns the changes in lines: `+` for what is placed only now, `-` for what is no longer placed."""
     if not changes:
         return "nothing changes"
     lines = []
     for change in changes:
-        was_placed, is_placed = (text(change, f"{when}.reason") == Scheduled.PLACED for when in ("before", "after"))
+        was_placed, is_placed = (change[when]["reason"] == Scheduled.PLACED for when in ("before", "after"))
         sign = "~" if was_placed == is_placed else "+" if is_placed else "-"
-        ref = Ref("ModelDeployment", text(change, "namespace"), text(change, "name"))
-        lines.append(paint(f"{sign} {ref}", _COLOURS[sign]))
+        lines.append(paint(f"{sign} {Ref('ModelDeployment', change['namespace'], change['name'])}", _COLOURS[sign]))
         for start, when in (("    ", "before"), (" -> ", "after")) if change["rescheduled"] else ():
-            reason, message = text(change, f"{when}.reason"), text(change, f"{when}.message")
-            lines.append(f"{start}{reason}: {message.partition(chr(10))[0]}")
-        lines += [f"    restarts {service}: pod template changes" for service in list_texts(change, "restarts")]
-    rescheduled = sum(flag(change, "rescheduled") for change in changes)
-    restarted = sum(len(list_texts(change, "restarts")) for change in changes)
+            lines.append(f"{start}{change[when]['reason']}: {change[when]['message'].partition(chr(10))[0]}")
+        lines += [f"    restarts {service}: pod template changes" for service in change["restarts"]]
+    rescheduled = sum(change["rescheduled"] for change in changes)
+    restarted = sum(len(change["restarts"]) for change in changes)
     sums = [f"{format_count(rescheduled, 'deployment')} would be scheduled differently"] if rescheduled else []
     sums += [f"{format_count(restarted, 'service')} to restart"] if restarted else []
     return "\n".join((*lines, "", ", ".join(sums)))

@@ -99,7 +99,6 @@ class Plan:
 
     @property
     def decision(self) -> Condition:
-        """Scheduled, or ModelResolved where that stands in its way."""
         return find_decision(self.outcome)
 
     @property
@@ -243,7 +242,6 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 
 
 def _list_rows(plan: Plan) -> Iterator[Row]:
-    """Yields the candidates on each environment, and its invalid pools."""
     if plan.considered is None:
         return
     scope = plan.considered.scope
@@ -292,7 +290,6 @@ def _list_candidates(plan: Plan, considered: Considered, environment: Environmen
 
 
 def _count_more(number: int) -> str:
-    """Returns how many more there are than the one that is shown."""
     return f" (+{number} more)" if number else ""
 
 
@@ -301,7 +298,6 @@ def _format_replica(shape: Shape) -> str:
 
 
 def _format_spare(rank: Rank) -> str:
-    """Returns how much GPU memory a replica would not need."""
     if rank.spare is None:
         return "memoryPerGpu not declared"
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
