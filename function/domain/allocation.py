@@ -60,7 +60,6 @@ class Share:
 
     @property
     def gpus(self) -> int:
-        """GPUs of all replicas."""
         return self.nodes * self.gpus_per_node * self.replicas
 
     def is_like(self, other: "Share") -> bool:

@@ -50,13 +50,11 @@ class PendingUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A ModelDeployment: a model, the number of environments, and of replicas on each."""
-
     namespace: str
     name: str
     model: ModelRef
     environments: int = 1
-    replicas: int = 1
+    replicas: int = 1  # on each environment
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
     cache: CacheChoice = CreatedStorage()

@@ -138,13 +138,15 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
         if grant.uid
     ]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
+    is_observed = any(pool.facts for pool in environment.pools)
+    usable = sum(pool.usable_nodes * pool.gpus_per_node for pool in environment.pools)
     return {
         "pools": pools,
         "gpus": prune(
             {
                 "total": sum(pool.max_nodes * pool.gpus_per_node for pool in environment.pools),
                 "inUse": sum(grant.share.gpus for grant in ledger.grants),
-                "usable": count_usable_gpus(environment.pools),
+                "usable": usable if is_observed else None,
             }
         ),
         "admitted": admitted,
@@ -220,13 +222,6 @@ def build_node_facts(facts: PoolFacts) -> Manifest:
             "drift": drift or None,
         }
     )
-
-
-def count_usable_gpus(pools: Sequence[Pool]) -> int | None:
-    """Returns the number of GPUs on usable nodes; None where nodes are not observed."""
-    if all(pool.facts is None for pool in pools):
-        return None
-    return sum(pool.usable_nodes * pool.gpus_per_node for pool in pools)
 
 
 def build_hardware_as_declared(environment: Environment, observation: NodeObservation) -> Condition:

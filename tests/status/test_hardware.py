@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import pytest
 
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
+from function.kube.manifests import integer, mapping
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.nodes import NodeObservation, Unobserved
 from function.scheduling.filters import find_shortage
-from function.scheduling.ledger import Ledger
-from function.status.inference_environment import build_hardware_as_declared, count_usable_gpus, note_unusable_nodes
+from function.scheduling.ledger import Ledger, admit_placements
+from function.status.inference_environment import build_hardware_as_declared, build_ledger, note_unusable_nodes
 from tests.support.builders import candidate, environment, placement, shape
 from tests.support.nodes import pool
 
@@ -88,8 +89,11 @@ def test_explains_how_to_get_pools_for_an_environment_without_any() -> None:
 
 def test_usable_gpus() -> None:
     """Eight nodes of eight with one lost, and a pool that is not observed."""
-    assert count_usable_gpus((seen(unusable=(FEW,)), pool("b", max_nodes=1))) == 7 * 8 + 8
-    assert count_usable_gpus((pool(),)) is None
+    observed = environment("env", seen(unusable=(FEW,)), pool("b", max_nodes=1))
+    ledger = build_ledger(observed, admit_placements(observed, ()), {})
+    assert integer(ledger, "gpus.usable") == 7 * 8 + 8
+    unobserved = environment("env", pool())
+    assert "usable" not in mapping(build_ledger(unobserved, admit_placements(unobserved, ()), {}), "gpus")
 
 
 def test_notes_nothing_for_a_pool_without_unusable_nodes() -> None:
