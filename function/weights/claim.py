@@ -127,12 +127,10 @@ def compute_size(explicit: int | None, model: Model, gpu_memory: int | None) -> 
         (model.vram, SizeFrom.VRAM),
         (gpu_memory, SizeFrom.GPU_MEMORY),
     )
-    return next((Size(amount=round_up(amount), source=source) for amount, source in candidates if amount), None)
-
-
-def round_up(amount: int) -> int:
-    """Rounds bytes up to whole Gi."""
-    return -(-amount // quantity.GIB) * quantity.GIB
+    for amount, source in candidates:
+        if amount:
+            return Size(amount=-(-amount // quantity.GIB) * quantity.GIB, source=source)
+    return None
 
 
 def format_request(size: int, mirrored: Manifest) -> str:
