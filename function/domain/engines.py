@@ -109,17 +109,17 @@ class EngineSpec:
     size_flags: Mapping[str, tuple[str, ...]]
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
     expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
-    shared_ranks_flag: str  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
+    shared_ranks_flag: str = ""  # with it, data ranks share the GPUs of the tensor ranks; empty: there is none
     join_timeout_flag: str  # seconds that the ranks of a group wait for each other
     data_spans_nodes: bool  # whether data parallelism may span nodes
 
     weights_flags: tuple[str, ...]  # every spelling of the flag for the model's directory
     positional_weights: bool  # whether the first argument may be the model
     managed_flags: tuple[ManagedFlags, ...]
-    author_flags: tuple[str, ...]  # further known flags, which belong to the author
+    author_flags: tuple[str, ...] = ()  # further known flags, which belong to the author
     tokenizer_flag: str
     context_flag: str  # tokens of the longest request with its answer
-    tls_flags: tuple[str, ...]  # besides certificate and key
+    tls_flags: tuple[str, ...] = ()  # besides certificate and key
 
     health_path: str  # that KServe asks for the engine's health
     health_timeout: int  # seconds
@@ -169,7 +169,6 @@ _VLLM = EngineSpec(
         "--disable-expert-parallel": 0,
     },
     expert_flag="--enable-expert-parallel",
-    shared_ranks_flag="",
     join_timeout_flag="--distributed-timeout-seconds",
     data_spans_nodes=True,
     weights_flags=("--model",),
@@ -234,10 +233,8 @@ _SGLANG = EngineSpec(
         _FILE,
         ManagedFlags(names=("--nnodes", "--node-rank", "--dist-init-addr", "--nccl-init-addr"), reason=_RANK),
     ),
-    author_flags=(),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",
-    tls_flags=(),
     # `/health` answers in all ranks alike, in old releases also with a dead one among them; `/health_generate` makes a
     # token, for which it takes up to twenty seconds of its own.
     health_path="/health_generate",
