@@ -249,10 +249,10 @@ def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Pr
     check = _REFERENCE_CHECKS.get(text(manifest, "kind"))
     if check is None or not is_ours(manifest):
         return
-    ref, model = _find_model(store, manifest)
+    ref, _ = _find_model(store, manifest)
     if ref.name:
         yield from _check_name(store, ref, "spec.modelRef.name")
-    yield from check(store, manifest, model)
+    yield from check(store, manifest)
 
 
 def _find_model(store: Store, manifest: Manifest) -> tuple[Ref, Model | None]:
@@ -262,7 +262,7 @@ def _find_model(store: Store, manifest: Manifest) -> tuple[Ref, Model | None]:
     return ref, parse_model(store[ref]).value if ref in store else None
 
 
-def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
+def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = parse_deployment(manifest).value
     if deployment is None:
         return
@@ -272,18 +272,15 @@ def _check_deployment(store: Store, manifest: Manifest, model: Model | None) -> 
     service = store.get(Ref("ModelService", deployment.namespace, deployment.name))
     if deployment.service and service and service not in store.owned(Ref.of(manifest)).values():
         yield refuse_foreign_service(deployment.name)
-    if model is None:
-        return
-    weights = _place_weights(store, deployment, model)
-    request = SchedulingRequest(deployment=deployment, model=model, weights=weights)
+    request, reasons = _read_request(store, manifest), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     environments = read_environments(store, _read_settings(store, manifest)[0])
-    reasons = (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
-    if fault := find_unsatisfiable_storage(request, environments, reasons):
+    if request and (fault := find_unsatisfiable_storage(request, environments, reasons)):
         yield fault.problem
 
 
-def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
-    cache, names = parse_model_cache(manifest).value, get(manifest, "spec.environments")
+def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    cache, (_, model) = parse_model_cache(manifest).value, _find_model(store, manifest)
+    names = get(manifest, "spec.environments")
     for index, name in enumerate(names if isinstance(names, list) else []):
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
     if cache is None or model is None:
@@ -294,15 +291,15 @@ def _check_cache(store: Store, manifest: Manifest, model: Model | None) -> Itera
         yield from (fault.problem for fault in find_faults(build_cache_request(model, cache, environment, namespace)))
 
 
-def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> Iterator[Problem]:
-    name, placement = text(manifest, "spec.inferenceEnvironmentRef.name"), parse_placement(manifest).value
-    ref = Ref("InferenceEnvironment", "", name)
+def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    placement, (model_ref, model) = parse_placement(manifest).value, _find_model(store, manifest)
+    ref = Ref("InferenceEnvironment", "", text(manifest, "spec.inferenceEnvironmentRef.name"))
     yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
     if placement is None:
         return
     profiles = [profile.name for profile in model.profiles] if model else []
     if model is not None and placement.profile not in ("", *profiles):
-        message = f"{_find_model(store, manifest)[0]} has no valid profile {placement.profile}"
+        message = f"{model_ref} has no valid profile {placement.profile}"
         yield Problem("spec.profile", _suggest_nearest(message, placement.profile, profiles))
     if ref not in store:
         return
@@ -310,7 +307,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
     environment = parse_environment(store[ref], settings).value
     pool = environment.pool(placement.pool)
     if placement.pool and pool is None:
-        message = f"InferenceEnvironment {name} has no pool {placement.pool}"
+        message = f"{ref} has no pool {placement.pool}"
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
     if model is not None and pool is not None and placement.shape is not None:
         weights = _place_weights(store, placement, model)
@@ -318,7 +315,7 @@ def _check_placement(store: Store, manifest: Manifest, model: Model | None) -> I
         yield from (fault.problem for fault in faults)
 
 
-def _check_service(store: Store, manifest: Manifest, _: Model | None) -> Iterator[Problem]:
+def _check_service(store: Store, manifest: Manifest) -> Iterator[Problem]:
     namespace = text(manifest, "metadata.namespace")
     for index, backend in enumerate(listing(manifest, "spec.backends")):
         ref = Ref("ModelDeployment", namespace, text(backend, "deployment"))
@@ -360,6 +357,14 @@ def _read_settings(store: Store, manifest: Manifest) -> tuple[Settings, list[Pro
     except CliError as error:
         return BUILT_IN, [Problem("", error.message)]
     return parse_settings(call.input, call.context).value, []
+
+
+def _read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:
+    """Returns what a deployment requests; None where it or its model is not known or invalid."""
+    deployment, (_, model) = parse_deployment(manifest).value, _find_model(store, manifest)
+    if deployment is None or model is None:
+        return None
+    return SchedulingRequest(deployment=deployment, model=model, weights=_place_weights(store, deployment, model))
 
 
 def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> StorageRequest:
@@ -433,16 +438,15 @@ def _find_obstacles(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Returns storage settings of a deployment that are costly or have no effect on any environment it may go to."""
-    deployment, (_, model) = parse_deployment(manifest).value, _find_model(store, manifest)
-    if deployment is None or model is None:
+    scheduling = _read_request(store, manifest)
+    if scheduling is None:
         return
     environments = read_environments(store, _read_settings(store, manifest)[0])
-    weights = _place_weights(store, deployment, model)
-    requests = [*_list_requests(deployment, weights, environments or (_NOWHERE,))]
+    requests = [*_list_requests(scheduling, environments or (_NOWHERE,))]
     for request in requests:
         yield from find_remarks(request)
         if request.case is Case.EMPTY_DIR:
-            note = format_redownload_note(weights.model.disk, deployment.replicas)
+            note = format_redownload_note(request.model.disk, scheduling.deployment.replicas)
             yield Problem("spec.modelCache", f"is EmptyDir: {note}")
         else:
             yield from note_costs(request)
@@ -454,33 +458,29 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     ]
     if unshared and len(unshared) == len(requests):
         yield Problem("spec.modelRef", unshared[0])
-    others = (store[ref] for ref in store.refs("ModelDeployment") if ref.namespace == deployment.namespace)
-    known = ((parse_deployment(other).value, _find_model(store, other)[1]) for other in others)
-    sharing = [(each, _place_weights(store, each, of)) for each, of in known if each and of]
-    yield from _find_full_claims([(deployment, weights), *sharing], environments)
+    others = (ref for ref in store.refs("ModelDeployment") if ref.namespace == scheduling.deployment.namespace)
+    sharing = filter(None, (_read_request(store, store[other]) for other in others))
+    yield from _find_full_claims([scheduling, *sharing], environments)
 
 
-def _list_requests(
-    deployment: Deployment, weights: StorageRequest, environments: Iterable[Environment]
-) -> Iterator[StorageRequest]:
+def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
-    request = SchedulingRequest(deployment=deployment, model=weights.model, weights=weights)
+    weights, replicas = request.weights, request.deployment.replicas
+    assert weights is not None
     for environment in environments:
         if not environment.pools:
-            shapes = (profile.shape for profile in weights.model.profiles)
-            yield from (weights.with_pool(environment, NO_POOL, s, deployment.replicas) for s in shapes if s)
+            shapes = (profile.shape for profile in request.model.profiles)
+            yield from (weights.with_pool(environment, NO_POOL, shape, replicas) for shape in shapes if shape)
         for candidate, refusals in filter_candidates(request, environment, Ledger(())):
             is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
             if candidate and candidate.shape and not is_refused:
-                yield weights.with_pool(environment, candidate.pool, candidate.shape, deployment.replicas)
+                yield weights.with_pool(environment, candidate.pool, candidate.shape, replicas)
 
 
-def _find_full_claims(
-    sharing: Sequence[tuple[Deployment, StorageRequest]], environments: Iterable[Environment]
-) -> Iterator[Problem]:
+def _find_full_claims(sharing: Sequence[SchedulingRequest], environments: Iterable[Environment]) -> Iterator[Problem]:
     """Returns the Shared claims that cannot hold the model of the first deployment and those of the others on them."""
     for environment in environments:
-        storage, disks = environment.storage, [_find_shared(*each, environment) for each in sharing]
+        storage, disks = environment.storage, [_find_shared(each, environment) for each in sharing]
         known = dict(filter(None, disks))
         needed = sum(disk for _, disk in known.values())
         if disks[0] and len(known) > 1 and needed > storage.shared_size and storage.size_enforced:
@@ -490,14 +490,12 @@ def _find_full_claims(
             yield Problem("spec.modelRef", f"{room}: {models}")
 
 
-def _find_shared(
-    deployment: Deployment, weights: StorageRequest, environment: Environment
-) -> tuple[str, tuple[str, int]] | None:
+def _find_shared(request: SchedulingRequest, environment: Environment) -> tuple[str, tuple[str, int]] | None:
     """Returns cache key, name and disk of a model that is kept on the Shared claim of an environment."""
-    model, requests = weights.model, _list_requests(deployment, weights, (environment,))
+    model = request.model
     if not model.disk or not isinstance(model.source, DownloadedSource):
         return None
-    is_shared = any(request.case is Case.SHARED for request in requests)
+    is_shared = any(weights.case is Case.SHARED for weights in _list_requests(request, (environment,)))
     return (cache_key(model.source), (model.name, model.disk)) if is_shared else None
 
 
