@@ -89,8 +89,6 @@ class MalformedError(Exception):
 
 
 class Received(NamedTuple):
-    """A request in two parts."""
-
     rest: fnv1.RunFunctionRequest  # all except the required resources
     required: Mapping[str, Sequence[bytes]]  # by requirement name; each item is an unparsed Resource
 

@@ -65,8 +65,6 @@ _REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SecretRule:
-    """Where the Secrets of a model may be."""
-
     namespace: str  # of Secrets without a namespace
     fixed: bool  # a Model may only use Secrets of its own namespace
 

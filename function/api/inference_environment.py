@@ -66,8 +66,6 @@ _PRICE = re.compile(r"nodePools\[\d+\]\.price\b")  # the path of a price, and of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAccess:
-    """The Secrets for the access to a cluster."""
-
     kubeconfig: SecretKey
     identity: SecretKey | None = None
     identity_type: str = ""  # as in the ProviderConfig of provider-kubernetes
@@ -75,8 +73,6 @@ class ClusterAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEnvironment(Parsed[Environment]):
-    """An environment, the access to its cluster, and all problems of its manifest."""
-
     access: ClusterAccess | None
     invalid_pools: tuple[BrokenEntry, ...]
 
@@ -93,7 +89,6 @@ class ParsedEnvironment(Parsed[Environment]):
 
 
 def name_provider_config(environment: str) -> str:
-    """Returns the name of the ClusterProviderConfig of an environment."""
     return names.build_name(environment, "environment", environment)
 
 
@@ -248,7 +243,6 @@ def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> Gateway
 
 
 def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
-    """Returns a share of a pool from a row of status."""
     return Share(
         pool=text(row, "pool"),
         nodes=integer(row, "nodes"),

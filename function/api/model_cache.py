@@ -33,7 +33,6 @@ _DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}  # the API se
 
 
 def parse_cache_choice(block: schemas.ModelCache | None, problems: Problems) -> CacheChoice:
-    """Returns the storage of the weights."""
     block = block or schemas.ModelCache()
     if block.name:
         _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), problems)
@@ -63,7 +62,6 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
 
 
 def parse_hydration(status: Manifest) -> Hydration:
-    """Returns a download that status records."""
     return Hydration(
         claim=text(status, "claimName"),
         path=text(status, "path"),

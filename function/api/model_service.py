@@ -40,7 +40,6 @@ def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
 
 
 def parse_listing(manifest: Manifest) -> Listing:
-    """Returns what a ModelService says of deployments and placements."""
     rows = [row for entry in listing(manifest, "status.endpoints") for row in listing(entry, "backends")]
     return Listing(
         name=text(manifest, "metadata.name"),

@@ -32,7 +32,6 @@ _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
 
 
 def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requires:
-    """Returns the requirements of a profile on a pool."""
     if block is None:
         return Requires()
     rung, bandwidth = _parse_bandwidth(block, problems, _OR_BETTER), None
@@ -51,7 +50,6 @@ def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requir
 
 
 def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Problems) -> Pool:
-    """Returns a pool of an environment, with the observed facts of its nodes."""
     refuse_templates(block, problems)
     capabilities, at = block.capabilities or schemas.Capabilities(), problems["capabilities"]
     pod = parse_additions(block.pod, block.gpu_resource, problems["pod"])

@@ -38,7 +38,6 @@ class ParseCache(Generic[T]):
         self.stats = CacheStats()
 
     def parse(self, items: Sequence[RequiredResource], *key: object) -> tuple[T, ...]:
-        """Returns the items parsed with this key, in their order."""
         known = next((entry for entry in self._generations if entry[0] == key), (key, {}, {}))
         others = [entry for entry in self._generations if entry is not known]
         _, new, old = known

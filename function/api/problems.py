@@ -105,11 +105,9 @@ class Problems:
         self.update([Problem(self.path, message)])
 
     def add_invalid(self, value: object, allowed: str) -> None:
-        """Adds that the value is not allowed."""
         self.update([invalid_value(self.path, value, allowed)])
 
     def add_required(self, why: str) -> None:
-        """Adds that the field must be set."""
         self.add(f"is required, {why}")
 
     def update(self, problems: Iterable[Problem]) -> None:
@@ -126,7 +124,6 @@ class Problems:
 
 
 def validate(schema: type[M], value: JSON, path: str) -> tuple[M, Problems]:
-    """Returns the typed value, and what is wrong with it."""
     try:
         return schema.model_validate(value), Problems(path)
     except ValidationError as error:
@@ -193,7 +190,6 @@ def _find_equal_entries(entries: list[JSON], keys: Sequence[str], path: str) -> 
 
 
 def invalid_value(path: str, value: object, allowed: str) -> Problem:
-    """Returns the problem of a value that is not allowed."""
     return Problem(path, f"{format_value(value)} is not allowed; must be {allowed}")
 
 
@@ -226,7 +222,6 @@ def format_value(value: object) -> str:
 
 
 def join_path(path: str, key: str | int) -> str:
-    """Returns the path of an entry of a list or map."""
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
 
 

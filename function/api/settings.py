@@ -9,7 +9,7 @@ import math
 import re
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
@@ -28,8 +28,6 @@ from function.domain.settings import (
 )
 from function.kube.manifests import JSON, Manifest, mapping
 
-T = TypeVar("T")
-
 ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
 
@@ -37,6 +35,8 @@ _META = ("apiVersion", "kind", "metadata")
 _SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
+# Fields of the schema that `Settings` has, too.
+_SAME_NAMES = {"secret_namespace", "object_watch", "remote_namespace_prefix"}
 # Settings that decide nothing about what runs. Without a valid Gateway, ModelServices stay as observed.
 _HARMLESS = ("gates", "gateway", "limits", "objectWatch", "ttl")
 
@@ -52,7 +52,6 @@ def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settin
 
 
 def parse_download(block: schemas.Download | None, weaker: Download, problems: Problems) -> Download:
-    """Returns the settings of downloads, merged over weaker ones."""
     if block is None:
         return weaker
     resources, security = block.resources, block.security_context
@@ -82,7 +81,6 @@ def parse_download(block: schemas.Download | None, weaker: Download, problems: P
 
 
 def parse_kserve(block: schemas.Kserve | None, weaker: Kserve, problems: Problems) -> Kserve:
-    """Returns the settings of KServe's installation, merged over weaker ones."""
     refuse_templates(block, problems)
     return replace(weaker, **block.model_dump(exclude_none=True)) if block else weaker
 
@@ -103,17 +101,14 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
     own_limits = (spec.limits and spec.limits.namespaces) or {}
     gateway_refused = problems.refused or problems["gateway"].refused
 
-    def choose(value: T | None, default: T) -> T:
-        return default if value is None else value
-
-    settings = Settings(
+    settings = replace(
+        weaker,
         download=parse_download(spec.download, download, problems["download"]),
         kserve=parse_kserve(spec.kserve, weaker.kserve, problems["kserve"]),
         gateway=None if gateway_refused else _parse_gateway(spec.gateway, weaker.gateway, problems["gateway"]),
-        storage_class=choose(spec.storage_class_name, weaker.storage_class),
+        storage_class=weaker.storage_class if spec.storage_class_name is None else spec.storage_class_name,
         ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, problems["ttl.settled"]),
         ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, problems["ttl.pending"]),
-        secret_namespace=choose(spec.secret_namespace, weaker.secret_namespace),
         limits=limits,
         namespace_limits=weaker.namespace_limits
         | {
@@ -121,9 +116,8 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
             for name, own in mapping(fields, "limits.namespaces").items()
             if own is not None
         },
-        object_watch=choose(spec.object_watch, weaker.object_watch),
         gates=weaker.gates if spec.gates is None else frozenset((gate.api_version, gate.kind) for gate in spec.gates),
-        remote_namespace_prefix=choose(spec.remote_namespace_prefix, weaker.remote_namespace_prefix),
+        **spec.model_dump(include=_SAME_NAMES, exclude_none=True),
     )
     harmless = {problem for key in _HARMLESS for problem in problems[key].list()}
     return Parsed(replace(settings, valid=weaker.valid and harmless.issuperset(problems.list())), problems.list())

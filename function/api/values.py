@@ -213,7 +213,6 @@ def dump(block: BaseModel | None) -> Manifest:
 
 
 def dump_all(blocks: Sequence[BaseModel] | None) -> tuple[Manifest, ...]:
-    """Returns the blocks of a list as in the manifest."""
     return tuple(dump(block) for block in blocks or ())
 
 

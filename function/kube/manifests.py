@@ -24,24 +24,20 @@ def get(manifest: JSON, path: str) -> JSON:
 
 
 def text(manifest: JSON, path: str) -> str:
-    """Returns the string at `path`, or an empty one."""
     value = get(manifest, path)
     return value if isinstance(value, str) else ""
 
 
 def integer(manifest: JSON, path: str, default: int = 0) -> int:
-    """Returns the whole number at `path`, or the default."""
     value = get(manifest, path)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
 def flag(manifest: JSON, path: str) -> bool:
-    """Tells whether the value at `path` is true."""
     return get(manifest, path) is True
 
 
 def mapping(manifest: JSON, path: str) -> Manifest:
-    """Returns the map at `path`, or an empty one."""
     value = get(manifest, path)
     return value if isinstance(value, dict) else {}
 
@@ -80,7 +76,6 @@ def is_current(manifest: JSON, type_: str = "Ready") -> bool:
 
 
 def is_deleting(manifest: JSON) -> bool:
-    """Tells whether an object is being deleted."""
     return get(manifest, "metadata.deletionTimestamp") is not None
 
 
@@ -110,7 +105,6 @@ def parse_time(value: str) -> int | None:
 
 
 def format_time(seconds: int) -> str:
-    """Returns seconds since 1970 as a time."""
     return datetime.fromtimestamp(seconds, UTC).strftime(_TIME_FORMAT)
 
 

@@ -13,8 +13,6 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 
 
 class Operator(StrEnum):
-    """Relation of a label to the values of a requirement."""
-
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -23,14 +21,11 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorRequirement:
-    """A requirement on one label."""
-
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Tells whether the labels meet the requirement."""
         compares_values = self.operator in {Operator.IN, Operator.NOT_IN}
         holds = labels.get(self.key) in self.values if compares_values else self.key in labels
         return holds is (self.operator in {Operator.IN, Operator.EXISTS})
@@ -56,7 +51,6 @@ class Selector:
         return ",".join(map(str, self.requirements))
 
     def find_unmet(self, labels: Mapping[str, str]) -> tuple[SelectorRequirement, ...]:
-        """Returns the requirements that the labels do not meet."""
         return tuple(r for r in self.requirements if not r.admits(labels))
 
     @property
@@ -84,15 +78,12 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
-    """Taints that are tolerated."""
-
     key: str = ""  # empty: every key
     any_value: bool = False  # operator Exists
     value: str = ""
     effect: str = ""  # empty: every effect
 
     def admits(self, taint: Taint) -> bool:
-        """Tells whether it tolerates a taint."""
         has_key = self.key in {"", taint.key}
         return has_key and self.effect in {"", taint.effect} and (self.any_value or self.value == taint.value)
 

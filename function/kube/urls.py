@@ -24,8 +24,6 @@ class AddressType(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """Scheme, host and port."""
-
     scheme: str  # http or https
     host: str
     port: int
@@ -36,7 +34,6 @@ class Origin:
 
     @property
     def address_type(self) -> AddressType:
-        """The kind of address that the host is."""
         try:
             version = ipaddress.ip_address(self.host).version
         except ValueError:
