@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from function.domain.allocation import Grant, Share
-from function.domain.environment import Pool
+from function.domain.environment import Pool, Unusable
 from function.domain.model import Parallelism, Profile, Shape
 
 
@@ -35,6 +35,17 @@ def _shape_for_gpus(gpus: int, per_node: int) -> Shape:
     # Engines split attention heads evenly, so the next power of two.
     rounded = min(1 << (gpus - 1).bit_length(), per_node)
     return Shape(nodes=1, gpus_per_node=rounded, parallelism=Parallelism(tensor=rounded))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """How full a pool is without the deployment that is decided."""
+
+    nodes: int  # declared
+    nodes_in_use: int  # with at least one GPU taken
+    placements: int
+    unusable_nodes: int = 0  # of those declared
+    unusable: tuple[Unusable, ...] = ()  # why, where that is known
 
 
 @dataclass(slots=True)
@@ -102,6 +113,15 @@ class PoolCapacity:
         after.take(share.nodes, share.gpus_per_node, share.replicas, exclusive=share.exclusive_replica_nodes)
         # The lowest level that gained nodes is the fullest node this share would use.
         return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
+
+    def measure_use(self, pool: Pool) -> PoolUse:
+        return PoolUse(
+            nodes=self.nodes,
+            nodes_in_use=self.nodes_in_use,
+            placements=self.placements,
+            unusable_nodes=self.unusable_nodes,
+            unusable=pool.facts.unusable if pool.facts else (),
+        )
 
     def move(self, level: int, by: int, count: int) -> None:
         """Takes GPUs of `count` nodes with `level` free GPUs each: the one place where capacity changes."""

@@ -23,7 +23,7 @@ from function.domain.placement import Placement, Preference
 from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
-from function.scheduling.ledger import Ledger, measure_use
+from function.scheduling.ledger import Ledger
 from function.scheduling.verdicts import Assignment, Field, Infeasible, Rank, Refusal, SchedulingRequest, Value, Verdict
 from function.weights.faults import StorageFault
 
@@ -369,7 +369,7 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
     reason, at_most = Refused.INSUFFICIENT_CAPACITY, count_in_empty_pool(pool, share)
     if at_most < share.replicas:
         reason, fitting = Refused.POOL_TOO_SMALL, at_most
-    exclusive, use = pool.needs_exclusive_node(share.nodes, share.gpus_per_node), measure_use(room, pool)
+    exclusive, use = pool.needs_exclusive_node(share.nodes, share.gpus_per_node), room.measure_use(pool)
     return candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason, use=use, exclusive_node=exclusive)
 
 

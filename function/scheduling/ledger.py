@@ -24,7 +24,6 @@ from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
-from function.scheduling.verdicts import PoolUse
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
 # rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
@@ -365,13 +364,3 @@ def publish_free(environment: Environment) -> dict[str, Free]:
             room = _room_beside_grants(environment, pool)
             free[pool.name] = Free(placements=room.placements, nodes=tuple(sorted(room.free.items())))
     return free
-
-
-def measure_use(room: PoolCapacity, pool: Pool) -> PoolUse:
-    return PoolUse(
-        nodes=room.nodes,
-        nodes_in_use=room.nodes_in_use,
-        placements=room.placements,
-        unusable_nodes=room.unusable_nodes,
-        unusable=pool.facts.unusable if pool.facts else (),
-    )

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage, format_replicas
-from function.domain.environment import Environment, Pool, Unusable, format_unusable
+from function.domain.environment import Environment, Pool, format_unusable
 from function.domain.model import BandwidthRequirement, Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
 from function.kube.messages import format_count
@@ -19,21 +19,11 @@ from function.kube.names import build_name
 from function.kube.quantity import exact, gib
 from function.kube.selectors import SelectorRequirement
 from function.reasons import Outlook, Refused
+from function.scheduling.capacity import PoolUse
 from function.weights.faults import SHARED_STORAGE, StorageFault, find_faults
 from function.weights.request import StorageRequest
 
 Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolUse:
-    """How full a pool is without the deployment that is decided."""
-
-    nodes: int  # declared
-    nodes_in_use: int  # with at least one GPU taken
-    placements: int
-    unusable_nodes: int = 0  # of those declared
-    unusable: tuple[Unusable, ...] = ()  # why, where that is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

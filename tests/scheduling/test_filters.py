@@ -11,9 +11,10 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode
 from function.domain.settings import Kserve
 from function.reasons import Refused
+from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Field, Infeasible, PoolUse, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Field, Infeasible, SchedulingRequest
 from function.serving.service import find_pool_problems
 from tests.support.builders import (
     deployment,

@@ -7,9 +7,8 @@ import pytest
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.capacity import PoolCapacity, take_share
-from function.scheduling.ledger import Ledger, charge_order, measure_use
-from function.scheduling.verdicts import PoolUse
+from function.scheduling.capacity import PoolCapacity, PoolUse, take_share
+from function.scheduling.ledger import Ledger, charge_order
 from tests.support.builders import environment, placement, pool, shape, share
 
 TWO_NODES = pool(nodes=2)
@@ -74,7 +73,7 @@ def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     room = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).room(environment("env"), TWO_NODES)
-    assert measure_use(room, TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
+    assert room.measure_use(TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
 
 
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
@@ -155,7 +154,7 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     young = other("young", "2026-01-09", uid="young", replicas=3)
     old = other("old", "2026-01-01", uid="old", replicas=2)
     room = Ledger((young, old), (MINE,)).room(there, FOUR_NODES)
-    assert measure_use(room, FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
+    assert room.measure_use(FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
         "the old one does not fit beside it"
     )
 
@@ -165,7 +164,7 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
-    assert measure_use(Ledger(()).room(there, left), left) == PoolUse(
+    assert Ledger(()).room(there, left).measure_use(left) == PoolUse(
         nodes=4, nodes_in_use=3, placements=1, unusable_nodes=3
     )
 

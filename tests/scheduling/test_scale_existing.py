@@ -10,10 +10,11 @@ from function.domain.environment import Environment
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.reasons import Refused
+from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import scale_existing
-from function.scheduling.verdicts import Field, Infeasible, PoolUse, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Field, Infeasible, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, FaultyRequest, deployment, environment, model, placement, pool, profile, shape
 

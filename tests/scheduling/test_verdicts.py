@@ -8,7 +8,7 @@ from function.domain.allocation import Free, Limits, QuotaUsage
 from function.domain.environment import Environment, PoolFacts, Unfit, Unusable
 from function.domain.placement import Preference
 from function.reasons import Outlook, Refused
-from function.scheduling.capacity import PoolCapacity
+from function.scheduling.capacity import PoolCapacity, PoolUse
 from function.scheduling.filters import (
     CHECKS,
     FIRST_OF_POOL,
@@ -20,9 +20,9 @@ from function.scheduling.filters import (
     filter_environment,
     filter_for_reschedule,
 )
-from function.scheduling.ledger import Ledger, measure_use
+from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, DropCause, Field, Infeasible, PoolUse, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Assignment, DropCause, Field, Infeasible, Refusal, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
@@ -165,9 +165,9 @@ def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
 def test_pool_use_reports_unusable_nodes() -> None:
     facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
     room = PoolCapacity(4, 8, unusable_nodes=1)
-    seen = measure_use(room, replace(pool(nodes=4), facts=facts))
+    seen = room.measure_use(replace(pool(nodes=4), facts=facts))
     assert seen == PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=1, unusable=facts.unusable)
-    assert measure_use(room, pool(nodes=4)) == replace(seen, unusable=())
+    assert room.measure_use(pool(nodes=4)) == replace(seen, unusable=())
 
 
 def test_capacity_is_known_for_published_pools_only() -> None:
