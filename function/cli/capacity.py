@@ -146,12 +146,10 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
 
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
-    is_observed = any(usage.pool and usage.pool.facts for usage in usages)
-    is_priced = any(usage.pool and usage.pool.price for usage in usages)
-    hidden = {*(() if wide else ("MEMORY", "NETWORK", "MULTINODE")), *(() if is_observed else ("USABLE",))}
-    hidden |= set() if is_priced else {"PRICE"}
+    rows = [_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages]
+    hidden = {header for header in ("USABLE", "PRICE") if not any(row.get(header) for row in rows)}
+    hidden |= set() if wide else {"MEMORY", "NETWORK", "MULTINODE"}
     headers = [header for header in _HEADERS if header not in hidden]
-    rows = (_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages)
     return format_table(headers, ([row.get(header) for header in headers] for row in rows))
 
 
