@@ -27,7 +27,7 @@ from function.kube.names import hash_parts
 class ServingRequest:
     """One service on one remote cluster."""
 
-    name: str  # at most 35 characters (`build_name`); another `identify_service(shape)` is another name
+    name: str  # at most 35 characters (`build_name`); another mode or group size is another name
     namespace: str
     labels: Mapping[str, str]
     model: Model

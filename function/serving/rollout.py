@@ -33,7 +33,7 @@ from function.remote.object_writer import (
 from function.remote.observed_object import Level, ObservedObject, State, assess, is_current, is_up, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.service import build_service, find_service_problems, identify_service
+from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.planner import StoragePlan
@@ -87,8 +87,9 @@ class ServiceRollout:
 
 
 def name_service(placement: Placement, shape: Shape) -> str:
-    """Returns the service's name: another group size is another object, since KServe refuses to change it."""
-    return build_name(placement.name, placement.namespace, placement.name, *identify_service(shape))
+    """Returns the service's name; another mode or group size is another object, since KServe refuses to change them."""
+    identity = (placement.namespace, placement.name, shape.mode.value, str(shape.nodes))
+    return build_name(placement.name, *identity)
 
 
 def reconcile_service(

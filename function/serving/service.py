@@ -1,6 +1,6 @@
 """One LLMInferenceService, as KServe v0.20 and later read it: the recorded decision of a placement.
 
-KServe refuses to change the size of a group, so that a service of another size is another object (`identify_service`).
+KServe refuses to change the size of a group, so that a service of another size is another object (`name_service`).
 Pipeline mode names our own preset in `baseRefs`, without which a service that was created before it would stay stuck.
 
 What contradicts the recorded shape is refused here a second time, because a placement may be older than its profile or
@@ -20,11 +20,6 @@ from function.serving.pod import build_pod
 API_VERSION = "serving.kserve.io/v1alpha2"
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
-
-
-def identify_service(shape: Shape) -> tuple[str, str]:
-    """Returns what KServe cannot change in a service: the mode of its shape and the size of its group."""
-    return shape.mode.value, str(shape.nodes)
 
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:

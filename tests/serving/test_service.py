@@ -1,22 +1,18 @@
 """One LLMInferenceService, its identity, its problems, and the preset that it needs."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
 from function.domain.model import Engine, Parallelism, Problem, Shape, Spread
 from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
-from function.kube.names import ANNOTATION_SPEC_DIGEST
+from function.kube.names import ANNOTATION_SPEC_DIGEST, build_name
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.service import (
-    build_pipeline_preset,
-    build_service,
-    find_service_problems,
-    identify_service,
-    pipeline_preset_name,
-)
-from tests.support.builders import GIB, HUB, shape
+from function.serving.rollout import name_service
+from function.serving.service import build_pipeline_preset, build_service, find_service_problems, pipeline_preset_name
+from tests.support.builders import GIB, HUB, placement, shape
 from tests.support.serving_requests import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, TENSOR, VLLM_OLD, engine, request
 
 
@@ -198,10 +194,11 @@ def test_refused(case: Fault) -> None:
     assert find_service_problems(request(case.shape, case.engine)) == case.want, case.reason
 
 
-def test_identity_is_mode_and_group_size() -> None:
-    assert identify_service(ONE_NODE) == identify_service(ONE_GPU), "GPUs of one pod may change"
-    assert identify_service(PIPELINE) == ("pipeline", "2")
-    assert len({identify_service(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
+def test_name_follows_from_mode_and_group_size() -> None:
+    of = partial(name_service, placement(namespace="team", name="kimi"))
+    assert of(ONE_NODE) == of(ONE_GPU), "GPUs of one pod may change"
+    assert of(PIPELINE) == build_name("kimi", "team", "kimi", "pipeline", "2")
+    assert len({of(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
 
 
 def test_preset_is_empty_and_in_namespace_of_kserve() -> None:
