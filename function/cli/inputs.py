@@ -7,7 +7,7 @@ asks where deployments would be placed once everything is up; --strict takes eve
 import copy
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -192,7 +192,8 @@ def load_inventory(
     inventory = Inventory(store, scope, from_files, chosen=bool(sources.namespace), edited=environments)
     if sets:
         inventory.before = replace(inventory, store=Store(store.values()))
-        inventory.edited |= _set_values(store, sets)
+    for value in sets:
+        inventory.edited |= {_set_value(store, value)}
     return inventory
 
 
@@ -211,31 +212,28 @@ def _load_settings(cluster: Cluster) -> list[Manifest]:
 _SET = re.compile(r"([^/=]+)/([^./=]+)\.([A-Za-z0-9.]+)=(.*)")
 
 
-def _set_values(store: Store, values: Iterable[str]) -> frozenset[Ref]:
-    """Sets values of pools, each as ENVIRONMENT/POOL.FIELD=VALUE with a YAML value; returns the environments."""
-    edited = set[Ref]()
-    for value in values:
-        match = _SET.fullmatch(value)
-        if match is None:
-            raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.nodeCount=8")
-        environment, pool, field, content = match.groups()
-        ref = Ref("InferenceEnvironment", "", environment)
-        before = store.require(ref, context=f"--set {value}: ")
-        after = copy.deepcopy(before)
-        pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
-        if pool not in pools:
-            raise refuse_unknown(f"--set {value}: there is no pool {pool} of {ref}", pool, [*pools])
-        *path, last = field.split(".")
-        block = pools[pool]
-        for key in path:
-            block[key] = mapping(block, key)
-            block = mapping(block, key)
-        try:
-            block[last] = yaml.safe_load(content)
-        except yaml.YAMLError as error:
-            raise CliError(f"--set {value}: {content} is not YAML") from error
-        for problem in sorted({*find_problems(after)} - {*find_problems(before)}):
-            raise CliError(f"--set {value}: {problem}")
-        store.put(after)
-        edited.add(ref)
-    return frozenset(edited)
+def _set_value(store: Store, value: str) -> Ref:
+    """Sets a value of a pool, given as ENVIRONMENT/POOL.FIELD=VALUE with a YAML value; returns the environment."""
+    match = _SET.fullmatch(value)
+    if match is None:
+        raise CliError(f"--set {value} is not ENVIRONMENT/POOL.FIELD=VALUE, such as us-east/h100.nodeCount=8")
+    environment, pool, field, content = match.groups()
+    ref = Ref("InferenceEnvironment", "", environment)
+    before = store.require(ref, context=f"--set {value}: ")
+    after = copy.deepcopy(before)
+    pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
+    if pool not in pools:
+        raise refuse_unknown(f"--set {value}: there is no pool {pool} of {ref}", pool, [*pools])
+    *path, last = field.split(".")
+    block = pools[pool]
+    for key in path:
+        block[key] = mapping(block, key)
+        block = mapping(block, key)
+    try:
+        block[last] = yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise CliError(f"--set {value}: {content} is not YAML") from error
+    if problems := sorted({*find_problems(after)} - {*find_problems(before)}):
+        raise CliError(f"--set {value}: {problems[0]}")
+    store.put(after)
+    return ref
