@@ -124,12 +124,13 @@ def parse_node(manifest: Manifest) -> Node:
         Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
         for taint in listing(manifest, "spec.taints")
     )
+    persistent = (t for t in taints if t.effect in _BLOCKING and t.key not in _LIFECYCLE_TAINTS)
     amounts = {key: quantity.parse_or_none(allocatable[key]) for key in allocatable if "/" in key}
     mebibytes = _parse_number(labels.get(_MEMORY, ""))
     return Node(
         name=text(manifest, "metadata.name"),
         labels=labels,
-        taints=tuple(sorted((t for t in taints if t.effect in _BLOCKING and t.key not in _LIFECYCLE_TAINTS), key=str)),
+        taints=tuple(sorted(persistent, key=str)),
         allocatable={key: amount for key, amount in amounts.items() if amount is not None},
         ready=condition(manifest, "Ready").get("status") == "True",
         cordoned=flag(manifest, "spec.unschedulable"),

@@ -144,12 +144,18 @@ def read_object(observed: Manifest | None) -> ObservedObject:
         if len(message) > _HEAD + _TAIL:
             message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
         message = _CONNECTION.sub("", message)
-        lowered = message.lower()
-        states = (s for s, phrases in _PHRASES for phrase in phrases if all(p in lowered for p in phrase.split(" … ")))
-        state = next(states, State.UNRECOGNISED)
+        state = _classify(message.lower())
         # Of a Secret that is no kubeconfig the provider only quotes Go's parser.
         return ObservedObject(state, manifest, "" if state is State.INVALID_KUBECONFIG else message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
+
+
+def _classify(message: str) -> State:
+    for state, phrases in _PHRASES:
+        for phrase in phrases:
+            if all(part in message for part in phrase.split(" … ")):
+                return state
+    return State.UNRECOGNISED
 
 
 class Level(Enum):

@@ -40,8 +40,11 @@ from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState, find_secret_obstacle
 
-PULL, WORKLOAD = "pull-", "workload"  # prefix of composition-resource-names, and such a name
-_WRITTEN, _URI, _PRIMARY = "spec.forProvider.manifest", "spec.model.uri", "status.workloads.primary"
+PULL = "pull-"
+WORKLOAD = "workload"  # composition-resource-name
+_WRITTEN = "spec.forProvider.manifest"
+_URI = "spec.model.uri"
+_PRIMARY = "status.workloads.primary"
 _MAX_CAUSE = 256  # bytes of what a Deployment says
 _NOT_SHARED = {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
