@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 import pytest
 
@@ -291,3 +292,15 @@ def test_finds_again_only_after_a_change() -> None:
     assert len(found) == 3
     cache.find(("team", "a"), 1, find_counted)
     assert len(found) == 4, "it was forgotten"
+
+
+def test_remembers_the_64_latest_deployments() -> None:
+    cache, searched = WayOutCache(), list[str]()
+
+    def search(name: str) -> tuple[WayOut, ...]:
+        searched.append(name)
+        return ()
+
+    for name in (*map(str, range(65)), "64", "0"):
+        cache.find(("team", name), 1, partial(search, name))
+    assert searched[65:] == ["0"], "the one that was refused longest ago is searched again"
