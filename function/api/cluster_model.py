@@ -246,14 +246,16 @@ def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problem
     """Returns the engine; None if its name is unknown."""
     refuse_templates(block, problems)
     check_env(block.env, problems["env"])
-    resources, at = block.resources or schemas.EngineResources(), problems["resources"]
-    parse_amount(resources.shm, at["shm"])
-    requests = EngineResources(
-        cpu=parse_quantity(resources.cpu, at["cpu"]),
-        memory=parse_quantity(resources.memory, at["memory"]),
-        ephemeral_storage=parse_quantity(resources.ephemeral_storage, at["ephemeralStorage"]),
-        shm=parse_quantity(resources.shm, at["shm"]),
-    )
+    requests = EngineResources()
+    if resources := block.resources:
+        at = problems["resources"]
+        parse_amount(resources.shm, at["shm"])
+        requests = EngineResources(
+            cpu=parse_quantity(resources.cpu, at["cpu"]),
+            memory=parse_quantity(resources.memory, at["memory"]),
+            ephemeral_storage=parse_quantity(resources.ephemeral_storage, at["ephemeralStorage"]),
+            shm=parse_quantity(resources.shm, at["shm"]),
+        )
     pull_secrets = tuple(
         secret
         for index, reference in enumerate(block.image_pull_secrets or ())
@@ -275,10 +277,10 @@ def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problem
 
 def parse_shape(topology: schemas.ReplicaTopology | schemas.Topology | None, problems: Problems) -> Shape | None:
     """Returns the declared shape; None if there is none, or if it has problems."""
-    at = problems["parallelism"]
-    fields = (problems["nodes"], problems["gpusPerNode"], at)
-    if topology is None or topology.gpus_per_node < 1 or any(field.list() for field in fields):
+    fields = ("nodes", "gpusPerNode", "parallelism")
+    if topology is None or topology.gpus_per_node < 1 or any(problems[field].list() for field in fields):
         return None
+    at = problems["parallelism"]
     nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
     parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
     parallelism = parse_mode(block, nodes, gpus, at)

@@ -87,18 +87,20 @@ class Problems:
     """The problems of a field and of all fields below it: those of the schema, and those that rules add."""
 
     path: str
-    _refused: dict[str, Problem] = field(default_factory=dict)  # by path, shared with all fields of the object
-    _added: set[Problem] = field(default_factory=set)  # likewise
+    schema_problems: dict[str, Problem] = field(default_factory=dict)  # by path, shared with all fields of the object
+    rule_problems: set[Problem] = field(default_factory=set)  # likewise
 
     def __getitem__(self, key: str | int) -> "Problems":
         """Returns the problems of an entry of a list, or of a field or path below."""
-        path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}"
-        return Problems(path, self._refused, self._added)
+        below = Problems.__new__(Problems)  # without a call of __init__: every field of every object comes here
+        below.path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}"
+        below.schema_problems, below.rule_problems = self.schema_problems, self.rule_problems
+        return below
 
     @property
     def refused(self) -> bool:
         """Tells whether the schema refuses the value of the field itself."""
-        return self.path in self._refused
+        return self.path in self.schema_problems
 
     def add(self, message: str) -> None:
         """Adds a problem of the field, unless the schema refuses it already."""
@@ -112,14 +114,14 @@ class Problems:
 
     def update(self, problems: Iterable[Problem]) -> None:
         """Adds problems of any fields, unless the schema refuses these already."""
-        self._added.update(problem for problem in problems if problem.path not in self._refused)
+        self.rule_problems.update(problem for problem in problems if problem.path not in self.schema_problems)
 
     def list(self) -> tuple[Problem, ...]:
         """Returns the problems, sorted."""
-        if not self._refused and not self._added:
+        if not self.schema_problems and not self.rule_problems:
             return ()
         below = (f"{self.path}.", f"{self.path}[")
-        everything = (*self._refused.values(), *self._added)
+        everything = (*self.schema_problems.values(), *self.rule_problems)
         return tuple(sorted(p for p in everything if p.path == self.path or p.path.startswith(below)))
 
 

@@ -99,9 +99,8 @@ def parse_selector(selector: schemas.EnvironmentSelector | schemas.Selector | No
         return Selector()
     requirements: set[SelectorRequirement] = set()
     for key, value in (selector.match_labels or {}).items():
-        at = problems["matchLabels"][key]
-        if problem := find_invalid_label(key, value, at.path):
-            at.update([problem])
+        if problem := find_invalid_label(key, value, f"{problems.path}.matchLabels.{key}"):
+            problems.update([problem])
         else:
             requirements.add(SelectorRequirement(key=key, operator=Operator.IN, values=(value,)))
     for index, expression in enumerate(selector.match_expressions or ()):
@@ -143,8 +142,7 @@ def check_alternatives(block: BaseModel, names: tuple[str, ...], problems: Probl
     present = [name for name in names if fields.get(name) is not None]
     for name in present[1:]:
         problems[name].add_invalid(fields[name], f"left out together with {present[0]}")
-    is_refused = problems.refused or any(problems[name].list() for name in names)
-    if required and not present and not is_refused:
+    if required and not present and not problems.refused and not any(problems[name].list() for name in names):
         problems[names[0]].add_required(f"or {', '.join(names[1:])}")
 
 
