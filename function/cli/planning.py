@@ -209,14 +209,11 @@ def _withdraw(plan: Plan) -> None:
 
 
 def find_subject(inventory: Inventory, name: str | None, selector: Selector | None) -> Ref:
-    """Returns the deployment of a name, or the only one; else the ModelService of that name, with its endpoints."""
+    """Returns the deployment of a name, or the only one; or the ModelService of a name that no deployment has."""
     refs = [ref for ref in inventory.store.refs("ModelDeployment", "ModelService") if inventory.in_scope(ref)]
     named = [ref for ref in refs if ref.name == name]
-    if [ref.kind for ref in named] != ["ModelService"]:
-        return inventory.find_deployment(name, selector)
-    if inventory.from_files:
-        compose_files(inventory)
-    return named[0]
+    is_service = [ref.kind for ref in named] == ["ModelService"]
+    return named[0] if is_service else inventory.find_deployment(name, selector)
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:

@@ -12,7 +12,7 @@ import click
 from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
-from function.cli.planning import compose_deployment, find_decision, find_subject, plan_deployments
+from function.cli.planning import compose_deployment, compose_files, find_decision, find_subject, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
@@ -47,6 +47,8 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
         inventory = load_inventory(sources, kinds, one_namespace=True)
         ref = find_subject(inventory, deployment, selector)
         if ref.kind == "ModelService":
+            if sources.files:
+                compose_files(inventory)
             root = _build_service(inventory.store, ref, planned=bool(sources.files))
         else:
             root = _plan_tree(inventory, ref) if sources.files else _build_deployment(inventory.store, ref)

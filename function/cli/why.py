@@ -98,6 +98,8 @@ def why(
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
         ref = find_subject(inventory, deployment, selector)
         if ref.kind == "ModelService":
+            if sources.files:
+                compose_files(inventory)
             return _read_traffic(inventory.store[ref])
         return _decide_report(inventory, ref) if sources.files else _read_report(inventory.store, ref)
 
