@@ -58,7 +58,6 @@ from function.domain.pods import KEY
 from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, text
 
-CLUSTER_MODEL = "ClusterModel"
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
 _REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]+)(?:[?#].*|/|/tree/.*)?")
 
@@ -76,13 +75,15 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
     """
     kind, namespace = text(manifest, "kind"), text(manifest, "metadata.namespace")
     spec, problems = validate(schemas.ModelSpec, manifest.get("spec"), "spec")
-    shared = kind == CLUSTER_MODEL
+    shared = kind == "ClusterModel"
     secrets = _SecretRule(namespace=settings.secret_namespace if shared else namespace, fixed=not shared)
     source = _parse_source(spec, secrets, problems)
     profiles, broken = _parse_profiles(spec, source, secrets, problems)
     resources, at = spec.resources, problems["resources"]
-    vram, disk = parse_amount(resources.vram, at["vram"]), parse_amount(resources.disk, at["disk"])
-    cpu, memory = parse_quantity(resources.cpu, at["cpu"], CPU), parse_quantity(resources.memory, at["memory"], MEMORY)
+    vram = parse_amount(resources.vram, at["vram"])
+    disk = parse_amount(resources.disk, at["disk"])
+    cpu = parse_quantity(resources.cpu, at["cpu"], CPU)
+    memory = parse_quantity(resources.memory, at["memory"], MEMORY)
     selector = parse_selector(spec.environment_selector, problems["environmentSelector"])
     all_problems = problems.list()
     only_profiles_are_broken = {p for profile in broken for p in profile.problems} == set(all_problems)
