@@ -302,7 +302,7 @@ MUTANTS = (
             Change(
                 "function.scheduling.scheduler",
                 "schedule",
-                "sorted((e for e in environments if not e.deleting), key=lambda e: e.name)",
+                'sorted((e for e in environments if not e.deleting), key=attrgetter("name"))',
                 "[e for e in environments if not e.deleting]",
             ),
         ),

@@ -8,6 +8,7 @@ namespace counts, on every environment, whether a deployment composed it or a us
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from operator import attrgetter
 
 from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
@@ -164,9 +165,9 @@ def limit_decision(
             unchanged.append(existing)
     return replace(
         decision,
-        assignments=tuple(sorted(accepted, key=lambda assignment: assignment.environment)),
+        assignments=tuple(sorted(accepted, key=attrgetter("environment"))),
         carried=tuple(sorted((*decision.carried, *unchanged), key=lambda p: (p.environment, p.name))),
-        refusals=tuple(sorted((*decision.refusals, *refusals), key=lambda infeasible: infeasible.environment)),
+        refusals=tuple(sorted((*decision.refusals, *refusals), key=attrgetter("environment"))),
     )
 
 

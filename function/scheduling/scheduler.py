@@ -8,6 +8,7 @@ count as placed. The order of the inputs changes nothing.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TypeAlias
 
 from function.domain.allocation import QuotaUsage
@@ -221,7 +222,7 @@ def schedule(
     deployment = request.deployment
     own = [p for p in placements if p.deployment == deployment.name and p.namespace == deployment.namespace]
     others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
-    known = sorted((e for e in environments if not e.deleting), key=lambda e: e.name)
+    known = sorted((e for e in environments if not e.deleting), key=attrgetter("name"))
     ledger = Ledger(others, own)
     snapshot = _Snapshot(request, {e.name: e for e in known}, ledger, make_filter, usage)
 
@@ -243,13 +244,13 @@ def schedule(
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
     chosen, refused = _choose_environments(snapshot, retained, used, limit - len(used))
     assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
-    assignments = tuple(sorted(assigned, key=lambda a: a.environment))
+    assignments = tuple(sorted(assigned, key=attrgetter("environment")))
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, desired)
     return Decision(
         assignments=assignments,
         carried=carried,
         dropped=dropped,
-        refusals=tuple(sorted((*not_scaled, *refused), key=lambda infeasible: infeasible.environment)),
+        refusals=tuple(sorted((*not_scaled, *refused), key=attrgetter("environment"))),
         fault=fault,
         unreadable=frozenset(p.environment for p in kept if p.shape is None),
         candidates=len(snapshot.environments),
