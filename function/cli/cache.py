@@ -19,7 +19,7 @@ from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Source
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
-from function.kube.selectors import Selector
+from function.kube.selectors import Operator, Selector
 from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved, Status
 from function.remote.object_writer import deletes
 from function.remote.observed_object import READINESS, Level, assess, read_object
@@ -158,13 +158,12 @@ def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:
         return {"environments": [*environments]}
     if selector is None:
         raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
-    others: list[JSON] = [
-        prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None})
-        for r in selector.requirements
-        if r.key not in selector.equalities
-    ]
-    labels: Manifest = {**selector.equalities}
-    return {"environmentSelector": prune({"matchLabels": labels or None, "matchExpressions": others or None})}
+    labels, others = selector.equalities, list[JSON]()
+    for r in selector.requirements:
+        if r.operator is not Operator.IN or r.values != (labels.get(r.key),):
+            others.append(prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None}))
+    match_labels: Manifest = {**labels}
+    return {"environmentSelector": prune({"matchLabels": match_labels or None, "matchExpressions": others or None})}
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from function.cli.cache import SCRIPT
-from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping
+from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, strings, text
 from function.kube.names import VERSION
 from tests.cli.api import ApiServer
 from tests.cli.conftest import controlled, example
@@ -104,6 +104,19 @@ def test_preload_selects_by_labels(server: ApiServer, options: list[str]) -> Non
     output_of("cache", "preload", "qwen3-235b", "-l", "a=b,c=d", *options)
     made = server.get("ModelCache", NAMESPACE, "qwen3-235b")
     assert get(made, "spec.environmentSelector") == {"matchLabels": {"a": "b", "c": "d"}}
+
+
+def test_preload_keeps_every_requirement_on_a_label(server: ApiServer, options: list[str]) -> None:
+    # kubectl selects nothing with either: no value equals both, and none differs from itself.
+    output_of("cache", "preload", "qwen3-235b", "-l", "a=b,a!=b,c=d,c=e", *options)
+    made = server.get("ModelCache", NAMESPACE, "qwen3-235b")
+    equal = [*strings(made, "spec.environmentSelector.matchLabels").items()]
+    for row in listing(made, "spec.environmentSelector.matchExpressions"):
+        equal += [(text(row, "key"), text(row, "operator"), *list_texts(row, "values"))]
+    assert sorted(equal) in (
+        [("a", "NotIn", "b"), ("a", "b"), ("c", "In", "d"), ("c", "e")],
+        [("a", "NotIn", "b"), ("a", "b"), ("c", "In", "e"), ("c", "d")],
+    )
 
 
 def test_dry_run_writes_nothing(server: ApiServer, options: list[str]) -> None:
