@@ -203,7 +203,9 @@ def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with
         denied = _list_denied(cluster, right, verbs)
         found = f"not {', '.join(denied or ())}"
         todo = "Apply install/remote-rbac.yaml with this identity as its subject"
-        if not denied:
+        if denied is None:
+            yield line.forbidden()
+        elif not denied:
             yield replace(line, found="all")
         elif right in _DISPENSABLE:
             yield line.warn(found, f"{todo}; {_DISPENSABLE[right]}")

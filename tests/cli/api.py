@@ -92,6 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Review a right."""
         self.server_state.requests.append(f"{self.command} {self.path}")
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        refusal = self.server_state.paths.get(urlsplit(self.path).path)
+        if isinstance(refusal, int):
+            self._refuse(refusal, "no")
+            return
         right = mapping(asked, "spec.resourceAttributes")
         allowed = (text(right, "resource"), text(right, "verb")) not in self.server_state.denied
         self._send(201, {**asked, "status": {"allowed": allowed}})

@@ -204,6 +204,13 @@ CASES = (
         code=0,
     ),
     Case(
+        id="who-may-not-ask-about-rights",
+        reason="whether rights are missing is not known then",
+        paths={REVIEWS: 403},
+        lines=dict.fromkeys(ALLOWED, ("warning", "forbidden for this identity")),
+        code=0,
+    ),
+    Case(
         id="rights-are-missing",
         reason="deletion is asked for where we delete",
         denied=frozenset({("secrets", "delete"), ("secrets", "watch")}),
