@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from function.api.problems import validate
+from function.api.problems import SPECS, validate
 from function.api.settings import parse_settings
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
@@ -25,7 +25,6 @@ from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
 from function.scheduling.turns import sort_by_turn, sort_turns
 from function.scheduling.ways_out import WayOut
-from function.schemas import PlacementSpec
 
 _COLUMNS = {
     "VERDICT": "verdict", "ENVIRONMENT": "environment", "POOL": "pool", "PROFILE": "profile", "REPLICA": "replica",
@@ -89,24 +88,24 @@ def plan(  # noqa: PLR0913  # one for each option
 
 
 def _list_changes(plan_: Plan) -> Iterator[str]:
-    """Returns a line for each placement that is created, deleted or gets another spec."""
+    """Returns a line for each placement or ModelService that is created, deleted or gets another spec."""
     before, after = plan_.call.observed, {key: item.manifest for key, item in plan_.outcome.composed.items()}
     for key in sorted(before.keys() | after.keys()):
         if key not in before:
-            yield f"+ {_describe_placement(after[key])}"
+            yield f"+ {_describe_composed(after[key])}"
         elif key not in after:
-            yield f"- {_describe_placement(before[key])}"
+            yield f"- {_describe_composed(before[key])}"
         else:
             old, new = (_complete_spec(m[key]) for m in (before, after))
             for field in sorted(old.keys() | new.keys()):
                 if old.get(field) != new.get(field):
                     values = (json.dumps(spec[field]) if field in spec else "unset" for spec in (old, new))
-                    yield f"~ {_describe_placement(after[key])} spec.{field}: {' -> '.join(values)}"
+                    yield f"~ {_describe_composed(after[key])} spec.{field}: {' -> '.join(values)}"
 
 
-def _complete_spec(placement: Manifest) -> Manifest:
-    """Returns the spec of a placement with the defaults that the API server adds."""
-    spec, _ = validate(PlacementSpec, placement.get("spec"), "spec")
+def _complete_spec(manifest: Manifest) -> Manifest:
+    """Returns the spec of what is composed with the defaults that the API server adds."""
+    spec, _ = validate(SPECS[text(manifest, "kind")], manifest.get("spec"), "spec")
     return spec.model_dump(by_alias=True, exclude_none=True, warnings=False)
 
 
@@ -127,7 +126,9 @@ def _describe_restarts(plan_: Plan, restarts: Mapping[str, str]) -> Iterator[str
         yield f"~ one environment after the other: {', '.join(order)}{condition}{'; paused' if rollout.paused else ''}"
 
 
-def _describe_placement(manifest: Manifest) -> str:
+def _describe_composed(manifest: Manifest) -> str:
+    if text(manifest, "kind") != "ModelPlacement":
+        return str(Ref.of(manifest))
     environment = text(manifest, "spec.inferenceEnvironmentRef.name")
     profile, pool = text(manifest, "spec.profile"), text(manifest, "spec.pool")
     return f"{Ref.of(manifest)} on {environment} (profile {profile}, pool {pool})"

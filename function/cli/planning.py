@@ -109,7 +109,8 @@ class Plan:
     @property
     def placements(self) -> list[Manifest]:
         """The placements that would exist."""
-        return [item.manifest for _, item in sorted(self.outcome.composed.items())]
+        composed = (item.manifest for _, item in sorted(self.outcome.composed.items()))
+        return [manifest for manifest in composed if text(manifest, "kind") == "ModelPlacement"]
 
     @cached_property
     def considered(self) -> Considered | None:

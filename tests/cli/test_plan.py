@@ -91,6 +91,17 @@ def test_name_output_can_be_piped() -> None:
     assert line.startswith("modelplacement.modelplane.ai/kimi-k2-")
 
 
+def test_composed_service_is_no_placement(tmp_path: Path) -> None:
+    manifests = copy.deepcopy(example("gemma-one-gpu"))
+    mapping(find_manifest(manifests, "ModelDeployment"), "spec")["service"] = {}
+    file = write(tmp_path, *manifests)
+    names = output_of("plan", "-f", file, "-o", "name").split()
+    assert [name.partition("/")[0] for name in names] == ["modelplacement.modelplane.ai"]
+    (planned,) = json.loads(output_of("plan", "-f", file, "-o", "json"))
+    assert [placement["name"] for placement in planned["placements"]] == [name.partition("/")[2] for name in names]
+    assert "+ ModelService chat/gemma\n" in output_of("plan", "-f", file, "--diff")
+
+
 def test_keeps_running_placements(live: Live) -> None:
     shown = output_of("plan", "--diff", *live())
     assert cells(shown)[0][0] == "stays"
