@@ -160,11 +160,7 @@ class Inventory:
 def load_inventory(
     sources: Sources, kinds: Sequence[str] = KINDS, *, one_namespace: bool = False, sets: Sequence[str] = ()
 ) -> Inventory:
-    """Reads the sources and sets values of pools.
-
-    With `one_namespace` and without files, only the namespace in scope is read, and no settings.
-    """
-    one_namespace = one_namespace and not sources.files
+    """Reads the sources and sets values of pools; with `one_namespace` only the namespace in scope, and no settings."""
     store = Store()
     # Without a control plane there is no context that has a namespace.
     namespace = sources.namespace or ""

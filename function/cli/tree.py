@@ -44,7 +44,7 @@ def tree(deployment: str | None, *, sources: Sources, selector: Selector | None,
 
     def render() -> str:
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
-        inventory = load_inventory(sources, kinds, one_namespace=True)
+        inventory = load_inventory(sources, kinds, one_namespace=not sources.files)
         ref = find_subject(inventory, deployment, selector)
         if ref.kind == "ModelService":
             if sources.files:

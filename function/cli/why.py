@@ -95,7 +95,7 @@ def why(
     """
 
     def build() -> Report:
-        inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
         ref = find_subject(inventory, deployment, selector)
         if ref.kind == "ModelService":
             if sources.files:
@@ -256,7 +256,7 @@ def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -
     """
 
     def render() -> str:
-        inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
         if sources.files:
             compose_files(inventory)
         manifest = inventory.store[_find_service(inventory, service)]
