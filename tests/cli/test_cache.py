@@ -110,7 +110,7 @@ def test_preload_keeps_every_requirement_on_a_label(server: ApiServer, options: 
     # kubectl selects nothing with either: no value equals both, and none differs from itself.
     output_of("cache", "preload", "qwen3-235b", "-l", "a=b,a!=b,c=d,c=e", *options)
     made = server.get("ModelCache", NAMESPACE, "qwen3-235b")
-    equal = [*strings(made, "spec.environmentSelector.matchLabels").items()]
+    equal: list[tuple[str, ...]] = [*strings(made, "spec.environmentSelector.matchLabels").items()]
     for row in listing(made, "spec.environmentSelector.matchExpressions"):
         equal += [(text(row, "key"), text(row, "operator"), *list_texts(row, "values"))]
     assert sorted(equal) in (
