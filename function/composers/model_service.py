@@ -32,7 +32,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
         return keep_observed(call, settings, [invalid])
     placements = requirements.collect_placements(call, _require_placements(call, service))
-    if placements is None:
+    # A route that is decided without its own resources would leave out what Crossplane has lost sight of.
+    if placements is None or any(key not in call.answers for key in required_resources(call, settings)):
         return keep_observed(call, settings, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
     placements = [placement for placement in placements if placement.deployment in service.backends]
     resolved = report.build_backends_resolved(service, placements)

@@ -1,5 +1,7 @@
 """Resources of a ModelService that Crossplane's list lacks: nothing would ever delete what is not adopted."""
 
+from dataclasses import replace
+
 import pytest
 
 from function.composers import compose, recover
@@ -57,6 +59,17 @@ def test_adopts_while_its_spec_is_invalid(spec: Manifest) -> None:
 def test_adopts_after_an_internal_error() -> None:
     plane = _plane_without(PLAIN)
     assert recover(plane.call()).composed.keys() == plane.observed.keys()
+
+
+def test_keeps_its_route_until_it_knows_what_crossplane_does_not_list() -> None:
+    plane = _plane_without(PLAIN)
+    call = plane.call()
+    own = {name for name, required in compose(call).requirements.items() if required.kind != "ModelPlacement"}
+    unanswered = replace(call, answers={name: found for name, found in call.answers.items() if name not in own})
+    composed = compose(unanswered).composed
+    assert composed.keys() == unanswered.observed.keys()
+    route = unanswered.observed["route"]
+    assert mapping(composed["route"].manifest, "spec") == mapping(route, "spec"), "it names both endpoints"
 
 
 def test_requires_gateway_kinds_only_once_it_has_composed_them() -> None:
