@@ -222,7 +222,8 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
-    if by_type[ConditionType.SERVICE_ACCEPTED].reason == ServiceAccepted.REJECTED:
+    accepted = by_type[ConditionType.SERVICE_ACCEPTED]
+    if accepted.status is Status.FALSE and accepted.reason == ServiceAccepted.REJECTED:
         return Phase.FAILED
     if service.seen:
         return Phase.STARTING

@@ -10,6 +10,7 @@ from function.domain.model import Problem, PvcSource, SecretKey
 from function.domain.placement import Rollout
 from function.kube.manifests import Manifest, mapping
 from function.reasons import (
+    Admitted,
     ConditionType,
     Hydrated,
     Phase,
@@ -302,9 +303,11 @@ def test_outage_makes_placements_ready_unknown() -> None:
     assert "east" in found.message
 
 
-def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ...]:
+def _conditions(accepted: ServiceAccepted | Admitted, ready: Status) -> tuple[Condition, ...]:
+    # Before a placement is admitted, nothing is known of its service; the reason is that of Admitted.
+    status = Status.UNKNOWN if isinstance(accepted, Admitted) else Status.FALSE
     return (
-        Condition(type=ConditionType.SERVICE_ACCEPTED, status=Status.FALSE, reason=accepted),
+        Condition(type=ConditionType.SERVICE_ACCEPTED, status=status, reason=accepted),
         Condition(type=ConditionType.SERVICE_READY, status=ready, reason="Starting"),
     )
 
@@ -313,13 +316,16 @@ def _conditions(accepted: ServiceAccepted, ready: Status) -> tuple[Condition, ..
     ("accepted", "ready", "seen", "planned", "want"),
     [
         (ServiceAccepted.REJECTED, Status.FALSE, True, True, Phase.FAILED),
+        (Admitted.REJECTED, Status.FALSE, False, False, Phase.PENDING),
         (ServiceAccepted.APPLYING, Status.TRUE, True, True, Phase.READY),
         (ServiceAccepted.APPLYING, Status.FALSE, True, True, Phase.STARTING),
         (ServiceAccepted.APPLYING, Status.FALSE, False, True, Phase.STARTING),
         (ServiceAccepted.APPLYING, Status.FALSE, False, False, Phase.PENDING),
     ],
 )
-def test_phase_of_a_placement(accepted: ServiceAccepted, ready: Status, seen: bool, planned: bool, want: Phase) -> None:
+def test_phase_of_a_placement(
+    accepted: ServiceAccepted | Admitted, ready: Status, seen: bool, planned: bool, want: Phase
+) -> None:
     remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
     said = StorageState(finding=Finding.NOT_NEEDED) if planned else None
     assert model_placement.build_progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
