@@ -21,7 +21,6 @@ import click
 import grpc
 from crossplane.function.proto.v1.run_function_pb2_grpc import FunctionRunnerServiceStub
 
-from function.cli.checks import Item
 from function.cli.gpus import list_usages
 from function.cli.inputs import Inventory, read_files
 from function.cli.options import Form
@@ -30,6 +29,7 @@ from function.cli.planning import Plan, Row, plan_deployments
 from function.cli.render import Place, list_composed
 from function.cli.store import Ref, Store, is_known, set_namespace
 from function.cli.tables import format_data
+from function.cli.validation import Item
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
 from tools.control_plane import ControlPlane
 from tools.engine import Engine

@@ -6,11 +6,11 @@ import click
 import yaml
 
 from function.cli import options
-from function.cli.checks import find_invalid_name
 from function.cli.gpus import suggest_pools
 from function.cli.live import connect
 from function.cli.options import CliError, Code, Sources, examples, read_starter
 from function.cli.tables import warn
+from function.cli.validation import find_invalid_name
 from function.kube.manifests import JSON, listing, text
 from function.remote.nodes import parse_node
 

@@ -30,10 +30,10 @@ COMMANDS = {
     "version": "The releases of this command line and of the function on the control plane",
     "completion": "The script by which a shell, or kubectl, completes commands",
 }
-# Commands that have no module of their own.
+# Commands whose module has another name.
 _MODULES = {
+    "check": "prerequisites",
     **dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"),
-    "version": "check",
     "completion": "main",
     "traffic": "why",
 }

@@ -4,11 +4,11 @@ from dataclasses import asdict, replace
 
 import click
 
-from function.cli.checks import check_items, find_code, list_known
 from function.cli.inputs import KINDS, Inventory, load_inventory, read_files
 from function.cli.options import FILES, Code, Form, Sources, examples, form, is_quiet, target
 from function.cli.store import Store
 from function.cli.tables import GOOD, format_data, paint
+from function.cli.validation import check_items, find_code, list_known
 from function.kube.manifests import JSON
 from function.kube.messages import format_count
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from function.cli.checks import Item, check_items
 from function.cli.store import Store
+from function.cli.validation import Item, check_items
 from function.kube.manifests import JSON, Manifest
 from tests.cli.process import run, write
 from tests.cli.test_validate import ENGINE, EXISTING, MODEL, POOL, PROFILE, Case, manifest

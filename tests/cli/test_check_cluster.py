@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from function.cli import check
-from function.cli.check import RIGHTS
+from function.cli import prerequisites
+from function.cli.prerequisites import RIGHTS
 from function.kube.manifests import JSON, Manifest
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, run
@@ -276,9 +276,9 @@ def test_checks_the_granted_rights() -> None:
 @pytest.mark.parametrize(
     ("row", "least"),
     [
-        ("| Kubernetes | v1.31:", check.KUBERNETES),
-        ("| KServe with its LLMInferenceService controller and presets | v0.20 |", check.KSERVE),
-        ("| LeaderWorkerSet, installed before KServe's controller starts | v0.8 |", check.LWS),
+        ("| Kubernetes | v1.31:", prerequisites.KUBERNETES),
+        ("| KServe with its LLMInferenceService controller and presets | v0.20 |", prerequisites.KSERVE),
+        ("| LeaderWorkerSet, installed before KServe's controller starts | v0.8 |", prerequisites.LWS),
     ],
 )
 def test_minimum_versions_match_the_docs(row: str, least: str) -> None:

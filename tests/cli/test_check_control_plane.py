@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from function.cli import check
-from function.cli.check import CORE_RIGHTS, PROVIDER_RIGHTS
+from function.cli import prerequisites
+from function.cli.prerequisites import CORE_RIGHTS, PROVIDER_RIGHTS
 from function.kube.manifests import JSON, Manifest, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
@@ -261,7 +261,10 @@ def test_checks_the_granted_rights() -> None:
 
 @pytest.mark.parametrize(
     ("row", "least"),
-    [("| Crossplane | v2.3 |", check.CROSSPLANE), ("| provider-kubernetes | v1.2 |", check.PROVIDER_KUBERNETES)],
+    [
+        ("| Crossplane | v2.3 |", prerequisites.CROSSPLANE),
+        ("| provider-kubernetes | v1.2 |", prerequisites.PROVIDER_KUBERNETES),
+    ],
 )
 def test_minimum_versions_match_the_docs(row: str, least: str) -> None:
     assert row in (ROOT / "docs" / "install.md").read_text()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from function.cli.checks import Item, check_items
 from function.cli.store import Store
+from function.cli.validation import Item, check_items
 from function.kube.manifests import JSON, Manifest
 from tests.cli.test_validate import EXISTING, GOOD, PLACED, POOL, manifest
 

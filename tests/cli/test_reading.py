@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from function.cli.checks import Item
 from function.cli.inputs import load_inventory, read_files
 from function.cli.options import Sources
 from function.cli.store import Ref, Store, set_owner
+from function.cli.validation import Item
 from function.contract import Requirement
 from function.kube.manifests import Manifest, get, text
 from function.kube.names import VERSION

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.cli.checks import Fault, Item, check_items
 from function.cli.store import Store
+from function.cli.validation import Fault, Item, check_items
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
 from tests.cli.conftest import Live, example

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from function.cli.checks import Item
 from function.cli.inputs import read_files
+from function.cli.validation import Item
 from function.domain.engines import get_version
 from function.domain.model import Engine, EngineName, Parallelism, Shape
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.cli.checks import Item
 from function.cli.inputs import read_files
 from function.cli.store import Ref, Store
+from function.cli.validation import Item
 from function.composers import compose
 from function.contract import Call, Outcome, Requirement
 from function.kube.manifests import Manifest, condition, get, mapping, text

@@ -1,4 +1,4 @@
-"""`check` and `version`: what a GPU cluster and the control plane have of what they need, and the releases.
+"""`check`: what a GPU cluster and the control plane have of what they need.
 
 Nothing is written: reviews of rights are posted, and answered without being stored. No API tells the release of a
 project: the version that it serves is checked, and the tag of its controller's image where the identity may read it.
@@ -9,15 +9,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from importlib import metadata
 
 import click
 
 from function.cli.gpus import GPU_RESOURCES
 from function.cli.live import Cluster, connect
-from function.cli.options import CLUSTER, CliError, Code, Form, Sources, examples, form
+from function.cli.options import CLUSTER, Code, Form, Sources, examples, form
+from function.cli.packages import (
+    PACKAGE_API,
+    PACKAGES,
+    PROVIDER,
+    find_package,
+    find_revision,
+    read_client_release,
+    split_image,
+)
 from function.cli.store import OBJECT_GROUP
-from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, warn, wrap_lines
+from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
 from function.kube.manifests import JSON, Manifest, condition, flag, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
@@ -55,8 +63,14 @@ _DISPENSABLE = {
     "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
 }
 # The minimum versions of docs/install.md.
-KUBERNETES, KSERVE, LWS, CROSSPLANE, PROVIDER_KUBERNETES = "v1.31", "v0.20", "v0.8", "v2.3", "v1.2"
-_LWS_API, _GATEWAY_API = "leaderworkerset.x-k8s.io/v1", "gateway.networking.k8s.io/v1"
+KUBERNETES = "v1.31"
+KSERVE = "v0.20"
+LWS = "v0.8"
+CROSSPLANE = "v2.3"
+PROVIDER_KUBERNETES = "v1.2"
+
+_LWS_API = "leaderworkerset.x-k8s.io/v1"
+_GATEWAY_API = "gateway.networking.k8s.io/v1"
 # Controllers as their projects install them.
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 _LWS_CONTROLLER = f"{_DEPLOYMENTS.format('lws-system')}/lws-controller-manager"
@@ -68,10 +82,8 @@ _WITHOUT_GATEWAY = "or set kserve.gateway: false on the environment, and check w
 # Presets that KServe looks up for our services, below a prefix of its release. The one for pipelines is ours.
 _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "config-llm-router-route")
 
-_PROVIDER = "provider-kubernetes"
-_PACKAGES = {"Provider": _PROVIDER, "Function": "function-modelplane", "Configuration": "configuration-modelplane"}
-_PACKAGE_API = "/apis/pkg.crossplane.io"
-_EXTENSIONS, _REVIEWS = "apiextensions.crossplane.io", "authorization.k8s.io/v1"
+_EXTENSIONS = "apiextensions.crossplane.io"
+_REVIEWS = "authorization.k8s.io/v1"
 _OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
 _OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections")
 _PLACEHOLDER = "registry.example.com/"
@@ -157,29 +169,6 @@ def check_control_plane(*, sources: Sources, namespace: str, form: Form) -> Code
     return _report([*_list_control_plane_checks(connect(sources), namespace)], form)
 
 
-@click.command(epilog=examples("version"))
-@click.option("--client", is_flag=True, help="Only the release of this command line; nothing is read.")
-@CLUSTER
-@form(*_FORMS)
-def version(*, client: bool, sources: Sources, form: Form) -> None:
-    """Show the releases of this command line and of the function on the control plane."""
-    releases, reason = {"client": _read_client_release()}, ""
-    if not client:
-        try:
-            releases["function"] = _read_function_release(connect(sources))
-        except CliError as error:
-            releases["function"], reason = "", error.message
-    if form is Form.TABLE:
-        for name, release in releases.items():
-            click.echo(f"{name.title()} Version: {release or 'unknown'}")
-    else:
-        click.echo(format_data(form, {f"{name}Version": release for name, release in releases.items()}))
-    if reason:
-        warn(reason)
-    elif releases.get("function", releases["client"]) != releases["client"]:
-        warn("the releases differ, and this command line may decide otherwise than the controller. Install the same")
-
-
 def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with_gateway: bool) -> Iterator[Line]:
     """Runs all checks, in the order in which one would correct what is missing."""
     release = text(cluster.fetch("/version"), "gitVersion")
@@ -221,39 +210,42 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     todo = f"Install Crossplane {CROSSPLANE} or later"
     served = _check_served(cluster, "Crossplane", f"{_EXTENSIONS}/v2", ("compositeresourcedefinitions",), todo)
     yield _check_controller(cluster, served, f"{_DEPLOYMENTS.format(namespace)}/crossplane", CROSSPLANE, todo)
-    provider = _find_package(cluster, "Provider")
-    line, tag = _check_package("Provider", provider), _split_image(text(provider, "spec.package"))[1]
+    provider = find_package(cluster, "Provider")
+    line = _check_package("Provider", provider)
+    _, tag = split_image(text(provider, "spec.package"))
     if line.state is State.OK and tag:
         line = _check_release(line.check, tag, PROVIDER_KUBERNETES, "Install that release: install/provider.yaml")
     yield line
     if provider:
         config = text(provider, "spec.runtimeConfigRef.name")
-        path = f"{_PACKAGE_API}/v1beta1/deploymentruntimeconfigs/{config}" if config else ""
-        yield _judge(cluster, f"flags of {_PROVIDER}", ", ".join(_FLAGS), path, _judge_flags)
+        path = f"{PACKAGE_API}/v1beta1/deploymentruntimeconfigs/{config}" if config else ""
+        yield _judge(cluster, f"flags of {PROVIDER}", ", ".join(_FLAGS), path, _judge_flags)
     todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
     yield _check_served(cluster, "kinds of the provider", _OBJECT_API, _OBJECT_KINDS, todo)
-    function = _find_package(cluster, "Function")
-    line, running = _check_own_package("Function", function), _find_revision(cluster, function)
+    function = find_package(cluster, "Function")
+    line = _check_own_package("Function", function)
+    running = find_revision(cluster, function)
     if line.state is not State.MISSING and running and not text(running, "status.endpoint"):
         todo = f"kubectl describe functionrevision {text(running, 'metadata.name')}: Crossplane has not started it"
         line = line.missing("no endpoint", todo)
     yield line
-    yield _check_own_package("Configuration", _find_package(cluster, "Configuration"))
+    yield _check_own_package("Configuration", find_package(cluster, "Configuration"))
     wanted = f"{len(COMPOSERS)} established, of {VERSION.partition('/')[2]}"
     path = f"/apis/{_EXTENSIONS}/v2/compositeresourcedefinitions"
     yield _judge(cluster, f"XRDs of {GROUP}", wanted, path, _judge_definitions)
-    wanted = f"one for each kind that calls {_PACKAGES['Function']}"
+    wanted = f"one for each kind that calls {PACKAGES['Function']}"
     yield _judge(cluster, "Compositions", wanted, f"/apis/{_EXTENSIONS}/v1/compositions", _judge_compositions)
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
     if revision := text(provider, "status.currentRevision"):
-        yield _check_rights(cluster, namespace, _PROVIDER, revision, PROVIDER_RIGHTS)
+        yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
     path = f"/apis/{_OBJECT_API}/objects?limit=500"  # one page
-    yield _judge(cluster, "Objects", f"all reconciled by {_PROVIDER}", path, _judge_objects)
+    yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
 
 
 def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable[[Line, Manifest], Line]) -> Line:
     """Judges what stands at a path; nothing stands at an empty one."""
-    line, answer = Line(check=check, wanted=wanted), cluster.fetch(path) if path else {}
+    line = Line(check=check, wanted=wanted)
+    answer = cluster.fetch(path) if path else {}
     return line.forbidden() if answer is None else judge(line, answer)
 
 
@@ -268,7 +260,7 @@ def _check_controller(cluster: Cluster, served: Line, path: str, minimum: str, t
     """Checks the release of a project that is served, by the tag of its controller's image where that is known."""
     containers = listing(cluster.fetch(path), "spec.template.spec.containers")
     images = (text(c, "image") for c in containers if text(c, "name") in ("manager", "crossplane"))
-    tag = _split_image(next(images, ""))[1]
+    _, tag = split_image(next(images, ""))
     if served.state is State.OK and _RELEASE.match(tag):
         return _check_release(served.check, f"{tag} with {served.found}", minimum, todo)
     return replace(served, wanted=f"{served.wanted}, of {minimum} or later")
@@ -344,11 +336,11 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
 
 
 def _check_package(kind: str, package: Manifest | None) -> Line:
-    line = Line(check=f"{kind} {_PACKAGES[kind]}", wanted="Installed and Healthy")
+    line = Line(check=f"{kind} {PACKAGES[kind]}", wanted="Installed and Healthy")
     if package is None:
         return line.forbidden()
     name = text(package, "metadata.name")
-    if not package or (kind == "Function" and name != _PACKAGES[kind]):
+    if not package or (kind == "Function" and name != PACKAGES[kind]):
         found = f"only {name}" if package else "none"
         return line.missing(found, "kubectl apply -k install/, whose names the Compositions call")
     image = text(package, "spec.package")
@@ -360,13 +352,14 @@ def _check_package(kind: str, package: Manifest | None) -> Line:
             message = text(state, "message").partition("\n")[0]
             describe = f"kubectl describe {kind.lower()}.pkg.crossplane.io {name}"
             return line.missing(f"not {type_}", f"{describe}{f' says: {message}' if message else ''}")
-    return replace(line, found=_split_image(image)[1] or image)
+    return replace(line, found=split_image(image)[1] or image)
 
 
 def _check_own_package(kind: str, package: Manifest | None) -> Line:
     """Checks a package of ours, which should be of the release of this command line."""
-    line, release = _check_package(kind, package), _read_client_release()
-    tag = _split_image(text(package, "spec.package"))[1]
+    line = _check_package(kind, package)
+    release = read_client_release()
+    _, tag = split_image(text(package, "spec.package"))
     if line.state is State.OK and tag and tag != release:
         return line.warn(tag, f"This command line is {release}: install the same release of all three")
     return line
@@ -399,7 +392,7 @@ def _judge_compositions(line: Line, answer: Manifest) -> Line:
     types = [
         (text(item, "spec.compositeTypeRef.apiVersion"), text(item, "spec.compositeTypeRef.kind"))
         for item in listing(answer, "items")
-        if any(text(step, "functionRef.name") == _PACKAGES["Function"] for step in listing(item, "spec.pipeline"))
+        if any(text(step, "functionRef.name") == PACKAGES["Function"] for step in listing(item, "spec.pipeline"))
     ]
     lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types]
     if lacking:
@@ -440,11 +433,15 @@ def _check_rights(
 def _list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: str = "") -> list[str] | None:
     """Returns the verbs that an account, else the caller, may not use on RESOURCE.GROUP; None where one may not ask."""
     resource, _, group = right.partition(".")
-    kind, spec = "SelfSubjectAccessReview", dict[str, JSON]()
-    if account:  # with the groups that the API server gives a service account
-        namespace, everyone = account.split(":")[2], "system:serviceaccounts"
+    kind = "SelfSubjectAccessReview"
+    spec: Manifest = {}
+    if account:
+        kind = "SubjectAccessReview"
+        # The groups that the API server gives a service account.
+        everyone = "system:serviceaccounts"
+        namespace = account.split(":")[2]
         groups: list[JSON] = [everyone, f"{everyone}:{namespace}", "system:authenticated"]
-        kind, spec = "SubjectAccessReview", {"user": account, "groups": groups}
+        spec = {"user": account, "groups": groups}
     denied = []
     for verb in verbs:
         reviewed: Manifest = {**spec, "resourceAttributes": {"group": group, "resource": resource, "verb": verb}}
@@ -455,49 +452,6 @@ def _list_denied(cluster: Cluster, right: str, verbs: Iterable[str], account: st
         if not flag(answer, "status.allowed"):
             denied.append(verb)
     return denied
-
-
-def _read_client_release() -> str:
-    """Returns the release of this command line, as packages are tagged."""
-    return f"v{metadata.version(_PACKAGES['Function'])}"
-
-
-def _read_function_release(cluster: Cluster) -> str:
-    """Returns the release of the Function's active revision; raises CliError where there is none."""
-    package = _find_package(cluster, "Function")
-    if package is None:
-        raise CliError("forbidden to list functions.pkg.crossplane.io. Ask for the rights that docs/cli.md lists")
-    if not package:
-        missing = f"there is no Function {_PACKAGES['Function']} on this control plane"
-        raise CliError(f"{missing}. Look with 'check control-plane'")
-    image = text(_find_revision(cluster, package), "spec.image") or text(package, "spec.package")
-    tag = _split_image(image)[1]
-    if not tag:
-        raise CliError(f"the image {image} has no tag, which would tell its release")
-    return tag
-
-
-def _find_package(cluster: Cluster, kind: str) -> Manifest | None:
-    """Returns the package of its name, else of a repository so named; empty where none exists, None where forbidden."""
-    answer, name = cluster.fetch(f"{_PACKAGE_API}/v1/{kind.lower()}s"), _PACKAGES[kind]
-    if answer is None:
-        return None
-    packages = listing(answer, "items")
-    named = (package for package in packages if text(package, "metadata.name") == name)
-    alike = (package for package in packages if _split_image(text(package, "spec.package"))[0] == name)
-    return next(named, next(alike, {}))
-
-
-def _find_revision(cluster: Cluster, function: Manifest | None) -> Manifest:
-    """Returns the revision of the Function that is active; empty where none is, or where it is forbidden."""
-    name = text(function, "status.currentRevision")
-    return (cluster.fetch(f"{_PACKAGE_API}/v1/functionrevisions/{name}") if name else None) or {}
-
-
-def _split_image(image: str) -> tuple[str, str]:
-    """Returns the last part of an image's repository, and its tag; empty if it has none."""
-    repository, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
-    return repository, tag
 
 
 def _report(lines: Sequence[Line], form: Form) -> Code:

@@ -66,7 +66,8 @@ Level: TypeAlias = Literal["error", "warning"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAMESPACE = re.compile(_LABEL, re.ASCII)
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
-_MAX_NAME, _MAX_LABEL = 253, 63
+_MAX_NAME = 253
+_MAX_LABEL = 63
 _MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates from XRDs
 _NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")  # of `spec.pools[0]` or `metadata.labels[example.org/tier]`
@@ -90,7 +91,8 @@ class Item:
 
     def find_line(self, path: str) -> int:
         """Returns the line of a field, or of the nearest block around it that exists; 0 where it is not known."""
-        node, line = self.node, self.node.start_mark.line + 1 if self.node else 0
+        node = self.node
+        line = node.start_mark.line + 1 if node else 0
         for bracketed, plain in _SEGMENT.findall(path):
             place, node = find_entry(node, bracketed or plain)
             line = place.start_mark.line + 1 if place else line
@@ -109,7 +111,8 @@ class Fault:
 
     def __str__(self) -> str:
         level = paint(self.level, BAD if self.level == "error" else WAIT)
-        place, ref = format_place(self.file, self.line), str(self.ref) if self.ref.kind else ""
+        place = format_place(self.file, self.line)
+        ref = str(self.ref) if self.ref.kind else ""
         return ": ".join(filter(None, (level, place, ref, self.problem.path, self.problem.message)))
 
 
@@ -125,7 +128,8 @@ def find_code(faults: Iterable[Fault]) -> Code:
 
 def print_faults(faults: Iterable[Fault]) -> None:
     """Prints faults on standard error, the same only once a command, and ends the command unless all are warnings."""
-    faults, context = list(faults), click.get_current_context(silent=True)
+    faults = list(faults)
+    context = click.get_current_context(silent=True)
     printed = context.find_root().meta.setdefault(__name__, set()) if context else set[Fault]()
     for fault in faults:
         if fault not in printed and not (fault.level == "warning" and is_quiet()):
@@ -147,16 +151,18 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
     The API server has accepted these: their own faults are warnings.
     """
     faults = [item for item in items if isinstance(item, Fault)]
-    known, given = list_known(items, namespace), dict[Ref, Item]()
+    known = list_known(items, namespace)
+    first_items: dict[Ref, Item] = {}
 
     def add(item: Item, problems: Iterable[Problem], level: Level = "error") -> None:
+        ref = Ref.of(item.manifest)
         for problem in set(problems):
-            line, ref = item.find_line(problem.path), Ref.of(item.manifest)
+            line = item.find_line(problem.path)
             faults.append(Fault(file=item.file, line=line, ref=ref, problem=problem, level=level))
 
     for item in known:
         ref = Ref.of(item.manifest)
-        first = given.setdefault(ref, item)
+        first = first_items.setdefault(ref, item)
         if first is not item and ref.name:
             place = format_place(first.file, first.find_line("metadata.name"))
             add(item, [Problem("metadata.name", f"{ref} is given twice, in {place} too")])
@@ -165,7 +171,7 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
         problems = (*find_problems(item.manifest), *_read_settings(store, item.manifest)[1])
         add(item, (*problems, *_find_unresolved_references(store, item.manifest)))
         add(item, _find_warnings(store, item.manifest), "warning")
-    for ref in store.keys() - given:
+    for ref in store.keys() - first_items.keys():
         add(Item(store[ref]), find_problems(store[ref]), "warning")
     return sorted(faults, key=lambda fault: (fault.level, fault.file, fault.line, fault.ref, fault.problem))
 
@@ -220,8 +226,9 @@ def find_invalid_name(name: object, longest: int = _MAX_COMPOSITE_NAME) -> Probl
 def _find_metadata_problems(manifest: Manifest) -> Iterator[Problem | None]:
     """Yields what the API server refuses in the metadata of an object, and labels that no node can have."""
     yield find_invalid_name(get(manifest, "metadata.name"), _MAX_COMPOSITE_NAME if is_ours(manifest) else _MAX_NAME)
-    namespace, allowed = get(manifest, "metadata.namespace"), "lower-case letters, digits and -"
+    namespace = get(manifest, "metadata.namespace")
     if namespace not in (None, ""):
+        allowed = "lower-case letters, digits and -"
         yield _find_malformed("metadata.namespace", namespace, _NAMESPACE, allowed, _MAX_LABEL)
     labels = get(manifest, "metadata.labels")
     if isinstance(labels, dict):
@@ -257,8 +264,8 @@ def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Pr
 
 def _find_model(store: Store, manifest: Manifest) -> tuple[Ref, Model | None]:
     """Returns the reference to the model of an object, and the model where it is known and valid."""
-    kind, name = text(manifest, "spec.modelRef.kind") or "ClusterModel", text(manifest, "spec.modelRef.name")
-    ref = Ref.resolve(kind, text(manifest, "metadata.namespace"), name)
+    kind = text(manifest, "spec.modelRef.kind") or "ClusterModel"
+    ref = Ref.resolve(kind, text(manifest, "metadata.namespace"), text(manifest, "spec.modelRef.name"))
     return ref, parse_model(store[ref]).value if ref in store else None
 
 
@@ -272,14 +279,16 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     service = store.get(Ref("ModelService", deployment.namespace, deployment.name))
     if deployment.service and service and service not in store.owned(Ref.of(manifest)).values():
         yield refuse_foreign_service(deployment.name)
-    request, reasons = _read_request(store, manifest), (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
+    request = _read_request(store, manifest)
+    reasons = (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
     environments = read_environments(store, _read_settings(store, manifest)[0])
     if request and (fault := find_unsatisfiable_storage(request, environments, reasons)):
         yield fault.problem
 
 
 def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    cache, (_, model) = parse_model_cache(manifest).value, _find_model(store, manifest)
+    cache = parse_model_cache(manifest).value
+    _, model = _find_model(store, manifest)
     names = get(manifest, "spec.environments")
     for index, name in enumerate(names if isinstance(names, list) else []):
         yield from _check_name(store, Ref("InferenceEnvironment", "", str(name)), f"spec.environments[{index}]")
@@ -292,7 +301,8 @@ def _check_cache(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
-    placement, (model_ref, model) = parse_placement(manifest).value, _find_model(store, manifest)
+    placement = parse_placement(manifest).value
+    model_ref, model = _find_model(store, manifest)
     ref = Ref("InferenceEnvironment", "", text(manifest, "spec.inferenceEnvironmentRef.name"))
     yield from _check_name(store, ref, "spec.inferenceEnvironmentRef.name")
     if placement is None:
@@ -361,21 +371,22 @@ def _read_settings(store: Store, manifest: Manifest) -> tuple[Settings, list[Pro
 
 def _read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:
     """Returns what a deployment requests; None where it or its model is not known or invalid."""
-    deployment, (_, model) = parse_deployment(manifest).value, _find_model(store, manifest)
+    deployment = parse_deployment(manifest).value
+    _, model = _find_model(store, manifest)
     if deployment is None or model is None:
         return None
     return SchedulingRequest(deployment=deployment, model=model, weights=_place_weights(store, deployment, model))
 
 
-def _place_weights(store: Store, of: Deployment | Placement, model: Model) -> StorageRequest:
-    name = of.cache.name if isinstance(of.cache, ModelCacheChoice) else ""
-    cache = store.get(Ref("ModelCache", of.namespace, name))
+def _place_weights(store: Store, user: Deployment | Placement, model: Model) -> StorageRequest:
+    name = user.cache.name if isinstance(user.cache, ModelCacheChoice) else ""
+    cache = store.get(Ref("ModelCache", user.namespace, name))
     return StorageRequest(
         model=model,
-        choice=of.cache,
+        choice=user.cache,
         named_cache=parse_model_cache(cache).value if cache else None,
-        namespace=of.namespace,
-        owner=of.name,
+        namespace=user.namespace,
+        owner=user.name,
     )
 
 
@@ -430,7 +441,8 @@ def _find_obstacles(store: Store, manifest: Manifest) -> Iterator[Problem]:
     ref = Ref("InferenceEnvironment", "", placement.environment)
     if placement.requested is None or ref not in store:
         return
-    pool, request = parse_environment(store[ref], BUILT_IN).value.pool(placement.pool), placement.requested
+    request = placement.requested
+    pool = parse_environment(store[ref], BUILT_IN).value.pool(placement.pool)
     if pool is not None and count_in_empty_pool(pool, request) < request.replicas:
         size = format_replicas(request.replicas, request)
         yield Problem("spec.pool", f"{size} required, more than the empty pool {pool.name} of {ref.name} holds")
@@ -465,7 +477,8 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
-    weights, replicas = request.weights, request.deployment.replicas
+    weights = request.weights
+    replicas = request.deployment.replicas
     assert weights is not None
     for environment in environments:
         if not environment.pools:
@@ -480,7 +493,8 @@ def _list_requests(request: SchedulingRequest, environments: Iterable[Environmen
 def _find_full_claims(sharing: Sequence[SchedulingRequest], environments: Iterable[Environment]) -> Iterator[Problem]:
     """Returns the Shared claims that cannot hold the model of the first deployment and those of the others on them."""
     for environment in environments:
-        storage, disks = environment.storage, [_find_shared(each, environment) for each in sharing]
+        storage = environment.storage
+        disks = [_find_shared(each, environment) for each in sharing]
         known = dict(filter(None, disks))
         needed = sum(disk for _, disk in known.values())
         if disks[0] and len(known) > 1 and needed > storage.shared_size and storage.size_enforced:
@@ -517,7 +531,8 @@ def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
         if required not in offered and (close := find_nearest(required, offered)):
             path = f"spec.serving[{profile.name}].replicaTopology.requires.acceleratorType"
             yield Problem(path, f"no pool has {required}; did you mean {close}?")
-        shape, memory = profile.shape, profile.requires.memory_per_gpu
+        shape = profile.shape
+        memory = profile.requires.memory_per_gpu
         if model.vram and shape and memory and shape.gpus * memory < model.vram:
             total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
             yield Problem("spec.resources.vram", f"is {gib(model.vram)}, and {total}")
