@@ -35,7 +35,6 @@ _MODULES = {
     "check": "prerequisites",
     **dict.fromkeys(("drain", "cordon", "uncordon"), "maintenance"),
     "completion": "main",
-    "traffic": "why",
 }
 # Commands of kubectl, and what does here what they are tried for.
 ELSEWHERE = {

@@ -18,6 +18,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
+from function.status.conditions import OWNED
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
@@ -182,6 +183,13 @@ def read_placements(store: Store) -> list[Placement]:
     """Returns every placement that can be read."""
     parsed = (parse_placement(manifest).value for manifest in store.all("ModelPlacement"))
     return [placement for placement in parsed if placement]
+
+
+def read_conditions(manifest: Manifest) -> tuple[Manifest, ...]:
+    """Returns the conditions that the function reports for its kind, each with type, status, reason and message."""
+    owned = OWNED[text(manifest, "kind")]
+    conditions = (c for c in listing(manifest, "status.conditions") if text(c, "type") in owned)
+    return tuple({key: text(c, key) for key in ("type", "status", "reason", "message")} for c in conditions)
 
 
 def set_owner(owner: Manifest, key: str, manifest: Manifest) -> Manifest:

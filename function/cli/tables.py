@@ -14,7 +14,7 @@ import yaml
 
 from function.cli.options import Form, is_quiet
 from function.domain.allocation import Cost
-from function.kube.manifests import JSON
+from function.kube.manifests import JSON, Manifest
 from function.reasons import Status
 
 GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
@@ -77,6 +77,12 @@ def paint(text: str, colour: str) -> str:
 
 def paint_status(status: str) -> str:
     return paint(status, STATUS_COLOURS.get(status, ""))
+
+
+def format_condition(condition: Manifest, message: str) -> str:
+    """Returns a condition of a composite with its message, or a part of that, below the line that names the object."""
+    status = paint_status(str(condition["status"]))
+    return wrap_lines(f"  {condition['type']} {status} {condition['reason']}: {message}", 4)
 
 
 def wrap_lines(text: str, indent: int) -> str:

@@ -1,7 +1,5 @@
 """`why`: explains why a deployment is not placed or not ready, and why an endpoint of a ModelService gets no requests.
 
-`traffic`: shows which part of the requests each endpoint of a ModelService gets, and the reason for every zero.
-
 On a live control plane this is what the controller wrote into the status of the deployment and its placements. From
 files the deployment is decided, which also tells what to do about each refusal.
 """
@@ -12,31 +10,16 @@ from itertools import groupby
 
 import click
 
-from function.api.model_service import parse_model_service
 from function.cli import tables
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import (
-    SELECTOR,
-    WATCH,
-    CliError,
-    Code,
-    Form,
-    Sources,
-    examples,
-    form,
-    is_quiet,
-    read_name,
-    sources,
-)
+from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
 from function.cli.planning import compose_files, explain_preference, find_subject, plan_deployments
-from function.cli.store import Ref, Store, refuse_unknown
-from function.domain.model_service import ModelService
+from function.cli.store import Ref, Store, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled, Status
-from function.status.conditions import OWNED
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
 _NAMES = 4  # environments that a group names
@@ -60,7 +43,7 @@ class Report:
     ref: Ref
     conditions: tuple[Manifest, ...]
     refusals: tuple[Reason, ...]  # by environments, nearest first
-    others: tuple[Reason, ...]  # a fault of the deployment itself, and placements that are not ready
+    unready: tuple[Reason, ...]  # the deployment itself where it has a fault; placements and endpoints not ready
     notes: tuple[str, ...] = ()
 
     @property
@@ -100,13 +83,13 @@ def why(
         if ref.kind == "ModelService":
             if sources.files:
                 compose_files(inventory)
-            return _read_traffic(inventory.store[ref])
-        return _decide_report(inventory, ref) if sources.files else _read_report(inventory.store, ref)
+            return _read_service_report(inventory.store[ref])
+        return _decide_report(inventory, ref) if sources.files else _read_deployment_report(inventory.store, ref)
 
     def render(report: Report) -> str:
         if form is Form.TABLE:
             return "\n".join(_list_lines(report, show_all=show_all))
-        reasons: list[JSON] = [asdict(reason) for reason in (*report.others, *report.refusals)]
+        reasons: list[JSON] = [asdict(reason) for reason in (*report.unready, *report.refusals)]
         data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
         return tables.format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons})
 
@@ -117,12 +100,12 @@ def why(
     return Code.OK if report.is_placed else Code.REFUSED
 
 
-def _read_traffic(service: Manifest) -> Report:
+def _read_service_report(service: Manifest) -> Report:
     """Reads what the controller wrote into the status of a ModelService: a reason for each endpoint and placement."""
-    others = []
+    unready = []
     for row in listing(service, "status.endpoints"):
         rows = [row] if not get(row, "weight") else listing(row, "backends")
-        others += [
+        unready += [
             Reason(
                 subject=" on ".join(filter(None, (text(each, "placement"), text(row, "environment")))),
                 reason=text(row, "state"),
@@ -131,18 +114,12 @@ def _read_traffic(service: Manifest) -> Report:
             for each in rows
             if text(each, "reason")
         ]
-    return Report(ref=Ref.of(service), conditions=_read_conditions(service), refusals=(), others=tuple(others))
+    return Report(ref=Ref.of(service), conditions=read_conditions(service), refusals=(), unready=tuple(unready))
 
 
-def _read_conditions(manifest: Manifest) -> tuple[Manifest, ...]:
-    owned = OWNED[text(manifest, "kind")]
-    conditions = (c for c in listing(manifest, "status.conditions") if text(c, "type") in owned)
-    return tuple({key: text(c, key) for key in ("type", "status", "reason", "message")} for c in conditions)
-
-
-def _read_report(store: Store, ref: Ref) -> Report:
+def _read_deployment_report(store: Store, ref: Ref) -> Report:
     """Reads what the controller wrote into the status of a deployment and its placements."""
-    conditions = _read_conditions(store[ref])
+    conditions = read_conditions(store[ref])
     refusals = [
         Reason(
             subject=text(row, "environment"),
@@ -161,7 +138,7 @@ def _read_report(store: Store, ref: Ref) -> Report:
         ref=ref,
         conditions=conditions,
         refusals=tuple(sorted(refusals, key=lambda each: (-_RANKS.get(each.reason, -1), each.subject))),
-        others=tuple(_find_unready(store, ref)),
+        unready=tuple(_find_unready(store, ref)),
         notes=tuple(notes),
     )
 
@@ -169,14 +146,15 @@ def _read_report(store: Store, ref: Ref) -> Report:
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
     plan = plan_deployments(inventory, [ref])[ref]
-    decision, ways = plan.scheduled, plan.ways_out
+    decision = plan.scheduled
+    ways_out = plan.ways_out
     refusals = (
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
             # The ways out of the refusal, else what to do about it.
-            remedies=tuple(way.message for way in ways if way.refusal.environment == infeasible.environment)
+            remedies=tuple(way.message for way in ways_out if way.refusal.environment == infeasible.environment)
             or tuple(filter(None, [infeasible.remedy])),
             outlook=_OUTLOOKS[infeasible.outlook],
         )
@@ -188,7 +166,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
         ref=ref,
         conditions=tuple(list_conditions(plan.outcome)),
         refusals=tuple(refusals),
-        others=(*faults, *_find_unready(inventory.store, ref)),
+        unready=(*faults, *_find_unready(inventory.store, ref)),
         notes=() if is_quiet() else tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
     )
 
@@ -196,8 +174,9 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
     """Returns what a deployment composed with the conditions that are not True; planned placements have none yet."""
     for manifest in store.owned(ref).values():
-        owned, environment = Ref.of(manifest), text(manifest, "spec.inferenceEnvironmentRef.name")
-        faults = [c for c in _read_conditions(manifest) if c["status"] != Status.TRUE]
+        owned = Ref.of(manifest)
+        environment = text(manifest, "spec.inferenceEnvironmentRef.name")
+        faults = [c for c in read_conditions(manifest) if c["status"] != Status.TRUE]
         if faults:
             yield Reason(
                 subject=f"{owned.name} on {environment}" if environment else str(owned),
@@ -211,9 +190,9 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
     yield f"{report.ref}: {tables.paint(report.verdict, tables.GOOD if report.is_placed else tables.BAD)}"
     for each in report.conditions:
-        yield _format_condition(each, text(each, "message").partition("\n")[0])
+        yield tables.format_condition(each, text(each, "message").partition("\n")[0])
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
-    reasons = (*report.others, *(() if is_grouped else report.refusals))
+    reasons = (*report.unready, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
         outlook = f" {tables.paint(f'({reason.outlook})', tables.DIM)}" if reason.outlook else ""
         title = f"{reason.subject}: {tables.paint(reason.reason, tables.BAD)}{outlook}"
@@ -231,66 +210,9 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
         yield "\nEvery environment: --all"
 
 
-def _format_condition(entry: Manifest, message: str) -> str:
-    status = tables.paint_status(text(entry, "status"))
-    return tables.wrap_lines(f"  {text(entry, 'type')} {status} {text(entry, 'reason')}: {message}", 4)
-
-
 def _list_block(number: int, title: str, reason: Reason, lines: Sequence[str] = (), subject: str = "") -> Iterator[str]:
     yield f"\n{tables.wrap_lines(f'{number}. {title}', 3)}"
     words = ("do", *["or"] * len(reason.remedies))
     remedies = (f"{tables.paint(word, tables.GOOD)}: {r}" for word, r in zip(words, reason.remedies, strict=False))
     for line in (*lines, *(f"- {subject}{fault}" for fault in reason.faults), *remedies):
         yield tables.wrap_lines(f"   {line}", 5)
-
-
-@click.command(epilog=examples("traffic"))
-@click.argument("service", type=read_name("ModelService"), required=False)
-@sources
-@WATCH
-@form(Form.TABLE, Form.JSON, Form.YAML)
-def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
-    """Show which part of the requests each endpoint of a ModelService gets, and why an endpoint gets none.
-
-    Without files it shows what the controller reports. From files it shows what would be once everything is up.
-    """
-
-    def render() -> str:
-        inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
-        if sources.files:
-            compose_files(inventory)
-        manifest = inventory.store[_find_service(inventory, service)]
-        parsed = parse_model_service(manifest)
-        if parsed.value is None:
-            raise CliError(f"{Ref.of(manifest)}: {'; '.join(map(str, parsed.problems))}", Code.REFUSED)
-        if not form.for_people:
-            return tables.format_data(form, [asdict(entry) for entry in parsed.value.entries])
-        return _format_traffic(manifest, parsed.value)
-
-    tables.print_watched(render, watch=watch)
-
-
-def _find_service(inventory: Inventory, name: str | None) -> Ref:
-    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
-    matching = [ref for ref in refs if name in (None, ref.name)]
-    if len(matching) != 1:
-        message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
-        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
-    return matching[0]
-
-
-def _format_traffic(manifest: Manifest, service: ModelService) -> str:
-    total = sum(entry.weight for entry in service.entries)
-    rows: list[tuple[object, ...]] = []
-    for entry in service.entries:
-        share = entry.weight / total if total else 0.0
-        rows.append((entry.environment, entry.state, f"{share:.1%}", "", "", entry.address, entry.reason))
-        inside = sum(row.weight for row in entry.backends)
-        for row in entry.backends:
-            part = share * row.weight / inside if inside else 0.0
-            reason = "" if row.reason == entry.reason else row.reason
-            rows.append((f"  {row.deployment}", "", f"{part:.1%}", row.ready_replicas, row.placement, "", reason))
-    lines = [f"{Ref.of(manifest)}: {text(manifest, 'status.url') or 'no URL yet'}"]
-    lines += [_format_condition(each, text(each, "message")).rstrip(": ") for each in _read_conditions(manifest)]
-    headers = ("ENDPOINT", "STATE", "SHARE", "READY", "PLACEMENT", "ADDRESS", "REASON")
-    return "\n".join([*lines, "", tables.format_table(headers, rows)])

@@ -1,0 +1,68 @@
+"""`traffic`: shows which part of the requests each endpoint of a ModelService gets, and the reason for every zero."""
+
+from dataclasses import asdict
+
+import click
+
+from function.api.model_service import parse_model_service
+from function.cli import tables
+from function.cli.inputs import Inventory, load_inventory
+from function.cli.options import WATCH, CliError, Code, Form, Sources, examples, form, read_name, sources
+from function.cli.planning import compose_files
+from function.cli.store import Ref, read_conditions, refuse_unknown
+from function.domain.model_service import ModelService
+from function.kube.manifests import Manifest, text
+
+_KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
+
+
+@click.command(epilog=examples("traffic"))
+@click.argument("service", type=read_name("ModelService"), required=False)
+@sources
+@WATCH
+@form(Form.TABLE, Form.JSON, Form.YAML)
+def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -> None:
+    """Show which part of the requests each endpoint of a ModelService gets, and why an endpoint gets none.
+
+    Without files it shows what the controller reports. From files it shows what would be once everything is up.
+    """
+
+    def render() -> str:
+        inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
+        if sources.files:
+            compose_files(inventory)
+        manifest = inventory.store[_find_service(inventory, service)]
+        parsed = parse_model_service(manifest)
+        if parsed.value is None:
+            raise CliError(f"{Ref.of(manifest)}: {'; '.join(map(str, parsed.problems))}", Code.REFUSED)
+        if not form.for_people:
+            return tables.format_data(form, [asdict(entry) for entry in parsed.value.entries])
+        return _format_traffic(manifest, parsed.value)
+
+    tables.print_watched(render, watch=watch)
+
+
+def _find_service(inventory: Inventory, name: str | None) -> Ref:
+    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
+    matching = [ref for ref in refs if name in (None, ref.name)]
+    if len(matching) != 1:
+        message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
+        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
+    return matching[0]
+
+
+def _format_traffic(manifest: Manifest, service: ModelService) -> str:
+    total = sum(entry.weight for entry in service.entries)
+    rows: list[tuple[object, ...]] = []
+    for entry in service.entries:
+        share = entry.weight / total if total else 0.0
+        rows.append((entry.environment, entry.state, f"{share:.1%}", "", "", entry.address, entry.reason))
+        inside = sum(row.weight for row in entry.backends)
+        for row in entry.backends:
+            part = share * row.weight / inside if inside else 0.0
+            reason = "" if row.reason == entry.reason else row.reason
+            rows.append((f"  {row.deployment}", "", f"{part:.1%}", row.ready_replicas, row.placement, "", reason))
+    lines = [f"{Ref.of(manifest)}: {text(manifest, 'status.url') or 'no URL yet'}"]
+    lines += [tables.format_condition(each, text(each, "message")).rstrip(": ") for each in read_conditions(manifest)]
+    headers = ("ENDPOINT", "STATE", "SHARE", "READY", "PLACEMENT", "ADDRESS", "REASON")
+    return "\n".join([*lines, "", tables.format_table(headers, rows)])
