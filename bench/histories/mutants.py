@@ -47,9 +47,10 @@ MUTANTS = (
             Change(
                 "function.serving.rollout",
                 "decide_service",
-                "    if not weights.gate_open:\n        return ServiceDecision.WEIGHTS_NOT_READY\n"
-                "    if replaces_another and not weights.completion_recorded:\n"
-                "        return ServiceDecision.COMPLETION_NOT_RECORDED\n",
+                "    if text(written, _URI) != weights.plan.uri:\n"
+                "        if not weights.gate_open:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
+                "        if replaces_another and not weights.completion_recorded:\n"
+                "            return ServiceDecision.COMPLETION_NOT_RECORDED\n",
             ),
         ),
     ),

@@ -23,6 +23,7 @@ from function.scheduling.admission import Admission, apply_quota, build_required
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving import rollout
 from function.serving.digest import compute_spec_digest
+from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
 from function.weights.consumers import build_usage, carry_over_usage
@@ -76,7 +77,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     }
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
     if gives_turns:
-        composed |= rollout.observe_workload(service.remote.manifest, writer)
+        composed |= observe_workload(service.remote.manifest, writer)
     if service.may_read_previous_weights:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
@@ -84,11 +85,11 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, service))
     status = report.build_status(call, resolved, weights, service)
     if gives_turns:
-        update = rollout.find_update(service.remote.manifest, writer.read(rollout.WORKLOAD))
+        update = find_update(service.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(service, update)
     events: tuple[Event, ...] = ()
     if service.rollout_blocked:
-        events = (report.build_rollout_blocked(placement, admission, needs_same_node=service.needs_same_node),)
+        events = (report.build_rollout_blocked(placement, admission, same_node_is_full=service.same_node_is_full),)
     is_settled = all(c.status is Status.TRUE for c in conditions)
     return Outcome(
         composed=composed,

@@ -39,20 +39,21 @@ class ServingRequest:
     kserve: Kserve
     initializer: Initializer | None = None  # None: the weights are not downloaded into the pod
     pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
-    weights: int | None = None  # bytes; None: unknown
-    bandwidth: int | None = None  # bytes per second at which a pod reads the weights; None: unknown
+    weights_bytes: int | None = None  # None: unknown
+    read_bandwidth: int | None = None  # bytes per second at which a pod reads the weights; None: unknown
 
     @property
-    def pulled_with(self) -> tuple[PullSecret, ...]:
+    def all_pull_secrets(self) -> tuple[PullSecret, ...]:
         """The Secrets with which the images are pulled, by their names on the remote cluster."""
-        own = (build_copied_secret(secret.name, secret.namespace) for secret in self.profile.engine.pull_secrets)
-        return name_pull_secrets((*own, *self.pull_secrets), self.name, self.namespace)
+        engine = self.profile.engine
+        copied = (build_copied_secret(secret.name, secret.namespace) for secret in engine.pull_secrets)
+        return name_pull_secrets((*copied, *self.pull_secrets), self.name, self.namespace)
 
 
 EXCLUDED: Mapping[type, frozenset[str]] = {
     # A service of another name or namespace is another object, and the labels follow from its placement. Replicas
     # change without a restart. The other two only decide how long the engine may take to start.
-    ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights", "bandwidth"}),
+    ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights_bytes", "read_bandwidth"}),
     # Where the model was read from, its other profiles, and what decides the placement.
     Model: frozenset({"kind", "name", "profiles", "broken", "vram", "disk", "selector"}),
     # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
@@ -88,7 +89,9 @@ def compute_spec_digest(request: ServingRequest) -> str:
 
 def _drop_unused(request: ServingRequest) -> ServingRequest:
     """Resets the inputs that the pods of this mode never see."""
-    profile, pool, kserve = request.profile, request.pool, request.kserve
+    profile = request.profile
+    pool = request.pool
+    kserve = request.kserve
     if request.shape.mode is not Mode.PIPELINE:
         kserve = replace(kserve, config_prefix=Kserve().config_prefix)
     if request.shape.nodes == 1:

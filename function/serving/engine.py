@@ -45,13 +45,13 @@ from function.domain.model import Engine, EngineName, Mode, Shape, find_single_f
 from function.serving.digest import ServingRequest
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
-_SHUTDOWN = "--shutdown-timeout"
+_SHUTDOWN_TIMEOUT = "--shutdown-timeout"
 _NODE_FLAGS = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)")  # of every engine
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
-_DIGITS = 6
+_MAX_DIGITS = 5  # of a number of seconds
 JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
 _POLL_SECONDS = 5
-_ATTEMPTS = JOIN_SECONDS // _POLL_SECONDS
+_JOIN_ATTEMPTS = JOIN_SECONDS // _POLL_SECONDS
 
 # Scripts for the pods of a group that vLLM or KServe's preset cannot connect.
 #
@@ -71,7 +71,7 @@ attend() { "$@" & child=$!; wait "$child"; }
 RAY_LEADER = f"""\
 {_BEGIN}\
 attend ray start --head --port=6379 || exit 1
-for attempt in {{1..{_ATTEMPTS}}}; do
+for attempt in {{1..{_JOIN_ATTEMPTS}}}; do
   if attend python3 -c 'import os, ray
 ray.init(address="auto", log_to_driver=False)
 raise SystemExit(sum(node["Alive"] for node in ray.nodes()) < int(os.environ["LWS_GROUP_SIZE"]))'; then
@@ -87,7 +87,7 @@ exit 1
 
 RAY_WORKER = f"""\
 {_BEGIN}\
-for attempt in {{1..{_ATTEMPTS}}}; do
+for attempt in {{1..{_JOIN_ATTEMPTS}}}; do
   attend ray start --address="$LWS_LEADER_ADDRESS:6379" --block && exit 0
   echo "Waiting for Ray on $LWS_LEADER_ADDRESS"
   attend sleep {_POLL_SECONDS}
@@ -106,7 +106,7 @@ RANKS = f"""\
 trap 'exit 143' TERM
 declare -i rank="LWS_WORKER_INDEX * $1"
 shift
-for attempt in {{1..{_ATTEMPTS}}}; do
+for attempt in {{1..{_JOIN_ATTEMPTS}}}; do
   read -r address _ < <(getent hosts "$LWS_LEADER_ADDRESS")
   if [ -n "$address" ]; then
     [ "$rank" = 0 ] || set -- "$@" --data-parallel-start-rank="$rank"
@@ -158,8 +158,9 @@ def drain_seconds(engine: Engine) -> int:
     """Returns for how many seconds a stopped leader may finish its requests; 0: it cannot finish them."""
     if not has_ability(engine, Ability.DRAIN):
         return 0
-    value = get_last_value(engine.args, _SHUTDOWN)
-    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < _DIGITS else _DRAIN_SECONDS
+    value = get_last_value(engine.args, _SHUTDOWN_TIMEOUT) or ""
+    is_number = value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
+    return int(value) if is_number else _DRAIN_SECONDS
 
 
 def wrap_in_shell(launch: Launch, line: str) -> Launch:
@@ -168,12 +169,15 @@ def wrap_in_shell(launch: Launch, line: str) -> Launch:
 
 
 def _start_vllm(request: ServingRequest) -> Group:
-    engine, shape, author_args = request.profile.engine, request.shape, _list_author_args(request)
+    engine = request.profile.engine
+    shape = request.shape
+    author_args = _list_author_args(request)
     if is_started_by_preset(engine, shape, find_single_file(request.model.source)):
         flags = _list_parallel_flags(request, DATA, EXPERT) if shape.mode is Mode.SINGLE else ()
         launch = Launch(args=tuple(shlex.quote(arg) for arg in (*flags, *author_args)))
         return Group(leader=launch, worker=launch if shape.nodes > 1 else None)
-    command, args = ENGINES[engine.name].command, _list_vllm_args(request)
+    command = ENGINES[engine.name].command
+    args = _list_vllm_args(request)
     if shape.mode is Mode.SINGLE:
         args += _list_parallel_flags(request, TENSOR, DATA, EXPERT)
     elif shape.mode is Mode.DATA:
@@ -196,15 +200,17 @@ def _start_vllm(request: ServingRequest) -> Group:
 
 def _list_vllm_args(request: ServingRequest) -> tuple[str, ...]:
     """Returns the first arguments of every own vLLM command."""
-    engine, name = request.profile.engine, request.model.served_name
+    engine = request.profile.engine
+    name = request.model.served_name
     names = (name, f"publishers/{request.namespace}/models/{name}")
-    drains = drain_seconds(engine) and get_last_value(engine.args, _SHUTDOWN) is None
-    draining = (f"{_SHUTDOWN}={_DRAIN_SECONDS}",) if drains else ()
+    drains = drain_seconds(engine) and get_last_value(engine.args, _SHUTDOWN_TIMEOUT) is None
+    draining = (f"{_SHUTDOWN_TIMEOUT}={_DRAIN_SECONDS}",) if drains else ()
     return (_find_weights(request), SERVED_NAME, *names, f"--port={PORT}", *draining, *_list_tls_flags(request))
 
 
 def _start_sglang(request: ServingRequest) -> Group:
-    engine, spans_nodes = request.profile.engine, request.shape.nodes > 1
+    engine = request.profile.engine
+    spans_nodes = request.shape.nodes > 1
     args = (
         f"--model-path={_find_weights(request)}",
         # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
@@ -249,8 +255,10 @@ def _list_parallel_flags(request: ServingRequest, *fields: str) -> tuple[str, ..
 
     A size of 1 needs none, except the ranks of a pod: without their number vLLM starts every rank on the leader.
     """
-    engine, split, sizes = request.profile.engine, request.shape.parallelism, request.shape.parallelism.sizes
+    engine = request.profile.engine
     spec = ENGINES[engine.name]
+    split = request.shape.parallelism
+    sizes = split.sizes
     needed = (field for field in spec.size_flags if sizes.get(field, 1) > 1 or field == DATA_LOCAL)
     flags = {field: f"{spec.size_flags[field][0]}={sizes[field]}" for field in needed}
     if split.expert:

@@ -38,27 +38,35 @@ from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, wrap_in_shell
 from function.weights.claim import load_seconds
 
-_SHARED_MEMORY = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
+_SHARED_MEMORY_VOLUME = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"
-_CERTIFICATES = "initializer-certificates"
-_PRESET_IMAGES = "llm-d"
+_CERTIFICATES_VOLUME = "initializer-certificates"
+_PRESET_IMAGE_PREFIX = "llm-d"
 # KServe gives its initializer 1 CPU and 1Gi, and a merge cannot take a limit away: these are as good as none.
-_NO_LIMIT: Manifest = {"cpu": "64", "memory": "1Ti"}
+_LARGEST_LIMITS: Manifest = {"cpu": "64", "memory": "1Ti"}
 # What KServe's preset for data parallelism adds to a container whose other capabilities it drops.
 _PRESET_CAPABILITIES = {Mode.SINGLE: (), Mode.DATA: ("IPC_LOCK", "SYS_RAWIO", "NET_RAW")}
-_GROUP, _REVISION = "leaderworkerset.sigs.k8s.io/group-index", "pod-template-hash"
+# Labels of pods, by which the anti-affinity tells pods of one group or of one revision from others.
+_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+_REVISION_LABEL = "pod-template-hash"
 
-_PERIOD = 10  # seconds between two probes, as in KServe's presets
-_ENGINE_SECONDS, _UNKNOWN_SECONDS = 600, 3600
-_SECONDS_PER_GIB = 8
-_PAGE_BY_PAGE = 4
-_PAUSE_SECONDS, _GRACE_SECONDS, _MARGIN_SECONDS = 15, 60, 5  # the first two as in KServe's presets
+_PROBE_PERIOD_SECONDS = 10  # as in KServe's presets
+# How long the engine may take to start ("Start" above).
+_ENGINE_START_SECONDS = 600  # besides reading its weights
+_READ_SECONDS_PER_GIB = 8  # where the speed of the storage is not known
+_PAGE_BY_PAGE_FACTOR = 4  # by which reading takes longer page by page than at the speed of the storage
+_START_SECONDS_OF_UNKNOWN_SIZE = 3600  # in total
+# How a container ends ("End" above).
+_PAUSE_SECONDS = 15  # until the gateway has learnt of it, as in KServe's presets
+_GRACE_SECONDS = 60  # at least, as in KServe's presets
+_MARGIN_SECONDS = 5  # of the grace period, after the last request
 
-_CACHE, _CACHE_PATH = "engine-cache", "/var/cache/engine"
-_CACHE_VARIABLES: Mapping[str, str] = {
-    "VLLM_CACHE_ROOT": f"{_CACHE_PATH}/vllm",
-    "TRITON_CACHE_DIR": f"{_CACHE_PATH}/triton",
-    "TORCHINDUCTOR_CACHE_DIR": f"{_CACHE_PATH}/inductor",
+_COMPILE_CACHE = "engine-cache"  # a volume, for what engines compile
+_COMPILE_CACHE_PATH = "/var/cache/engine"
+_COMPILE_CACHE_VARIABLES: Mapping[str, str] = {
+    "VLLM_CACHE_ROOT": f"{_COMPILE_CACHE_PATH}/vllm",
+    "TRITON_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/inductor",
 }
 # Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
 _REPOSITORY_FLAGS = (
@@ -72,15 +80,14 @@ _TLS_VOLUME = "tls-certs"  # as KServe's presets name it
 
 def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Manifest:
     """Returns a pod that starts like this; only a leader is probed."""
-    engine, nodes, initializer = request.profile.engine, request.shape.nodes, request.initializer
-    additions, between = request.pool.pod_overrides(nodes), request.pool.inter_node_settings(nodes)
-    if between and between.start:
-        launch = wrap_in_shell(launch, between.start)
+    engine = request.profile.engine
+    nodes = request.shape.nodes
+    initializer = request.initializer
+    additions = request.pool.pod_overrides(nodes)
+    inter_node = request.pool.inter_node_settings(nodes)
+    if inter_node and inter_node.start:
+        launch = wrap_in_shell(launch, inter_node.start)
     volumes, mounts = _list_volumes(request)
-    # Images of a pod are pulled with all of its Secrets, whichever container they are for.
-    of_initializer = initializer.pull_secrets if initializer else ()
-    names = {*additions.pull_secrets, *(secret.name for secret in request.pulled_with), *of_initializer}
-    pull_secrets: list[JSON] = [{"name": name} for name in sorted(names)]
     # Where an own command starts a pod of a group, no preset says how it ends.
     ends_itself = nodes > 1 and bool(launch.command)
     drain = drain_seconds(engine)
@@ -113,7 +120,7 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
             "schedulerName": additions.scheduler or None,
             "runtimeClassName": additions.runtime_class or None,
             "serviceAccountName": additions.service_account or None,
-            "imagePullSecrets": pull_secrets or None,
+            "imagePullSecrets": _list_pull_secrets(request, additions) or None,
             "resourceClaims": list(additions.resource_claims) or None,
             "initContainers": [_build_initializer(initializer)] if initializer else None,
             "containers": [container],
@@ -126,12 +133,12 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
 
 def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
     """Returns the anti-affinity of the pods, or None where the profile asks for none."""
-    spreads = [(profile.replicas_across_nodes, "matchLabelKeys", _REVISION)]
+    spreads = [(profile.replicas_across_nodes, "matchLabelKeys", _REVISION_LABEL)]
     if nodes > 1:
         spreads = [
             # By default on distinct nodes, as each pod is charged a node.
-            (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP),
-            (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP),
+            (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP_LABEL),
+            (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP_LABEL),
         ]
     selector: Manifest = {"matchLabels": {LABEL_SERVICE: service}}
     required, preferred = list[JSON](), list[JSON]()
@@ -150,8 +157,17 @@ def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | Non
     return {"podAntiAffinity": terms} if terms else None
 
 
+def _list_pull_secrets(request: ServingRequest, additions: PodAdditions) -> list[JSON]:
+    """Returns the Secrets of all containers: the kubelet pulls every image of a pod with all of them."""
+    names = {*additions.pull_secrets, *(secret.name for secret in request.all_pull_secrets)}
+    if request.initializer:
+        names.update(request.initializer.pull_secrets)
+    return [{"name": name} for name in sorted(names)]
+
+
 def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manifest:
-    engine, model = request.profile.engine.resources, request.model
+    model = request.model
+    engine = request.profile.engine.resources
     claims: list[JSON] = [{"name": get(claim, "name")} for claim in additions.resource_claims]
     return prune(
         {
@@ -171,8 +187,9 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
 
 def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
     """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
-    mode, image = request.shape.mode, request.profile.engine.image
-    starts_as_user = any(part.startswith(_PRESET_IMAGES) for part in image.split("/"))
+    mode = request.shape.mode
+    image_parts = request.profile.engine.image.split("/")
+    starts_as_user = any(part.startswith(_PRESET_IMAGE_PREFIX) for part in image_parts)
     own: Manifest = {} if starts_as_user else {"runAsNonRoot": False}
     if mode is Mode.PIPELINE:
         own = {"capabilities": {"add": ["IPC_LOCK"]}}
@@ -182,7 +199,8 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
         merged = {"allowPrivilegeEscalation": True, **merged}
     if mode in _PRESET_CAPABILITIES:
         # A merge replaces what the preset adds, and the preset drops every other capability.
-        added, preset = set(list_texts(merged, "capabilities.add")), set(_PRESET_CAPABILITIES[mode])
+        added = set(list_texts(merged, "capabilities.add"))
+        preset = set(_PRESET_CAPABILITIES[mode])
         merged = {key: value for key, value in merged.items() if key != "capabilities"}
         if not added <= preset:
             merged["capabilities"] = {"add": [*sorted(added | preset)]}
@@ -192,20 +210,21 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
 def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
     """Returns the volumes of a pod, and the mounts of its engine, as far as no preset has them."""
     additions = request.pool.pod_overrides(request.shape.nodes)
-    without_preset, size = request.shape.mode is Mode.PIPELINE, request.profile.engine.resources.shm
+    without_preset = request.shape.mode is Mode.PIPELINE
+    shared_memory_size = request.profile.engine.resources.shm
     volumes, mounts = list[JSON](), list[JSON]()
-    if request.shape.gpus_per_node > 1 or without_preset or size:
-        memory: Manifest = {"medium": "Memory", "sizeLimit": size or _SHARED_MEMORY_SIZE}
-        volumes.append({"name": _SHARED_MEMORY, "emptyDir": memory})
+    if request.shape.gpus_per_node > 1 or without_preset or shared_memory_size:
+        memory: Manifest = {"medium": "Memory", "sizeLimit": shared_memory_size or _SHARED_MEMORY_SIZE}
+        volumes.append({"name": _SHARED_MEMORY_VOLUME, "emptyDir": memory})
     if without_preset:
-        mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})  # noqa: S108  # a mount
+        mounts.append({"name": _SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"})  # noqa: S108  # a mount
     if request.initializer and request.initializer.bundle:
-        volumes.append({"name": _CERTIFICATES, "configMap": {"name": request.initializer.bundle[0]}})
+        volumes.append({"name": _CERTIFICATES_VOLUME, "configMap": {"name": request.initializer.bundle[0]}})
     volumes += additions.volumes
     mounts += additions.volume_mounts
     if _reads_claim(request):
-        volumes.append({"name": _CACHE, "emptyDir": {}})
-        mounts.append({"name": _CACHE, "mountPath": _CACHE_PATH})
+        volumes.append({"name": _COMPILE_CACHE, "emptyDir": {}})
+        mounts.append({"name": _COMPILE_CACHE, "mountPath": _COMPILE_CACHE_PATH})
     if request.kserve.tls and without_preset:
         # KServe's Secret. KServe shortens names of more than 63 characters, which ours never have.
         secret: Manifest = {"secretName": f"{request.name}-kserve-self-signed-certs"}
@@ -220,13 +239,14 @@ def _reads_claim(request: ServingRequest) -> bool:
 
 def _build_initializer(initializer: Initializer) -> Manifest:
     """Returns what KServe merges into its own container that downloads the weights."""
-    resources, bundle = initializer.resources or {}, initializer.bundle
-    mounts: list[JSON] = [{"name": _CERTIFICATES, "mountPath": bundle[1], "readOnly": True}] if bundle else []
+    resources = initializer.resources or {}
+    bundle = initializer.bundle
+    mounts: list[JSON] = [{"name": _CERTIFICATES_VOLUME, "mountPath": bundle[1], "readOnly": True}] if bundle else []
     return prune(
         {
             "name": "storage-initializer",
             "image": initializer.image,
-            "resources": {**resources, "limits": {**_NO_LIMIT, **mapping(resources, "limits")}},
+            "resources": {**resources, "limits": {**_LARGEST_LIMITS, **mapping(resources, "limits")}},
             "env": list(initializer.env) or None,
             "envFrom": list(initializer.env_from) or None,
             "volumeMounts": mounts or None,
@@ -234,28 +254,32 @@ def _build_initializer(initializer: Initializer) -> Manifest:
     )
 
 
-def _startup_seconds(request: ServingRequest) -> int:
+def _compute_startup_seconds(request: ServingRequest) -> int:
     """Returns how many seconds the engine may take to start, a multiple of the probes' period."""
-    seconds = _UNKNOWN_SECONDS
-    if request.weights is not None and request.bandwidth:
-        seconds = _ENGINE_SECONDS + load_seconds(request.weights, request.bandwidth) * _PAGE_BY_PAGE
-    elif request.weights is not None:
-        seconds = _ENGINE_SECONDS + -(-request.weights // GIB) * _SECONDS_PER_GIB
+    if request.weights_bytes is None:
+        seconds = _START_SECONDS_OF_UNKNOWN_SIZE
+    elif request.read_bandwidth:
+        read_seconds = load_seconds(request.weights_bytes, request.read_bandwidth) * _PAGE_BY_PAGE_FACTOR
+        seconds = _ENGINE_START_SECONDS + read_seconds
+    else:
+        read_seconds = -(-request.weights_bytes // GIB) * _READ_SECONDS_PER_GIB
+        seconds = _ENGINE_START_SECONDS + read_seconds
     if request.shape.nodes > 1:
         seconds += JOIN_SECONDS
-    return -(-seconds // _PERIOD) * _PERIOD
+    return -(-seconds // _PROBE_PERIOD_SECONDS) * _PROBE_PERIOD_SECONDS
 
 
 def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest:
     """Returns the port and the probes of a leader; a preset's container only gets the startup budget."""
-    budget: Manifest = {"failureThreshold": _startup_seconds(request) // _PERIOD}
+    budget: Manifest = {"failureThreshold": _compute_startup_seconds(request) // _PROBE_PERIOD_SECONDS}
     if not launch.command:
         return {"startupProbe": budget}
-    spec, scheme = ENGINES[request.profile.engine.name], "HTTPS" if request.kserve.tls else "HTTP"
+    spec = ENGINES[request.profile.engine.name]
+    scheme = "HTTPS" if request.kserve.tls else "HTTP"
     check: Manifest = {
         "httpGet": {"path": spec.health_path, "port": PORT, "scheme": scheme},
         "timeoutSeconds": spec.health_timeout,
-        "periodSeconds": _PERIOD,
+        "periodSeconds": _PROBE_PERIOD_SECONDS,
     }
     return {
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
@@ -268,14 +292,15 @@ def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest
 
 def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:
     """Returns the variables of the engine, and those that are added where they are missing."""
-    engine, additions = request.profile.engine, request.pool.pod_overrides(request.shape.nodes)
+    engine = request.profile.engine
+    additions = request.pool.pod_overrides(request.shape.nodes)
     added: dict[str, str] = {}
     if _reads_claim(request):
-        added |= _CACHE_VARIABLES
+        added |= _COMPILE_CACHE_VARIABLES
         names_repository = any(flag.name in _REPOSITORY_FLAGS for flag in parse_flags(engine.args))
         if not names_repository and not any(text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env):
             added["HF_HUB_OFFLINE"] = "1"
     # As where vLLM's ranks hold copies of a model.
     if is_leader and ENGINES[engine.name].has_api_servers and (request.shape.parallelism.data or 1) > 1:
-        added["VLLM_ENGINE_READY_TIMEOUT_S"] = str(_startup_seconds(request))
+        added["VLLM_ENGINE_READY_TIMEOUT_S"] = str(_compute_startup_seconds(request))
     return [*add_variables(merge_by_name(additions.env, engine.env), dict(sorted(added.items())))]

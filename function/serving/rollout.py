@@ -6,10 +6,6 @@ planned, all other edits wait with them.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
 service of another group size is deleted once the new one may be composed, and not before.
-
-KServe reports a service on one node per replica Ready while enough pods of the earlier spec serve, also if the new pods
-never start. The Deployment that KServe creates tells them apart (decision 35). It is observed only where environments
-change one by one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +15,8 @@ from enum import Enum
 from function.contract import Composed
 from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
-from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
-from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
-from function.kube.messages import truncate_middle
+from function.domain.placement import Placement, ResolvedPlacement
+from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
 from function.remote.object_writer import (
     SERVICE,
@@ -34,6 +29,7 @@ from function.remote.observed_object import Level, ObservedObject, State, assess
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems
+from function.serving.workload import PRIMARY_WORKLOAD
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.planner import StoragePlan
@@ -41,11 +37,8 @@ from function.weights.reconcile import Weights
 from function.weights.state import Finding, StorageState, find_secret_obstacle
 
 PULL = "pull-"
-WORKLOAD = "workload"  # composition-resource-name
 _WRITTEN = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
-_PRIMARY = "status.workloads.primary"
-_MAX_CAUSE = 256  # bytes of what a Deployment says
 _NOT_SHARED = {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
 # this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
@@ -64,8 +57,8 @@ class ServiceDecision(Enum):
     CLAIM_NOT_SHARED = "its pods cannot all mount the claim"
     INVALID = "it cannot be built"
     WEIGHTS_NOT_READY = "its weights are not ready"
-    NOT_ITS_TURN = "its deployment changes other environments first"
     COMPLETION_NOT_RECORDED = "it would replace another service before the status says that its weights are complete"
+    NOT_ITS_TURN = "its deployment changes other environments first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +72,7 @@ class ServiceRollout:
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
-    needs_same_node: bool = False  # since the claim of the weights is on the node of the running pod
+    same_node_is_full: bool = False  # the claim is on the node of the running pod, which has no GPUs for a second one
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
     requested_digest: str = ""  # of the service as requested; only where its deployment gives turns
@@ -98,24 +91,24 @@ def name_service(placement: Placement, shape: Shape) -> str:
 def reconcile_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission
 ) -> ServiceRollout:
-    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed.
-
-    `key` is the service's composition-resource-name, `written` the service in the spec of its Object as last observed;
-    what the cluster has is read from the Object's status (`writer.read(key)`).
-    """
-    key = SERVICE + name_service(resolved.placement, resolved.shape)
+    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
+    key = SERVICE + name_service(resolved.placement, resolved.shape)  # composition-resource-name
+    # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = mapping(writer.observed.get(key), _WRITTEN)
     replicas, kept_replicas = _limit_replicas(resolved, weights, admission, written)
     kept = _keep_one_service(resolved, writer, key, kept_replicas)
     request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
     problems = find_service_problems(request) if request else ()
-    decision = decide_service(weights, admission, written, problems, replaces_another=any(name != key for name in kept))
-    allowed, digest = resolved.placement.allowed_digest, ""
-    if request and allowed is not None:
-        digest = compute_spec_digest(request)
-        running = {_read_digest(mapping(item.manifest, _WRITTEN)) for item in kept.values()}
-        if kept and digest not in {*running, allowed} and decision is ServiceDecision.COMPOSE:
-            decision = ServiceDecision.NOT_ITS_TURN
+    gives_turns = resolved.placement.allowed_digest is not None
+    requested_digest = compute_spec_digest(request) if request and gives_turns else ""
+    decision = decide_service(
+        weights,
+        admission,
+        written,
+        problems,
+        replaces_another=any(name != key for name in kept),
+        waits_for_turn=_waits_for_turn(resolved.placement, requested_digest, kept),
+    )
     if request and decision is ServiceDecision.COMPOSE:
         rollout = _compose_requested(resolved, writer, weights, admission, request)
     else:
@@ -128,11 +121,19 @@ def reconcile_service(
         )
     remote = writer.read(next(iter(rollout.composed), key))
     may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
-    return replace(rollout, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=digest)
+    return replace(
+        rollout, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=requested_digest
+    )
 
 
 def decide_service(
-    weights: Weights, admission: Admission, written: Manifest, problems: Sequence[Problem], *, replaces_another: bool
+    weights: Weights,
+    admission: Admission,
+    written: Manifest,
+    problems: Sequence[Problem],
+    *,
+    replaces_another: bool,
+    waits_for_turn: bool,
 ) -> ServiceDecision:
     """Decides whether the requested service is composed now.
 
@@ -148,13 +149,21 @@ def decide_service(
         return ServiceDecision.CLAIM_NOT_SHARED
     if problems:
         return ServiceDecision.INVALID
-    if text(written, _URI) == weights.plan.uri:
-        return ServiceDecision.COMPOSE
-    if not weights.gate_open:
-        return ServiceDecision.WEIGHTS_NOT_READY
-    if replaces_another and not weights.completion_recorded:
-        return ServiceDecision.COMPLETION_NOT_RECORDED
-    return ServiceDecision.COMPOSE
+    if text(written, _URI) != weights.plan.uri:
+        if not weights.gate_open:
+            return ServiceDecision.WEIGHTS_NOT_READY
+        if replaces_another and not weights.completion_recorded:
+            return ServiceDecision.COMPLETION_NOT_RECORDED
+    return ServiceDecision.NOT_ITS_TURN if waits_for_turn else ServiceDecision.COMPOSE
+
+
+def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[str, Composed]) -> bool:
+    """Tells whether a service runs that the requested one would change, and its deployment does not allow that yet.
+
+    `requested_digest` is empty where no service can be built, or its deployment gives no turns.
+    """
+    running = {_read_digest(mapping(item.manifest, _WRITTEN)) for item in kept.values()}
+    return bool(kept and requested_digest) and requested_digest not in {*running, placement.allowed_digest}
 
 
 def _limit_replicas(
@@ -166,7 +175,8 @@ def _limit_replicas(
     admitted is admitted for the requested shape and pool: a service in another one does not grow, because the
     environment takes back what it granted for that once this placement has seen its new spec.
     """
-    requested, running_replicas = resolved.placement.replicas, _count_replicas(written)
+    requested = resolved.placement.replicas
+    running_replicas = _count_replicas(written)
     cannot_mount = weights.state.finding in _NOT_SHARED
     allowed = min(running_replicas, admission.replicas) if cannot_mount else admission.replicas
     has_shape = _has_requested_shape(written, resolved)
@@ -178,25 +188,28 @@ def _compose_requested(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, request: ServingRequest
 ) -> ServiceRollout:
     """Composes the service as requested, alone: an earlier one of another group is no longer desired."""
-    placement, key = resolved.placement, SERVICE + request.name
+    placement = resolved.placement
+    key = SERVICE + request.name
     written = mapping(writer.observed.get(key), _WRITTEN)
     service = built = build_service(request)
     if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(written if is_unchanged else built, request.replicas)
     # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
-    has_room_for_two = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
-    needs_same_node = not is_shared(weights.access_mode) and not has_room_for_two
-    has_no_room = needs_same_node or not admission.has_room_for_pod
-    is_blocked = has_no_room and _starts_pods_first(written, service, resolved.shape)
+    needs_same_node = not is_shared(weights.access_mode)
+    node_fits_two_pods = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
+    same_node_is_full = needs_same_node and not node_fits_two_pods
+    has_room = admission.has_room_for_pod and not same_node_is_full
+    is_blocked = not has_room and _starts_pods_first(written, service, resolved.shape)
     if placement.replaces_when_full and (is_blocked or _is_stopping(written, writer.read(key))):
-        service, is_blocked = _scale(service, 0), False
+        service = _scale(service, 0)
+        is_blocked = False
     composed = _compose_object(writer, key, service)
     admitted = min(placement.replicas, admission.replicas)
     if written and not (service == built == written and request.replicas == admitted):
         # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
-    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.pulled_with)}
+    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
     return ServiceRollout(
         decision=ServiceDecision.COMPOSE,
@@ -207,7 +220,7 @@ def _compose_requested(
         missing_pull_secret=next(filter(None, obstacles), None),
         allocated=_allocate(writer, resolved, {key: composed}, key),
         rollout_blocked=is_blocked,
-        needs_same_node=needs_same_node,
+        same_node_is_full=same_node_is_full,
     )
 
 
@@ -263,9 +276,11 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
 
     A service of another group keeps its replicas until it is deleted, unless none are requested.
     """
-    requested, service = max(0, placement.replicas), mapping(observed, _WRITTEN)
-    is_current = placement.shape and name_service(placement, placement.shape) == text(service, "metadata.name")
-    if (requested and not is_current) or _count_replicas(service) <= requested:
+    requested = max(0, placement.replicas)
+    service = mapping(observed, _WRITTEN)
+    name = text(service, "metadata.name")
+    is_requested_group = placement.shape is not None and name == name_service(placement, placement.shape)
+    if (requested and not is_requested_group) or _count_replicas(service) <= requested:
         return reapply_observed(observed)
     provided: Manifest = {**mapping(observed, "spec.forProvider"), "manifest": _scale(service, requested)}
     scaled = reapply_observed({**observed, "spec": {**mapping(observed, "spec"), "forProvider": provided}})
@@ -279,7 +294,8 @@ def _count_replicas(*services: Manifest) -> int:
 
 def _has_requested_shape(service: Manifest, resolved: ResolvedPlacement) -> bool:
     """Tells whether a service of the requested group size also has the requested GPUs and nodes."""
-    pool, containers = resolved.pool, listing(service, "spec.template.containers")
+    pool = resolved.pool
+    containers = listing(service, "spec.template.containers")
     limits = [mapping(container, "resources.limits").get(pool.gpu_resource) for container in containers]
     selector = tuple(sorted(strings(service, "spec.template.nodeSelector").items()))
     return selector == pool.labels and str(resolved.shape.gpus_per_node) in limits
@@ -297,7 +313,8 @@ def _allocate(
     mirrored = {name: read_object(m).manifest for name, m in present.items() if name.startswith(SERVICE)}
     on_cluster = {name: service for name, service in mirrored.items() if service}
     desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
-    requested, allocated = resolved.placement.requested, resolved.placement.allocated
+    requested = resolved.placement.requested
+    allocated = resolved.placement.allocated
     is_rolled_out = all(
         name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in on_cluster.items()
     )
@@ -318,7 +335,7 @@ def _is_stopping(written: Manifest, remote: ObservedObject) -> bool:
     """Tells whether a service was scaled to 0, and KServe does not report yet that its pods have ended."""
     service = remote.manifest
     has_stopped = is_current(service) and not _count_replicas(service)
-    is_serving = integer(service, f"{_PRIMARY}.readyReplicas") > 0
+    is_serving = integer(service, f"{PRIMARY_WORKLOAD}.readyReplicas") > 0
     return bool(written) and not _count_replicas(written) and not (has_stopped and not is_serving)
 
 
@@ -370,7 +387,8 @@ def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
 
 
 def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
-    placement, environment = resolved.placement, resolved.environment
+    placement = resolved.placement
+    environment = resolved.environment
     return ServingRequest(
         name=name_service(placement, resolved.shape),
         namespace=resolved.namespace,
@@ -384,49 +402,6 @@ def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replic
         kserve=environment.kserve,
         initializer=plan.initializer,
         pull_secrets=environment.pull_secrets,
-        weights=plan.bound,
-        bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
+        weights_bytes=plan.bound,
+        read_bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
     )
-
-
-def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
-    """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
-
-    While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
-    Deployment can be read.
-    """
-    kind, known = text(service, f"{_PRIMARY}.kind"), writer.observed.get(WORKLOAD)
-    if not kind and known:
-        return {WORKLOAD: replace(reapply_observed(known), ready=True)}
-    if kind != "Deployment":
-        return {}
-    metadata: Manifest = {"name": text(service, f"{_PRIMARY}.name"), "namespace": text(service, "metadata.namespace")}
-    manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-    return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
-
-
-def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | None:
-    """Returns why not all pods of a service run its current spec; None if they do.
-
-    The rule is that of `kubectl rollout status` (kubectl, pkg/polymorphichelpers/rollout_status.go).
-    """
-    name = text(service, f"{_PRIMARY}.name")
-    if text(service, f"{_PRIMARY}.kind") != "Deployment":
-        return None
-    if not workload.present:
-        why = f"cannot be observed: {workload.problem}" if workload.problem else "has not been observed yet"
-        return PendingUpdate(f"its Deployment {name} {why}", stalled=workload.refused)
-    deployment, status = workload.manifest, mapping(workload.manifest, "status")
-    wanted = strings(service, "spec.annotations").get(ANNOTATION_SPEC_DIGEST)
-    has_spec = strings(deployment, "spec.template.metadata.annotations").get(ANNOTATION_SPEC_DIGEST) == wanted
-    if not (has_spec and is_current(deployment)):
-        return PendingUpdate(f"its Deployment {name} does not have the current spec yet")
-    replicas, updated = integer(deployment, "spec.replicas"), integer(status, "updatedReplicas")
-    available, total = integer(status, "availableReplicas"), integer(status, "replicas")
-    if replicas <= updated and total <= updated <= available:
-        return None
-    progressing = condition(deployment, "Progressing")
-    is_stalled = progressing.get("status") == "False"
-    message = f"{updated} of {replicas} pods have the current spec ({total} exist, {available} available)"
-    cause = truncate_middle(text(progressing, "message"), _MAX_CAUSE)
-    return PendingUpdate(f"{message}: {cause}" if is_stalled else message, stalled=is_stalled)

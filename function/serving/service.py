@@ -23,7 +23,8 @@ _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
-    engine, path = request.profile.engine, f"spec.serving[{request.profile.name}]"
+    engine = request.profile.engine
+    path = f"spec.serving[{request.profile.name}]"
     problems = [
         *find_model_faults(engine, request.model.source, request.model.served_name, f"{path}.engine"),
         *find_shape_faults(engine, request.shape, f"{path}.engine.args"),
@@ -37,16 +38,17 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
 
 def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:
     """Returns why a profile cannot run in this shape with the network preset of a pool."""
-    between = pool.inter_node_settings(shape.nodes)
-    if between is None:
+    inter_node = pool.inter_node_settings(shape.nodes)
+    if inter_node is None:
         return ()
-    path, preset = f"spec.serving[{profile.name}]", f"preset {between.preset} of pool {pool.name}"
+    path = f"spec.serving[{profile.name}]"
+    preset = f"preset {inter_node.preset} of pool {pool.name}"
     problems = [
         Problem(f"{path}.engine.env[{index}]", f"{text(entry, 'name')} must be left out, {preset} sets it")
         for index, entry in enumerate(profile.engine.env)
-        if text(entry, "name") in between.preset_env
+        if text(entry, "name") in inter_node.preset_env
     ]
-    if between.start and is_started_by_preset(profile.engine, shape):
+    if inter_node.start and is_started_by_preset(profile.engine, shape):
         why = f"as KServe's own command cannot begin with what {preset} needs"
         problems.append(Problem(f"{path}.replicaTopology.parallelism.data", f"must be left out, {why}"))
     return tuple(problems)
@@ -55,7 +57,8 @@ def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Prob
 def build_service(request: ServingRequest) -> Manifest:
     """Returns the service of a request without problems."""
     group = start_group(request)
-    additions, in_pipeline = request.pool.pod_overrides(request.shape.nodes), request.shape.mode is Mode.PIPELINE
+    additions = request.pool.pod_overrides(request.shape.nodes)
+    in_pipeline = request.shape.mode is Mode.PIPELINE
     digest = compute_spec_digest(request)
     annotations: Manifest = {**dict(additions.annotations), **({_ROUTED_BY_NAME: "true"} if in_pipeline else {})}
     if request.shape.nodes == 1:
@@ -87,7 +90,8 @@ def build_service(request: ServingRequest) -> Manifest:
 
 
 def _build_parallelism(shape: Shape) -> Manifest:
-    split, mode = shape.parallelism, shape.mode
+    mode = shape.mode
+    split = shape.parallelism
     return prune(
         {
             "tensor": None if mode is Mode.SINGLE and split.tensor == 1 else split.tensor,

@@ -80,11 +80,11 @@ def build_cannot_start() -> Condition:
     return Condition(ConditionType.ADMITTED, Status.FALSE, Admitted.CANNOT_START, message)
 
 
-def build_rollout_blocked(placement: Placement, admission: Admission, *, needs_same_node: bool) -> Event:
+def build_rollout_blocked(placement: Placement, admission: Admission, *, same_node_is_full: bool) -> Event:
     """Returns the event for an edit that Kubernetes cannot roll out, while KServe continues to report Ready."""
     request = placement.requested
     assert request is not None  # a service was composed for it
-    if needs_same_node:
+    if same_node_is_full:
         cause = "its claim is ReadWriteOnce, so the new pod needs the node of the old one, which has no room for both"
     else:
         pod = format_replicas(1, request, exclusive_node=admission.exclusive_node)

@@ -204,7 +204,13 @@ def test_defaults_of_the_schemas_are_the_defaults_of_the_form() -> None:
     (profile,), (nodes,) = parsed.profiles, found.pools
     assert profile.shape is not None
     made = replace(
-        request(), model=parsed, profile=profile, shape=profile.shape, pool=nodes, kserve=found.kserve, weights=None
+        request(),
+        model=parsed,
+        profile=profile,
+        shape=profile.shape,
+        pool=nodes,
+        kserve=found.kserve,
+        weights_bytes=None,
     )
     assert compute_spec_digest(made) == digest(DEFAULTS)
 
@@ -258,7 +264,7 @@ EDITS = list(edits(everything()))
 # built in, so that a release may change them without a restart.
 SEEN_BY_PODS = {
     *("ServingRequest.name", "ServingRequest.namespace", "ServingRequest.labels"),
-    *("ServingRequest.weights", "ServingRequest.bandwidth", "InterNode.merged", "InterNode.start"),
+    *("ServingRequest.weights_bytes", "ServingRequest.read_bandwidth", "InterNode.merged", "InterNode.start"),
     *(f"Initializer.{name}" for name in ("image", "resources", "env", "env_from", "bundle", "pull_secrets")),
 }
 

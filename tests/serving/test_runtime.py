@@ -90,7 +90,7 @@ READY = "VLLM_ENGINE_READY_TIMEOUT_S"
     ],
 )
 def test_api_servers_wait_as_long_as_startup_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
-    found = build_pods(replace(asked, weights=100 * GIB))
+    found = build_pods(replace(asked, weights_bytes=100 * GIB))
     assert [variables(pod).get(READY) for pod in found] == want, reason
     if "7" not in want and want[0]:
         assert get(get_main(found[0]), "startupProbe.failureThreshold") == int(want[0]) // 10

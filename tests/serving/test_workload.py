@@ -8,7 +8,7 @@ from function.domain.placement import PendingUpdate
 from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State
-from function.serving.rollout import WORKLOAD, find_update, observe_workload
+from function.serving.workload import WORKLOAD, find_update, observe_workload
 
 DIGEST = "modelplane.ai/spec-digest"
 PRIMARY: Manifest = {"kind": "Deployment", "name": "chat-kserve"}

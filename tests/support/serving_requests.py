@@ -65,8 +65,8 @@ def request(
         uri=uri,
         kserve=kserve,
         initializer=initializer,
-        weights=weights,
-        bandwidth=bandwidth,
+        weights_bytes=weights,
+        read_bandwidth=bandwidth,
     )
 
 
