@@ -17,7 +17,7 @@ from bench.fleet import environment
 from bench.servers import Server, serving
 from function.composers.requirements import NODES
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from function.remote.nodes import MEMBERSHIP, name_collection
+from function.remote.node_collection import MEMBERSHIP, name_collection
 from tests.server import certificates
 
 COUNTS = (16, 64, 200, 600)

@@ -17,7 +17,8 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
 from function.kube.selectors import Taint
-from function.remote.nodes import MEMBERSHIP, Node, name_collection, parse_member, summarize_pools
+from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
+from function.remote.nodes import Node, summarize_pools
 from function.scheduling.capacity import PoolCapacity
 from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import describe_drift

@@ -31,7 +31,9 @@ from function.kube.messages import format_count, join_with_more
 from function.kube.names import MANAGED_BY
 from function.kube.selectors import NO_EXECUTE, Taint, find_untolerated
 from function.reasons import ConditionType, Drained, HardwareAsDeclared, Phase, Status
-from function.remote import nodes
+from function.remote import node_collection
+from function.remote.node_collection import NodeObservation, Unobserved, select_nodes
+from function.remote.nodes import summarize_pools
 from function.remote.object_writer import API_VERSION, ManagementPolicy
 from function.remote.observed_object import State
 from function.scheduling.ledger import admit_placements
@@ -40,7 +42,7 @@ from function.status import inference_environment as report
 from function.status import references
 
 CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
-MEMBERS: ParseCache[nodes.Member] = ParseCache(nodes.parse_member)
+MEMBERS: ParseCache[node_collection.Member] = ParseCache(node_collection.parse_member)
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
@@ -55,7 +57,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
         ledger = _compute_ledger(call, parsed.value, placements)
         return replace(kept, requirements=required, status={**kept.status, **ledger})
 
-    environment, observation, selector = _observe_nodes(call, parsed.value)
+    observation, selector = _observe_nodes(call, parsed.value)
+    environment = _set_facts(parsed.value, observation)
     writer = build_writer(call, settings, environment.provider_config, call.observed)
     composed = {
         CONFIG: _compose_provider_config(call, environment, parsed.access),
@@ -68,7 +71,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
     if selector is not None:
-        composed[nodes.NODES] = nodes.build_collection(writer, selector)
+        composed[node_collection.NODES] = node_collection.build_collection(writer, selector)
     drained = _build_drained(call, environment, placements)
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
     return Outcome(
@@ -153,44 +156,46 @@ def _refer_to(secret: SecretKey) -> Manifest:
 
 def _require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:
     """Requires the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
-    collection = call.observed.get(nodes.NODES)
-    _, unobserved = nodes.select_nodes(environment, collection)
-    if unobserved is not None:
+    collection = call.observed.get(node_collection.NODES)
+    if isinstance(select_nodes(environment, collection), Unobserved):
         return {}
     if collection is None:
         kind = "CustomResourceDefinition"
-        definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=nodes.DEFINITION)
+        definition = Requirement(api_version="apiextensions.k8s.io/v1", kind=kind, name=node_collection.DEFINITION)
         return {requirements.NODES_DEFINITION: definition}
-    labels, namespace = {nodes.MEMBERSHIP: text(collection, "metadata.name")}, text(collection, "metadata.namespace")
+    labels = {node_collection.MEMBERSHIP: text(collection, "metadata.name")}
+    namespace = text(collection, "metadata.namespace")
     return {requirements.NODES: Requirement(api_version=API_VERSION, kind="Object", namespace=namespace, labels=labels)}
 
 
-def _observe_nodes(call: Call, environment: Environment) -> tuple[Environment, nodes.NodeObservation, Manifest | None]:
-    """Returns an environment with the facts of its nodes, what was observed, and the selector of the collection.
-
-    The facts are current, as last known, or none if the nodes are not observed. Without a selector there should be no
-    collection.
-    """
-    collection = call.observed.get(nodes.NODES)
-    selector, unobserved = nodes.select_nodes(environment, collection)
-    if unobserved is None and collection is not None:
+def _observe_nodes(call: Call, environment: Environment) -> tuple[NodeObservation, Manifest | None]:
+    """Returns what is observed, and the selector of the collection; None: there should be no collection."""
+    collection = call.observed.get(node_collection.NODES)
+    selector = select_nodes(environment, collection)
+    if isinstance(selector, Unobserved):
+        return NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=selector), None
+    if collection is not None:
         answer = call.answers.get(requirements.NODES)
-        observation = nodes.observe_nodes(collection, None if answer is None else MEMBERS.parse(answer))
-        if observation.reason is None:
-            facts = nodes.summarize_pools(environment, observation.nodes)
-            pools = tuple(replace(pool, facts=facts[pool.name]) for pool in environment.pools)
-            environment = replace(environment, pools=pools)
-        return environment, observation, selector
-    if unobserved is None:
-        definition = call.answers.get(requirements.NODES_DEFINITION)
-        is_served = any(condition(item.load(), "Established").get("status") == "True" for item in definition or ())
-        if definition is None or is_served:
-            pending = nodes.NodeObservation(reason=HardwareAsDeclared.OBSERVING)
-            return environment, pending, selector if is_served else None
-        unobserved = nodes.Unobserved.NO_KIND
-    if unobserved is not nodes.Unobserved.IN_FILE:  # whose status has what is known
-        environment = replace(environment, pools=tuple(replace(pool, facts=None) for pool in environment.pools))
-    return environment, nodes.NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=unobserved), None
+        members = None if answer is None else MEMBERS.parse(answer)
+        return node_collection.observe_nodes(collection, members), selector
+    definition = call.answers.get(requirements.NODES_DEFINITION)
+    if definition is None:
+        return NodeObservation(reason=HardwareAsDeclared.OBSERVING), None
+    if any(condition(item.load(), "Established").get("status") == "True" for item in definition):
+        return NodeObservation(reason=HardwareAsDeclared.OBSERVING), selector
+    return NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=Unobserved.NO_KIND), None
+
+
+def _set_facts(environment: Environment, observation: NodeObservation) -> Environment:
+    """Returns the environment with the facts of its nodes: current, as in its status, or none."""
+    if observation.reason is None:
+        facts = summarize_pools(environment, observation.nodes)
+    elif observation.unobserved in {None, Unobserved.IN_FILE}:
+        return environment
+    else:
+        facts = {}
+    pools = tuple(replace(pool, facts=facts.get(pool.name)) for pool in environment.pools)
+    return replace(environment, pools=pools)
 
 
 def _require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:

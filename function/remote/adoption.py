@@ -20,7 +20,7 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
-from function.remote.nodes import name_collection
+from function.remote.node_collection import name_collection
 from function.remote.object_writer import (
     COLLECTION_KIND,
     SERVICE,

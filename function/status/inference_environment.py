@@ -18,7 +18,7 @@ from function.reasons import (
     PoolsValid,
     Status,
 )
-from function.remote.nodes import NodeObservation, Unobserved
+from function.remote.node_collection import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
 from function.scheduling.ledger import EnvironmentLedger, PoolLedger
 from function.status.conditions import faulty

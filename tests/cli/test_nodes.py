@@ -12,7 +12,8 @@ from function.api.inference_environment import parse_environment
 from function.cli.gpus import suggest_pools
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.remote.nodes import MEMBERSHIP, name_collection, parse_node, summarize_pools
+from function.remote.node_collection import MEMBERSHIP, name_collection
+from function.remote.nodes import parse_node, summarize_pools
 from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import cells, output_of, write
 from tests.support.nodes import DGX_H100, EKS_A100, GKE_L4, POOL, member, node, taint

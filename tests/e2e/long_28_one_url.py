@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from function.kube.manifests import JSON, Manifest, condition, integer, listing, mapping, text
-from function.remote.nodes import MEMBERSHIP
+from function.remote.node_collection import MEMBERSHIP
 from tests.e2e.calls import calls, calls_by_kind, calls_by_name
 from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, environments, model_service, open_fleet
 from tests.e2e.load import constant_load

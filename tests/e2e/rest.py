@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from function.kube.manifests import Manifest, get, mapping, text
-from function.remote.nodes import MEMBERSHIP
+from function.remote.node_collection import MEMBERSHIP
 from tests.e2e.world import World
 from tools.stack.waiting import until
 

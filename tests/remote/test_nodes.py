@@ -9,18 +9,16 @@ from function.domain.environment import Drift, Drifted, Environment, Observe, Po
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
-from function.remote.nodes import (
+from function.remote.node_collection import (
     NODES,
     Unobserved,
     build_collection,
-    find_unusable_reason,
     name_collection,
     observe_nodes,
     parse_member,
-    parse_node,
     select_nodes,
-    summarize_pools,
 )
+from function.remote.nodes import find_unusable_reason, parse_node, summarize_pools
 from function.remote.object_writer import API_VERSION, COLLECTION_KIND, ObjectWriter
 from tests.support.nodes import (
     DGX_H100,
@@ -123,8 +121,7 @@ SELECTED = (
 
 @pytest.mark.parametrize("case", SELECTED, ids=lambda c: c.id)
 def test_selection(case: Selected) -> None:
-    want = ({}, case.want) if isinstance(case.want, Unobserved) else (case.want, None)
-    assert select_nodes(case.environment, None) == want, case.reason
+    assert select_nodes(case.environment, None) == case.want, case.reason
 
 
 FORBIDDEN_LIST = (

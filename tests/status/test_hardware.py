@@ -7,7 +7,7 @@ import pytest
 from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
 from function.kube.manifests import integer, mapping
 from function.reasons import HardwareAsDeclared, Status
-from function.remote.nodes import NodeObservation, Unobserved
+from function.remote.node_collection import NodeObservation, Unobserved
 from function.scheduling.filters import find_shortage
 from function.scheduling.ledger import Ledger, admit_placements
 from function.status.inference_environment import build_hardware_as_declared, build_ledger, note_unusable_nodes
