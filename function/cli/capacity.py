@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from function.cli import gpus
+from function.cli.advice import find_savings
 from function.cli.inputs import load_inventory
 from function.cli.options import EVERY_FORM, SELECTOR, WATCH, CliError, Code, Form, Sources, examples, form, sources
 from function.cli.pictures import draw_world
@@ -121,7 +122,7 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
 def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Iterable[Plan]) -> None:
     """Adds to the row of each namespace what moving its placements to cheaper pools would save."""
     for row in rows:
-        savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in plan.savings)
+        savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in find_savings(plan))
         if saved := add_up(saving.cost for saving in savings):
             row["savings"] = saved
 

@@ -142,7 +142,7 @@ def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
     if plan is None:
         return _STAYS, "", "no deployment moves it"
     if plan.considered is None:
-        return _STUCK, "", f"{plan.decision.reason}: {plan.decision.message}"
+        return _STUCK, "", f"{plan.condition.reason}: {plan.condition.message}"
     assignments = plan.considered.decision.assignments
     if any(assignment.environment == environment for assignment in assignments):
         return _STAYS, "", "tolerates the taint"

@@ -134,8 +134,8 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
     for plan in plans[:_PLANS_DRAWN]:
         colour = colours.get(f"{plan.ref.namespace}/{plan.ref.name}")
         canvas.lines += [_draw_rectangle(_MARGIN, canvas.y + 9, (_GPU, _GPU), colour)] if colour else []
-        canvas.text(_MARGIN + 15, f"{plan.ref}: {plan.decision.reason}", INK if plan.is_placed else NO, _BOLD)
-        canvas.text(_MARGIN + 15, plan.decision.message.partition("\n")[0], DIM, _SMALL)
+        canvas.text(_MARGIN + 15, f"{plan.ref}: {plan.condition.reason}", INK if plan.is_placed else NO, _BOLD)
+        canvas.text(_MARGIN + 15, plan.condition.message.partition("\n")[0], DIM, _SMALL)
     canvas.note_more(len(plans) - _PLANS_DRAWN, "deployment")
     rows = sorted((row for plan in plans for row in plan.rows), key=lambda row: not row.serves)
     order = {name: index for index, name in enumerate(dict.fromkeys(row.environment for row in rows))}

@@ -10,6 +10,7 @@ import click
 
 from function.api.problems import SPECS, validate
 from function.api.settings import parse_settings
+from function.cli.advice import list_remarks, list_ways_out
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import load_inventory
@@ -68,7 +69,7 @@ def plan(  # noqa: PLR0913  # one for each option
         for p in plans:
             restarts = _list_restarts(live[p.ref], p) if p.ref in live else {}
             diffs[p.ref] = [*_list_changes(p), *_describe_restarts(p, restarts)]
-    ways = {p.ref: p.ways_out for p in plans if ways_out and not p.is_placed}
+    ways = {p.ref: list_ways_out(p) for p in plans if ways_out and not p.is_placed}
     match form:
         case Form.SVG:
             from function.cli.pictures import draw_world  # noqa: PLC0415  # only where a picture is drawn
@@ -89,7 +90,8 @@ def plan(  # noqa: PLR0913  # one for each option
 
 def _list_changes(plan_: Plan) -> Iterator[str]:
     """Returns a line for each placement or ModelService that is created, deleted or gets another spec."""
-    before, after = plan_.call.observed, {key: item.manifest for key, item in plan_.outcome.composed.items()}
+    before = plan_.call.observed
+    after = {key: item.manifest for key, item in plan_.outcome.composed.items()}
     for key in sorted(before.keys() | after.keys()):
         if key not in before:
             yield f"+ {_describe_composed(after[key])}"
@@ -111,10 +113,11 @@ def _complete_spec(manifest: Manifest) -> Manifest:
 
 def _describe_restarts(plan_: Plan, restarts: Mapping[str, str]) -> Iterator[str]:
     """Returns a line for each service that restarts, by its environment, and the order if they change one by one."""
-    request, order = plan_.considered.request if plan_.considered else None, sorted(restarts)
+    request = plan_.considered.request if plan_.considered else None
+    order = sorted(restarts)
     rollout = request.deployment.rollout if request else None
     if request and rollout:
-        placements = [request.to_placement(assignment) for assignment in plan_.scheduled.assignments]
+        placements = [request.to_placement(assignment) for assignment in plan_.decision.assignments]
         turns = sort_turns(rollout, placements)
         changing = restarts or {p.environment for p in (*turns.changing, *turns.waiting)}
         order = [p.environment for p in sort_by_turn(rollout, placements) if p.environment in changing]
@@ -130,7 +133,8 @@ def _describe_composed(manifest: Manifest) -> str:
     if text(manifest, "kind") != "ModelPlacement":
         return str(Ref.of(manifest))
     environment = text(manifest, "spec.inferenceEnvironmentRef.name")
-    profile, pool = text(manifest, "spec.profile"), text(manifest, "spec.pool")
+    profile = text(manifest, "spec.profile")
+    pool = text(manifest, "spec.pool")
     return f"{Ref.of(manifest)} on {environment} (profile {profile}, pool {pool})"
 
 
@@ -144,7 +148,8 @@ def _list_restarts(before: Plan, after: Plan) -> dict[str, str]:
                 name, digest = service
                 yield (text(manifest, "spec.inferenceEnvironmentRef.name"), name), digest
 
-    old, new = dict(compute_digests(before)), dict(compute_digests(after))
+    old = dict(compute_digests(before))
+    new = dict(compute_digests(after))
     return dict(service for service, digest in sorted(new.items()) if old.get(service, digest) != digest)
 
 
@@ -153,12 +158,12 @@ def _compare_plans(before: Mapping[Ref, Plan], after: Mapping[Ref, Plan]) -> lis
     changes: list[dict[str, Any]] = []
     for ref, old in before.items():
         new = after[ref]
-        was, now = ((p.decision.reason, [manifest["spec"] for manifest in p.placements]) for p in (old, new))
+        was, now = ((p.condition.reason, [manifest["spec"] for manifest in p.placements]) for p in (old, new))
         restarts = [f"{name} on {environment}" for environment, name in _list_restarts(old, new).items()]
         if was != now or restarts:
             change = {"namespace": ref.namespace, "name": ref.name, "rescheduled": was != now}
             for when, p in (("before", old), ("after", new)):
-                change[when] = {"reason": p.decision.reason, "message": p.decision.message}
+                change[when] = {"reason": p.condition.reason, "message": p.condition.message}
             changes.append({**change, "restarts": restarts})
     return changes
 
@@ -189,14 +194,15 @@ def _print_plans(
     columns = _COLUMNS | ({"COST": "cost"} if is_priced else {}) | ({"WHY": "message"} if wide else {})
     by_reason = defaultdict[tuple[bool, str], list[str]](list)
     for number, plan_ in enumerate(plans):
-        decision, colour = plan_.decision, GOOD if plan_.is_placed else _choose_colour(plan_.decision.reason)
-        parts = [f"{plan_.ref}: {paint(decision.reason, colour)}\n{wrap_lines(decision.message, 4)}"]
+        condition = plan_.condition
+        colour = GOOD if plan_.is_placed else _choose_colour(condition.reason)
+        parts = [f"{plan_.ref}: {paint(condition.reason, colour)}\n{wrap_lines(condition.message, 4)}"]
         if plan_.rows:
             table = format_table([*columns], (_format_cells(row, columns) for row in plan_.rows))
             parts.insert(0, table)
         if plan_.costs:
             parts[-1] += f"\n{format_costs(plan_.costs)}"
-        parts += [wrap_lines(f"note: {remark}", 4) for remark in plan_.remarks if not is_quiet()]
+        parts += [wrap_lines(f"note: {remark}", 4) for remark in list_remarks(plan_) if not is_quiet()]
         if ways.get(plan_.ref):
             numbered = [wrap_lines(f"{n}. {way.message}", 3) for n, way in enumerate(ways[plan_.ref], 1)]
             parts.append("\n".join(["ways out, cheapest first:", *numbered]))
@@ -206,7 +212,7 @@ def _print_plans(
             lines = [paint(line, _COLOURS[line[0]]) for line in diffs[plan_.ref]]
             parts.append("\n".join(lines) or "nothing changes")
         click.echo(("\n" if number else "") + "\n\n".join(parts))
-        by_reason[not plan_.is_placed, str(decision.reason)].append(f"{plan_.ref.namespace}/{plan_.ref.name}")
+        by_reason[not plan_.is_placed, str(condition.reason)].append(f"{plan_.ref.namespace}/{plan_.ref.name}")
     if len(plans) > 1:
         click.echo(f"\n{format_count(len(plans), 'deployment')}")
         for (refused, reason), names in sorted(by_reason.items(), key=lambda item: (item[0][0], -len(item[1]))):
@@ -232,8 +238,8 @@ def _build_data(plan_: Plan, diff: list[str] | None, ways: Sequence[WayOut] | No
         "namespace": plan_.ref.namespace,
         "name": plan_.ref.name,
         "placed": plan_.is_placed,
-        "reason": plan_.decision.reason,
-        "message": plan_.decision.message,
+        "reason": plan_.condition.reason,
+        "message": plan_.condition.message,
         "placements": [
             {
                 "name": text(manifest, "metadata.name"),
@@ -247,7 +253,7 @@ def _build_data(plan_: Plan, diff: list[str] | None, ways: Sequence[WayOut] | No
         ],
         "costs": plan_.costs,
         "candidates": [{name: getattr(row, attribute) for name, attribute in _DATA.items()} for row in plan_.rows],
-        "remarks": [*plan_.remarks],
+        "remarks": list_remarks(plan_),
     }
     if ways is not None:
         data["waysOut"] = [

@@ -1,48 +1,35 @@
-"""Decides deployments with the composer that the controller runs, and lists their candidates, with advice.
+"""Decides deployments with the composer that the controller runs, and lists their candidates.
 
-A candidate is an environment with a profile and a pool, judged by the rules that decide. Ways out of a refusal, and
-what moving placements to cheaper pools would save, are decided from all that is known, which the controller does not
-read for one deployment. Nothing is carried out.
+A candidate is an environment with a profile and a pool, judged by the rules that decide. Nothing is carried out.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
-from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
-from function.cli.gpus import format_users
 from function.cli.inputs import Inventory
-from function.cli.store import Ref, Store, find_invalid_pools, read_environments, read_placements
+from function.cli.store import Ref, Store, find_invalid_pools
 from function.composers.model_deployment import Considered, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
 from function.domain.environment import Environment
 from function.domain.model import Problem, Shape
-from function.domain.placement import Placement, Preference
 from function.kube.manifests import Manifest, text
 from function.kube.messages import format_count
 from function.kube.quantity import gib
 from function.kube.selectors import Selector
 from function.reasons import ConditionType, Refused, Status
-from function.scheduling.filters import filter_candidates, rank_candidate
+from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
-from function.scheduling.quota import namespace_usage
-from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, Rank, Refusal, SchedulingRequest, join_messages
-from function.scheduling.ways_out import WayOut, find_ways_out
-from function.status.cluster_model import note_insufficient_memory
-from function.status.inference_environment import note_tcp_fallback
-from function.status.weights import describe_load, note_costs
-from function.weights.claim import estimate_load
-from function.weights.faults import find_faults, find_remarks
-from function.weights.planner import plan_weights
+from function.scheduling.verdicts import Assignment, Decision, Rank, Refusal, join_messages
 
-_HOLDERS_NAMED = 3
-PLACED, STAYS, FITS = "placed", "stays", "fits"  # the verdicts on candidates that are not refused
+# The verdicts on candidates that are not refused.
+PLACED = "placed"
+STAYS = "stays"
+FITS = "fits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +67,6 @@ class Row:
         return (len(Refused) - self.refusals[0].reason.rank,) if self.refusals else (-1, *preferred)
 
 
-class Saving(NamedTuple):
-    """What moving a placement that runs to a cheaper pool would save."""
-
-    cost: Cost
-    message: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The decision on one deployment, and what it was made from."""
@@ -98,13 +78,14 @@ class Plan:
     known_placements: list[Manifest]  # of all deployments, before it was decided
 
     @property
-    def decision(self) -> Condition:
-        return find_decision(self.outcome)
+    def condition(self) -> Condition:
+        """The condition that tells the decision."""
+        return find_condition(self.outcome)
 
     @property
     def is_placed(self) -> bool:
         """Tells whether it has all placements that it requests."""
-        return self.decision.status is Status.TRUE
+        return self.condition.status is Status.TRUE
 
     @property
     def placements(self) -> list[Manifest]:
@@ -119,14 +100,14 @@ class Plan:
         return considered if isinstance(considered, Considered) else None
 
     @property
-    def scheduled(self) -> Decision:
+    def decision(self) -> Decision:
         """The scheduler's decision; an empty one where it made none."""
         return self.considered.decision if self.considered else Decision()
 
     @property
     def costs(self) -> tuple[Cost, ...]:
         """What its placements would cost, by currency, as far as their pools have prices."""
-        return add_up(assignment.cost for assignment in self.scheduled.assignments if assignment.cost)
+        return add_up(assignment.cost for assignment in self.decision.assignments if assignment.cost)
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -134,33 +115,16 @@ class Plan:
         return sorted(_list_rows(self), key=lambda row: row.sort_key)
 
     @property
-    def remarks(self) -> list[str]:
-        """What is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
-        if self.considered is None:
-            return []
-        chosen = (*explain_preference(self.rows), *_explain_order(self.considered, self.rows))
-        savings = (saving.message for saving in self.savings)
-        return [*_list_remarks(self.considered), *chosen, *savings, *_name_holders(self)]
-
-    @property
-    def savings(self) -> list[Saving]:
-        return [*_find_savings(self, self.considered)] if self.considered else []
-
-    @property
-    def ways_out(self) -> tuple[WayOut, ...]:
-        """The ways out of its refusals given the placements of all others, once all deployments are planned."""
-        return _find_ways_out(self, self.considered) if self.considered else ()
-
-    @property
     def is_advised(self) -> bool:
         """Tells whether the decision says what to do even where no way out is found."""
-        return not self.scheduled.unresolved or any(infeasible.remedy for infeasible in self.scheduled.unresolved)
+        return not self.decision.unresolved or any(infeasible.remedy for infeasible in self.decision.unresolved)
 
 
-def find_decision(outcome: Outcome) -> Condition:
+def find_condition(outcome: Outcome) -> Condition:
     """Returns Scheduled, or ModelResolved where that stands in its way."""
     by_type = {condition.type: condition for condition in outcome.conditions}
-    resolved, scheduled = by_type[ConditionType.MODEL_RESOLVED], by_type[ConditionType.SCHEDULED]
+    resolved = by_type[ConditionType.MODEL_RESOLVED]
+    scheduled = by_type[ConditionType.SCHEDULED]
     return resolved if scheduled.status is Status.UNKNOWN and resolved.status is not Status.TRUE else scheduled
 
 
@@ -169,7 +133,8 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref] | None = None) ->
 
     A ModelCache from a file that has no status counts as it would report once its downloads are complete.
     """
-    store, plans = inventory.store, dict[Ref, Plan]()
+    store = inventory.store
+    plans: dict[Ref, Plan] = {}
     for ref in sorted(inventory.edited):
         publish_ledger(store, ref)
     for ref in store.refs("ModelCache"):
@@ -178,7 +143,7 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref] | None = None) ->
     shown = store.refs("ModelDeployment") if refs is None else list(refs)
     outdated: list[Plan] = []
     for ref in store.by_creation("ModelDeployment"):
-        plan = _decide(store, ref)
+        plan = decide_deployment(store, ref)
         apply_placements(store, ref, plan.outcome.composed)
         if plan.outcome.composed:
             outdated = [other for other in plans.values() if not other.is_placed]
@@ -187,12 +152,13 @@ def plan_deployments(inventory: Inventory, refs: Iterable[Ref] | None = None) ->
     for plan in outdated:
         # As the controller does in the end, given the placements of all others.
         _withdraw(plan)
-        plans[plan.ref] = _decide(store, plan.ref)
+        plans[plan.ref] = decide_deployment(store, plan.ref)
         apply_placements(store, plan.ref, plans[plan.ref].outcome.composed)
     return {ref: plans[ref] for ref in shown}
 
 
-def _decide(store: Store, ref: Ref) -> Plan:
+def decide_deployment(store: Store, ref: Ref) -> Plan:
+    """Decides a deployment given all that the store holds, and leaves the store as it is."""
     known = store.all("ModelPlacement")
     call, outcome = reconcile(store, store[ref])
     return Plan(ref=ref, call=call, outcome=outcome, store=store, known_placements=known)
@@ -200,7 +166,9 @@ def _decide(store: Store, ref: Ref) -> Plan:
 
 def _withdraw(plan: Plan) -> None:
     """Makes the placements of a deployment what they were before it was decided."""
-    store, before, planned = plan.store, plan.call.observed, plan.store.owned(plan.ref)
+    store = plan.store
+    before = plan.call.observed
+    planned = store.owned(plan.ref)
     for key in planned.keys() - before.keys():
         store.drop(Ref.of(planned[key]))
     for manifest in before.values():
@@ -223,7 +191,8 @@ def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
     Returns the outcomes of the composites from files, and of the placements that they compose.
     """
     plan_deployments(inventory, ())
-    store, outcomes = inventory.store, dict[Ref, Outcome]()
+    store = inventory.store
+    outcomes: dict[Ref, Outcome] = {}
     for ref in sorted(filter(inventory.in_scope, inventory.from_files & store.keys())):
         if ref.kind == "ModelDeployment":
             outcomes |= compose_deployment(store, ref)
@@ -251,40 +220,86 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
         yield from _list_candidates(plan, plan.considered, environment, ledger)
         for pool in find_invalid_pools(plan.store, environment):
             first, *others = pool.problems
-            row = Row(environment=environment.name, pool=pool.name, verdict="invalid", faults=pool.problems)
-            yield replace(row, required=first.path, available=first.message + _count_more(len(others)))
+            yield Row(
+                environment=environment.name,
+                pool=pool.name,
+                verdict="invalid",
+                required=first.path,
+                available=first.message + _count_more(len(others)),
+                faults=pool.problems,
+            )
 
 
 def _list_candidates(plan: Plan, considered: Considered, environment: Environment, ledger: Ledger) -> Iterable[Row]:
-    request, name, rows = considered.request, environment.name, dict[tuple[str, str], Row]()
-    for candidate, refusals in filter_candidates(request, environment, ledger):
+    """Returns the candidates of an environment, with the verdict of the decision on those that it chose."""
+    rows: dict[tuple[str, str], Row] = {}
+    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
         if refusals:
-            first = refusals[0]
-            row = Row(environment=name, profile=first.profile, pool=first.pool, verdict=first.reason, refusals=refusals)
-            required, available = first.columns
-            available += _count_more(len(refusals) - 1)
+            row = _describe_refused(environment, refusals)
         else:
             assert candidate is not None  # only a pool can be without a refusal
-            rank, room = rank_candidate(candidate, ledger), ledger.room(environment, candidate.pool)
-            profile, pool = candidate.profile.name, candidate.pool.name
-            row = Row(environment=name, profile=profile, pool=pool, verdict=FITS, rank=rank)
-            fitting = room.count_fitting(replace(candidate.requested, replicas=room.nodes * room.gpus_per_node))
-            required = format_count(request.deployment.replicas, "replica")
-            available = f"room for {fitting}" + (f", {_format_spare(rank)}" if rank else "")
+            row = _describe_fitting(candidate, ledger)
         if candidate and candidate.shape:
             price = candidate.pool.price
             cost = price.cost(candidate.requested.gpus) if price else None
             row = replace(row, replica=_format_replica(candidate.shape), cost=cost)
-        rows[row.profile, row.pool] = replace(row, required=required, available=available)
+        rows[row.profile, row.pool] = row
     observed = {text(manifest, "metadata.name") for manifest in plan.call.observed.values()}
-    for assigned in (assigned for assigned in considered.decision.assignments if assigned.environment == name):
-        is_kept = assigned.placement is not None and assigned.placement.name in observed
-        verdict, replica = STAYS if is_kept else PLACED, _format_replica(assigned.shape)
-        profile, pool = assigned.profile, assigned.pool
-        # One may be kept although its pool or profile cannot be read, or its labels are not admitted any more.
-        unlisted = Row(environment=name, profile=profile, pool=pool, verdict="", replica=replica, cost=assigned.cost)
-        rows[profile, pool] = replace(rows.get((profile, pool), unlisted), verdict=verdict)
+    for assignment in considered.decision.assignments:
+        if assignment.environment == environment.name:
+            key = (assignment.profile, assignment.pool)
+            rows[key] = _mark_chosen(rows.get(key), assignment, observed)
     return rows.values()
+
+
+def _describe_refused(environment: Environment, refusals: tuple[Refusal, ...]) -> Row:
+    first = refusals[0]
+    required, available = first.columns
+    return Row(
+        environment=environment.name,
+        profile=first.profile,
+        pool=first.pool,
+        verdict=first.reason,
+        required=required,
+        available=available + _count_more(len(refusals) - 1),
+        refusals=refusals,
+    )
+
+
+def _describe_fitting(candidate: Candidate, ledger: Ledger) -> Row:
+    rank = rank_candidate(candidate, ledger)
+    room = ledger.room(candidate.environment, candidate.pool)
+    as_many_as_possible = replace(candidate.requested, replicas=room.nodes * room.gpus_per_node)
+    available = f"room for {room.count_fitting(as_many_as_possible)}"
+    return Row(
+        environment=candidate.environment.name,
+        profile=candidate.profile.name,
+        pool=candidate.pool.name,
+        verdict=FITS,
+        required=format_count(candidate.requested.replicas, "replica"),
+        available=available + (f", {format_spare(rank)}" if rank else ""),
+        rank=rank,
+    )
+
+
+def _mark_chosen(row: Row | None, assignment: Assignment, observed: set[str]) -> Row:
+    """Returns the row of a chosen candidate; it stays if its placement is observed, and is placed otherwise.
+
+    One may be kept that has no row: its pool or profile cannot be read, or its labels are not admitted any more.
+    """
+    placement = assignment.placement
+    is_kept = placement is not None and placement.name in observed
+    verdict = STAYS if is_kept else PLACED
+    if row is not None:
+        return replace(row, verdict=verdict)
+    return Row(
+        environment=assignment.environment,
+        profile=assignment.profile,
+        pool=assignment.pool,
+        replica=_format_replica(assignment.shape),
+        verdict=verdict,
+        cost=assignment.cost,
+    )
 
 
 def _count_more(number: int) -> str:
@@ -295,125 +310,7 @@ def _format_replica(shape: Shape) -> str:
     return format_replica(shape.nodes, shape.gpus_per_node)
 
 
-def _format_spare(rank: Rank) -> str:
+def format_spare(rank: Rank) -> str:
     if rank.spare is None:
         return "memoryPerGpu not declared"
     return f"{gib(rank.spare)} unused" if rank.spare >= 0 else f"{gib(-rank.spare)} too little"
-
-
-def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
-    """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
-    ranked = [(row, row.rank) for row in rows if row.rank]
-    for row, best in ranked:
-        if row.verdict != PLACED:
-            continue
-        which = "the cheapest" if best.cost else "the smallest"
-        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is {which}"
-        others = [(o, other) for o, other in ranked if o.verdict == FITS and o.profile == row.profile]
-        following = [f"next {o.environment}/{o.pool} ({_format_rank(other)})" for o, other in others]
-        parts = [f"{reason} ({_format_rank(best)})", *following[:1]]
-        currencies = sorted({rank.cost.currency for _, rank in ((row, best), *others) if rank.cost})
-        if len(currencies) > 1:
-            parts.append(
-                f"and costs in {' and '.join(currencies)} are not compared: those in {currencies[0]} come first"
-            )
-        yield ", ".join(parts)
-
-
-def _format_rank(rank: Rank) -> str:
-    return str(rank.cost or _format_spare(rank))
-
-
-def _list_remarks(considered: Considered) -> Iterator[str]:
-    """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
-    environments, model = {e.name: e for e in considered.scope.environments}, considered.request.model
-    for assignment in considered.decision.assignments:
-        environment = environments.get(assignment.environment)
-        pool = environment.pool(assignment.pool) if environment else None
-        if environment is None or pool is None:
-            continue
-        remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
-        remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
-        storage = considered.weights.with_pool(environment, pool, assignment.shape, assignment.replicas)
-        profile = considered.request.find_profile(assignment.profile)
-        if profile and not find_faults(storage):
-            remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
-            plan = plan_weights(storage)
-            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
-            remarks += [describe_load(load_time)] if load_time else []
-        yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
-
-
-def _explain_order(considered: Considered, rows: Sequence[Row]) -> Iterator[str]:
-    """Explains which rule chose the environments of new placements where others fit as well."""
-    placed = sorted(row.environment for row in rows if row.verdict == PLACED)
-    fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
-    # After a rejection the order of environments is another one for each deployment.
-    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
-    deployment, scope = considered.request.deployment, considered.scope
-    if deployment.prefer is not Preference.DECLARED or not placed or len(fitting) == len(placed) or is_spread:
-        return
-    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
-    parts = [f"{', '.join(placed)}: first by name of {len(fitting)} environments that fit"]
-    for prefer in (Preference.SMALLEST_SUFFICIENT, Preference.CHEAPEST)[: 2 if any(row.cost for row in rows) else 1]:
-        request = replace(considered.request, deployment=replace(deployment, prefer=prefer))
-        other = schedule(request, scope.environments, [*scope.others, *scope.own])
-        differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
-        alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
-        parts.append(f"placement.prefer: {prefer} {alternative}")
-    yield "; ".join(parts)
-
-
-def _name_holders(plan: Plan) -> Iterator[str]:
-    """Names the other deployments that hold the GPUs of pools without room."""
-    full = sorted({(row.environment, row.pool) for row in plan.rows for refusal in row.refusals if refusal.use})
-    parsed = (parse_placement(manifest).value for manifest in plan.known_placements if full)
-    others = [placement for placement in parsed if placement and _find_owner(placement) != plan.ref]
-    for environment, pool in full:
-        users = Counter[str]()
-        for p in others:
-            if p.shape and (p.environment, p.pool) == (environment, pool):
-                users[f"{p.namespace}/{p.deployment or p.name}"] += p.shape.gpus * p.replicas
-        if users:
-            yield f"{environment}: GPUs of pool {pool} are held by {format_users(users, _HOLDERS_NAMED)}"
-
-
-def _find_owner(placement: Placement) -> Ref:
-    return Ref("ModelDeployment", placement.namespace, placement.deployment)
-
-
-def _find_savings(plan: Plan, considered: Considered) -> Iterator[Saving]:
-    """Finds for each kept placement of a deployment a cheaper pool of an environment that it does not use yet."""
-    request, assignments = considered.request, considered.decision.assignments
-    kept = [(a.cost, a.environment) for a in assignments if a.placement and a.cost and not a.is_rescheduled]
-    if not kept:
-        return
-    used = {a.environment for a in assignments} | {p.environment for p in considered.scope.own}
-    unused = [environment for environment in read_environments(plan.store) if environment.name not in used]
-    others = [placement for placement in read_placements(plan.store) if _find_owner(placement) != plan.ref]
-    cheapest = replace(request, deployment=replace(request.deployment, environments=1, prefer=Preference.CHEAPEST))
-    for cost, environment in sorted(kept, reverse=True):
-        comparable = [
-            replace(e, pools=tuple(p for p in e.pools if p.price and p.price.currency == cost.currency)) for e in unused
-        ]
-        for to in schedule(cheapest, comparable, others).assignments:
-            if to.cost and to.cost < cost:
-                unused = [e for e in unused if e.name != to.environment]
-                saved = Cost(cost.currency, cost.amount - to.cost.amount)
-                where = f"{environment}: costs {cost}, on {to.environment}/{to.pool} {to.cost}"
-                yield Saving(saved, f"{where}: moving it would save {saved}; what runs does not move for money")
-
-
-def _find_ways_out(plan: Plan, considered: Considered) -> tuple[WayOut, ...]:
-    settings = parse_settings(plan.call.input, plan.call.context).value
-    placements = read_placements(plan.store)
-
-    @cache
-    def find_request(owner: Ref) -> SchedulingRequest | None:
-        other = _decide(plan.store, owner).considered if owner in plan.store else None
-        usage = namespace_usage(owner.namespace, placements, settings.limits_of(owner.namespace))
-        return replace(other.request, quota_usage=usage) if other else None
-
-    others = [placement for placement in placements if _find_owner(placement) != plan.ref]
-    world = considered.build_world(others, lambda placement: find_request(_find_owner(placement)))
-    return find_ways_out(world, considered.decision)

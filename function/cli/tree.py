@@ -12,7 +12,7 @@ import click
 from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
-from function.cli.planning import compose_deployment, compose_files, find_decision, find_subject, plan_deployments
+from function.cli.planning import compose_deployment, compose_files, find_condition, find_subject, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
@@ -68,9 +68,9 @@ def _plan_tree(inventory: Inventory, ref: Ref) -> Node:
     root = _build_deployment(store, ref, planned=True)
     if existing[ref].get("status"):
         return root
-    decided = find_decision(outcome)
-    ready = "" if decided.status is Status.TRUE else str(decided.status)
-    return replace(root, ready=ready, state=decided.reason, message=decided.message.partition("\n")[0])
+    scheduled = find_condition(outcome)
+    ready = "" if scheduled.status is Status.TRUE else str(scheduled.status)
+    return replace(root, ready=ready, state=scheduled.reason, message=scheduled.message.partition("\n")[0])
 
 
 def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
@@ -127,7 +127,8 @@ def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
 
 
 def _build_object(manifest: Manifest, *, planned: bool) -> Node:
-    desired, remote = mapping(manifest, "spec.forProvider.manifest"), read_object(manifest)
+    desired = mapping(manifest, "spec.forProvider.manifest")
+    remote = read_object(manifest)
     name = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
     if planned and not manifest.get("status"):
         return Node(name=name, state="Planned")
@@ -136,7 +137,9 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
     message = remote.message or remote.state.value.message or "not reconciled yet"
     if remote.present:
         health = assess(remote.manifest)
-        status, state, message = Status.TRUE if health.up else Status.FALSE, health.level.value, health.message
+        status = Status.TRUE if health.up else Status.FALSE
+        state = health.level.value
+        message = health.message
     conditions = tuple(
         Node(
             name=text(c, "type"),

@@ -11,10 +11,11 @@ from itertools import groupby
 import click
 
 from function.cli import tables
+from function.cli.advice import explain_preference, list_ways_out
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
-from function.cli.planning import compose_files, explain_preference, find_subject, plan_deployments
+from function.cli.planning import compose_files, find_subject, plan_deployments
 from function.cli.store import Ref, Store, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
@@ -146,8 +147,8 @@ def _read_deployment_report(store: Store, ref: Ref) -> Report:
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
     plan = plan_deployments(inventory, [ref])[ref]
-    decision = plan.scheduled
-    ways_out = plan.ways_out
+    decision = plan.decision
+    ways_out = list_ways_out(plan)
     refusals = (
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),

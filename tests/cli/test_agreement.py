@@ -27,7 +27,8 @@ def test_plan_decides_as_the_controller(story: str) -> None:
     world = load_inventory(Sources(files=(str(EXAMPLES / story),)))
     for plan in plan_deployments(world, world.list_deployments()).values():
         scheduled = condition(reported.get(plan.ref), "Scheduled")
-        assert (plan.decision.reason, plan.decision.message) == (text(scheduled, "reason"), text(scheduled, "message"))
+        decided = plan.condition
+        assert (decided.reason, decided.message) == (text(scheduled, "reason"), text(scheduled, "message"))
         wanted = [m["spec"] for m in reported.owned(plan.ref).values()]
         assert [m["spec"] for m in plan.placements] == wanted
 
@@ -143,7 +144,7 @@ def test_plan_decides_one_deployment_as_the_composer(seed: int) -> None:
         others = [m for m in manifests if m["kind"] != "ModelDeployment"]
         (plan,) = planned([*others, deployment])
         outcome = compose(fetched(Call(xr=deployment), others))
-        assert {str(c.type): c for c in outcome.conditions}["Scheduled"] == plan.decision
+        assert {str(c.type): c for c in outcome.conditions}["Scheduled"] == plan.condition
         wanted = [item.manifest["spec"] for _, item in sorted(outcome.composed.items())]
         assert [m["spec"] for m in plan.placements] == wanted
 
@@ -173,4 +174,4 @@ def test_plan_decides_several_deployments_as_a_control_plane(seed: int) -> None:
         control.settle()
     reported = control.store
     for plan in planned(everywhere):
-        assert plan.decision.reason == text(condition(reported.get(plan.ref), "Scheduled"), "reason")
+        assert plan.condition.reason == text(condition(reported.get(plan.ref), "Scheduled"), "reason")

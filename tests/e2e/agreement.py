@@ -29,7 +29,7 @@ def _agree(world: World) -> bool:
     refs = read.store.refs("ModelDeployment")
     decided = {str(ref): _decided(read.store.get(ref) or {}, read.store.owned(ref).values()) for ref in refs}
     planned = {
-        str(plan.ref): (plan.decision.reason, plan.decision.message, _where(plan.placements))
+        str(plan.ref): (plan.condition.reason, plan.condition.message, _where(plan.placements))
         for plan in plan_deployments(read, refs).values()
     }
     differ = {name: (decided[name], planned[name]) for name in planned if planned[name] != decided[name]}

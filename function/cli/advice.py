@@ -1,0 +1,174 @@
+"""Advises on a plan: what is doubtful about it, why it was chosen, what would be cheaper, and ways out of refusals.
+
+Ways out, and what moving placements to cheaper pools would save, are decided from all that is known, which the
+controller does not read for one deployment.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from function.api.model_deployment import parse_placement
+from function.api.settings import parse_settings
+from function.cli.gpus import format_users
+from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
+from function.cli.store import Ref, read_environments, read_placements
+from function.composers.model_deployment import Considered
+from function.domain.allocation import Cost
+from function.domain.placement import Placement, Preference
+from function.scheduling.quota import namespace_usage
+from function.scheduling.scheduler import schedule
+from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
+from function.scheduling.ways_out import WayOut, find_ways_out
+from function.status.cluster_model import note_insufficient_memory
+from function.status.inference_environment import note_tcp_fallback
+from function.status.weights import describe_load, note_costs
+from function.weights.claim import estimate_load
+from function.weights.faults import find_faults, find_remarks
+from function.weights.planner import plan_weights
+
+_HOLDERS_NAMED = 3
+
+
+class Saving(NamedTuple):
+    """What moving a placement that runs to a cheaper pool would save."""
+
+    cost: Cost
+    message: str
+
+
+def list_remarks(plan: Plan) -> list[str]:
+    """Returns what is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
+    if plan.considered is None:
+        return []
+    chosen = (*explain_preference(plan.rows), *_explain_order(plan.considered, plan.rows))
+    savings = (saving.message for saving in find_savings(plan))
+    return [*_note_doubts(plan.considered), *chosen, *savings, *_name_holders(plan)]
+
+
+def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
+    """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
+    ranked = [(row, row.rank) for row in rows if row.rank]
+    for row, best in ranked:
+        if row.verdict != PLACED:
+            continue
+        which = "the cheapest" if best.cost else "the smallest"
+        reason = f"{row.environment}: of what fits profile {row.profile}, pool {row.pool} is {which}"
+        others = [(o, other) for o, other in ranked if o.verdict == FITS and o.profile == row.profile]
+        following = [f"next {o.environment}/{o.pool} ({_format_rank(other)})" for o, other in others]
+        parts = [f"{reason} ({_format_rank(best)})", *following[:1]]
+        currencies = sorted({rank.cost.currency for _, rank in ((row, best), *others) if rank.cost})
+        if len(currencies) > 1:
+            parts.append(
+                f"and costs in {' and '.join(currencies)} are not compared: those in {currencies[0]} come first"
+            )
+        yield ", ".join(parts)
+
+
+def _format_rank(rank: Rank) -> str:
+    return str(rank.cost or format_spare(rank))
+
+
+def _note_doubts(considered: Considered) -> Iterator[str]:
+    """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
+    environments = {environment.name: environment for environment in considered.scope.environments}
+    model = considered.request.model
+    for assignment in considered.decision.assignments:
+        environment = environments.get(assignment.environment)
+        pool = environment.pool(assignment.pool) if environment else None
+        if environment is None or pool is None:
+            continue
+        remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
+        remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
+        storage = considered.weights.with_pool(environment, pool, assignment.shape, assignment.replicas)
+        profile = considered.request.find_profile(assignment.profile)
+        if profile and not find_faults(storage):
+            remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
+            plan = plan_weights(storage)
+            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
+            remarks += [describe_load(load_time)] if load_time else []
+        yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
+
+
+def _explain_order(considered: Considered, rows: Sequence[Row]) -> Iterator[str]:
+    """Explains which rule chose the environments of new placements where others fit as well."""
+    placed = sorted(row.environment for row in rows if row.verdict == PLACED)
+    fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
+    # After a rejection the order of environments is another one for each deployment.
+    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in considered.decision.dropped)
+    deployment = considered.request.deployment
+    scope = considered.scope
+    if deployment.prefer is not Preference.DECLARED or not placed or len(fitting) == len(placed) or is_spread:
+        return
+    chosen = [(a.environment, a.pool) for a in considered.decision.assignments]
+    parts = [f"{', '.join(placed)}: first by name of {len(fitting)} environments that fit"]
+    for prefer in (Preference.SMALLEST_SUFFICIENT, Preference.CHEAPEST)[: 2 if any(row.cost for row in rows) else 1]:
+        request = replace(considered.request, deployment=replace(deployment, prefer=prefer))
+        other = schedule(request, scope.environments, [*scope.others, *scope.own])
+        differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
+        alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
+        parts.append(f"placement.prefer: {prefer} {alternative}")
+    yield "; ".join(parts)
+
+
+def _name_holders(plan: Plan) -> Iterator[str]:
+    """Names the other deployments that hold the GPUs of pools without room."""
+    full = sorted({(row.environment, row.pool) for row in plan.rows for refusal in row.refusals if refusal.use})
+    parsed = (parse_placement(manifest).value for manifest in plan.known_placements if full)
+    others = [placement for placement in parsed if placement and _find_owner(placement) != plan.ref]
+    for environment, pool in full:
+        users = Counter[str]()
+        for p in others:
+            if p.shape and (p.environment, p.pool) == (environment, pool):
+                users[f"{p.namespace}/{p.deployment or p.name}"] += p.shape.gpus * p.replicas
+        if users:
+            yield f"{environment}: GPUs of pool {pool} are held by {format_users(users, _HOLDERS_NAMED)}"
+
+
+def _find_owner(placement: Placement) -> Ref:
+    return Ref("ModelDeployment", placement.namespace, placement.deployment)
+
+
+def find_savings(plan: Plan) -> Iterator[Saving]:
+    """Finds for each kept placement of a deployment a cheaper pool of an environment that it does not use yet."""
+    if plan.considered is None:
+        return
+    request = plan.considered.request
+    assignments = plan.considered.decision.assignments
+    kept = [(a.cost, a.environment) for a in assignments if a.placement and a.cost and not a.is_rescheduled]
+    if not kept:
+        return
+    used = {a.environment for a in assignments} | {p.environment for p in plan.considered.scope.own}
+    unused = [environment for environment in read_environments(plan.store) if environment.name not in used]
+    others = [placement for placement in read_placements(plan.store) if _find_owner(placement) != plan.ref]
+    cheapest = replace(request, deployment=replace(request.deployment, environments=1, prefer=Preference.CHEAPEST))
+    for cost, environment in sorted(kept, reverse=True):
+        comparable = [
+            replace(e, pools=tuple(p for p in e.pools if p.price and p.price.currency == cost.currency)) for e in unused
+        ]
+        for to in schedule(cheapest, comparable, others).assignments:
+            if to.cost and to.cost < cost:
+                unused = [e for e in unused if e.name != to.environment]
+                saved = Cost(cost.currency, cost.amount - to.cost.amount)
+                where = f"{environment}: costs {cost}, on {to.environment}/{to.pool} {to.cost}"
+                yield Saving(saved, f"{where}: moving it would save {saved}; what runs does not move for money")
+
+
+def list_ways_out(plan: Plan) -> tuple[WayOut, ...]:
+    """Returns the ways out of its refusals given the placements of all others, once all deployments are planned."""
+    if plan.considered is None:
+        return ()
+    settings = parse_settings(plan.call.input, plan.call.context).value
+    placements = read_placements(plan.store)
+
+    @cache
+    def find_request(owner: Ref) -> SchedulingRequest | None:
+        other = decide_deployment(plan.store, owner).considered if owner in plan.store else None
+        usage = namespace_usage(owner.namespace, placements, settings.limits_of(owner.namespace))
+        return replace(other.request, quota_usage=usage) if other else None
+
+    others = [placement for placement in placements if _find_owner(placement) != plan.ref]
+    world = plan.considered.build_world(others, lambda placement: find_request(_find_owner(placement)))
+    return find_ways_out(world, plan.considered.decision)
