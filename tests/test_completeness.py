@@ -30,7 +30,7 @@ from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.reasons import Outlook, Refused
 from function.scheduling.filters import CHECKS, Candidate
-from function.scheduling.verdicts import Refusal
+from function.scheduling.refusals import Refusal
 from function.serving.digest import EXCLUDED
 from function.status.cluster_model import build_status
 from function.weights.planner import plan_weights

@@ -82,7 +82,7 @@ def _note_doubts(considered: Considered) -> Iterator[str]:
             continue
         remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
-        storage = considered.weights.with_pool(environment, pool, assignment.shape, assignment.replicas)
+        storage = considered.storage_request.with_pool(environment, pool, assignment.shape, assignment.replicas)
         profile = considered.request.find_profile(assignment.profile)
         if profile and not find_faults(storage):
             remarks += map(str, (*find_remarks(storage), *note_costs(storage)))

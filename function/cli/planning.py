@@ -24,7 +24,8 @@ from function.kube.selectors import Selector
 from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Decision, Rank, Refusal, join_messages
+from function.scheduling.refusals import Refusal, join_messages
+from function.scheduling.verdicts import Assignment, Decision, Rank
 
 # The verdicts on candidates that are not refused.
 PLACED = "placed"

@@ -320,8 +320,8 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
         message = f"{ref} has no pool {placement.pool}"
         yield Problem("spec.pool", _suggest_nearest(message, placement.pool, [p.name for p in environment.pools]))
     if model is not None and pool is not None and placement.shape is not None:
-        weights = _place_weights(store, placement, model)
-        faults = find_faults(weights.with_pool(environment, pool, placement.shape, placement.replicas))
+        storage_request = _request_storage(store, placement, model)
+        faults = find_faults(storage_request.with_pool(environment, pool, placement.shape, placement.replicas))
         yield from (fault.problem for fault in faults)
 
 
@@ -375,10 +375,11 @@ def _read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:
     _, model = _find_model(store, manifest)
     if deployment is None or model is None:
         return None
-    return SchedulingRequest(deployment=deployment, model=model, weights=_place_weights(store, deployment, model))
+    storage_request = _request_storage(store, deployment, model)
+    return SchedulingRequest(deployment=deployment, model=model, storage_request=storage_request)
 
 
-def _place_weights(store: Store, user: Deployment | Placement, model: Model) -> StorageRequest:
+def _request_storage(store: Store, user: Deployment | Placement, model: Model) -> StorageRequest:
     name = user.cache.name if isinstance(user.cache, ModelCacheChoice) else ""
     cache = store.get(Ref("ModelCache", user.namespace, name))
     return StorageRequest(
@@ -477,17 +478,17 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
-    weights = request.weights
+    storage_request = request.storage_request
     replicas = request.deployment.replicas
-    assert weights is not None
+    assert storage_request is not None
     for environment in environments:
         if not environment.pools:
             shapes = (profile.shape for profile in request.model.profiles)
-            yield from (weights.with_pool(environment, NO_POOL, shape, replicas) for shape in shapes if shape)
+            yield from (storage_request.with_pool(environment, NO_POOL, shape, replicas) for shape in shapes if shape)
         for candidate, refusals in filter_candidates(request, environment, Ledger(())):
             is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
             if candidate and candidate.shape and not is_refused:
-                yield weights.with_pool(environment, candidate.pool, candidate.shape, replicas)
+                yield storage_request.with_pool(environment, candidate.pool, candidate.shape, replicas)
 
 
 def _find_full_claims(sharing: Sequence[SchedulingRequest], environments: Iterable[Environment]) -> Iterator[Problem]:
@@ -509,7 +510,7 @@ def _find_shared(request: SchedulingRequest, environment: Environment) -> tuple[
     model = request.model
     if not model.disk or not isinstance(model.source, DownloadedSource):
         return None
-    is_shared = any(weights.case is Case.SHARED for weights in _list_requests(request, (environment,)))
+    is_shared = any(each.case is Case.SHARED for each in _list_requests(request, (environment,)))
     return (cache_key(model.source), (model.name, model.disk)) if is_shared else None
 
 

@@ -23,26 +23,14 @@ from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube import names
-from function.kube.manifests import (
-    JSON,
-    Manifest,
-    condition,
-    find_controller,
-    get,
-    integer,
-    is_current,
-    is_deleting,
-    mapping,
-    prune,
-    text,
-)
-from function.kube.messages import join_with_more, truncate_middle
+from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
+from function.kube.messages import join_with_more
 from function.reasons import ConditionType, ReferencesResolved, Refused, Status
-from function.remote import observed_object
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
 from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
+from function.scheduling.gate import find_gate_obstacle
 from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import drains_first, hold_draining, schedule
 from function.scheduling.turns import asks_gate, assign_turns
@@ -54,14 +42,16 @@ from function.status import references
 from function.status.conditions import faulty
 from function.weights.request import StorageRequest
 
-_MAX_GATE_STATE = 256  # bytes of what the object says that is the gate of a roll-out
-VERDICT_CACHE, WAYS_OUT = VerdictCache(), WayOutCache()
+VERDICT_CACHE = VerdictCache()
+WAYS_OUT = WayOutCache()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
+    """A decision for a deployment, with everything that it was made from."""
+
     request: SchedulingRequest
-    weights: StorageRequest
+    storage_request: StorageRequest  # for the weights on any environment
     scope: Scope
     decision: Decision
     usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
@@ -81,16 +71,18 @@ class Considered:
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    decided = decide(call, settings)
-    if isinstance(decided, Outcome):
-        return decided
-    call = observe_orphans(call, decided.scope.orphans)
-    considered, required = _hold_draining(call, decided)
-    request, decision, orphans = considered.request, considered.decision, considered.scope.orphans
+    considered = decide(call, settings)
+    if isinstance(considered, Outcome):
+        return considered
+    orphans = considered.scope.orphans
+    call = observe_orphans(call, orphans)
+    considered, services_requirement = _hold_draining(call, considered)
+    request = considered.request
+    decision = considered.decision
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
-    gate_obstacle, of_gate = _check_gate(call, settings, request.deployment, placements, leaving)
+    gate_obstacle, gate_requirement = _check_gate(call, settings, request.deployment, placements, leaving)
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
     composed |= _compose_service(call, request.deployment)
@@ -102,7 +94,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
     is_settled = all(c.status is Status.TRUE for c in conditions)
     return Outcome(
-        requirements={**required, **of_gate},
+        requirements={**considered.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt(composed, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
@@ -142,21 +134,24 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
 
 def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Considered:
     """Decides as if there were only the environments that the deployment uses and its own placements."""
-    weights = StorageRequest(
+    storage_request = StorageRequest(
         model=model,
         choice=deployment.cache,
         named_cache=scope.cache,
         namespace=deployment.namespace,
         owner=deployment.name,
     )
-    request = SchedulingRequest(deployment=deployment, model=model, weights=weights, serving_check=find_pool_problems)
+    request = SchedulingRequest(
+        deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
+    )
     decision = schedule(request, scope.environments, scope.own)
-    return Considered(request=request, weights=weights, scope=scope, decision=decision)
+    return Considered(request=request, storage_request=storage_request, scope=scope, decision=decision)
 
 
 def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Considered:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
-    request, considered = own.request, own
+    considered = own
+    request = own.request
     # Required only where a quota limits the namespace.
     namespace_placements = requirements.collect_placements(call, [requirements.NAMESPACE]) or []
     limits = settings.limits_of(request.deployment.namespace)
@@ -226,7 +221,8 @@ def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]
 
 def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
-    deployment, decision = considered.request.deployment, considered.decision
+    deployment = considered.request.deployment
+    decision = considered.decision
     name = deployment.namespace, deployment.name
     if not decision.refusals:
         WAYS_OUT.forget(name)
@@ -235,16 +231,15 @@ def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
     return WAYS_OUT.find(name, (world, decision.refusals), lambda: find_ways_out(world, decision))
 
 
-def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, Mapping[str, Requirement]]:
-    """Returns the decision that deletes no placement that may get requests, and what it takes to know that."""
-    required = considered.scope.requirements
+def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, dict[str, Requirement]]:
+    """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
     if not drains_first(considered.decision):
-        return considered, required
+        return considered, {}
     answer = call.answers.get(requirements.SERVICES)
     services = None if answer is None else [parse_listing(item.load()) for item in answer]
     decision = hold_draining(considered.decision, services)
-    of_namespace = {requirements.SERVICES: requirements.services(considered.request.deployment.namespace)}
-    return replace(considered, decision=decision), {**required, **of_namespace}
+    services_requirement = {requirements.SERVICES: requirements.services(considered.request.deployment.namespace)}
+    return replace(considered, decision=decision), services_requirement
 
 
 def _check_gate(
@@ -262,34 +257,15 @@ def _check_gate(
     rollout = deployment.rollout
     if rollout is None or rollout.gate is None or not asks_gate(rollout, placements, leaving):
         return "", {}
-    gate, name = rollout.gate, f"{rollout.gate.kind} {rollout.gate.name}"
+    gate = rollout.gate
     if (gate.api_version, gate.kind) not in settings.gates:
         allowed = join_with_more(sorted(f"{version} {kind}" for version, kind in settings.gates)) or "none"
         return f"gates of {gate.api_version} {gate.kind} are not allowed; the platform settings allow {allowed}", {}
-    required = {
-        requirements.GATE: Requirement(
-            api_version=gate.api_version, kind=gate.kind, name=gate.name, namespace=deployment.namespace
-        )
-    }
-    answer = call.answers.get(requirements.GATE)
-    if answer is None:
-        return f"waiting for Crossplane to fetch {name}", required
-    found = next((item.load() for item in answer), None)
-    if found is None:
-        return f"waiting for {name}, which does not exist", required
-    if is_deleting(found):
-        return f"waiting for {name}, which is being deleted", required
-    state = condition(found, gate.condition)
-    if state and not (observed_object.is_current(found) and is_current(found, gate.condition)):
-        generation = integer(found, "metadata.generation")
-        return f"waiting for {name}, whose {gate.condition} is not about its generation {generation} yet", required
-    if state.get("status") == Status.TRUE:
-        return "", required
-    if not state:
-        return f"waiting for {name}, which has no condition {gate.condition}", required
-    cause = ": ".join(filter(None, (text(state, "reason"), text(state, "message"))))
-    said = f"{text(state, 'status') or 'not set'}{f' ({cause})' if cause else ''}"
-    return f"waiting for {name}, whose {gate.condition} is {truncate_middle(said, _MAX_GATE_STATE)}", required
+    requirement = Requirement(
+        api_version=gate.api_version, kind=gate.kind, name=gate.name, namespace=deployment.namespace
+    )
+    obstacle = find_gate_obstacle(gate, call.answers.get(requirements.GATE))
+    return obstacle, {requirements.GATE: requirement}
 
 
 def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
@@ -325,7 +301,8 @@ def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Comp
     readable = {placement.name for placement in scopes.parse_placements(call.observed)}
     carried = {placement.name for placement in considered.decision.carried}
     draining = {drained.placement.name for drained in considered.decision.draining}
-    composed, drained = dict[str, Composed](), dict[str, Composed]()
+    composed: dict[str, Composed] = {}
+    drained: dict[str, Composed] = {}
     for key, manifest in call.observed.items():
         name = text(manifest, "metadata.name")
         if name in draining:
@@ -350,7 +327,8 @@ def _compose_placements(call: Call, considered: Considered, placed: Sequence[Pla
 
 def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
     """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
-    shape, price = placement.shape, placement.price
+    shape = placement.shape
+    price = placement.price
     when_full = "Replace" if deployment.replaces_when_full else None
     rollout = prune({"digest": placement.allowed_digest, "whenFull": when_full})
     annotations = prune(

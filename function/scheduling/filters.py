@@ -24,7 +24,8 @@ from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
 from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Field, Infeasible, Rank, Refusal, SchedulingRequest, Value, Verdict
+from function.scheduling.refusals import Field, Refusal, Value
+from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
 from function.weights.faults import StorageFault
 
 FilterFunc: TypeAlias = Callable[[Environment, Ledger], Verdict]  # for one request

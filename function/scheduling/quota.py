@@ -14,7 +14,8 @@ from function.domain.allocation import Limits, QuotaUsage
 from function.domain.placement import Placement
 from function.scheduling.filters import choose_quota_reason, find_step
 from function.scheduling.ledger import charge_order
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
 
 class _QuotaBook:

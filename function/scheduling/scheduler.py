@@ -38,14 +38,13 @@ from function.scheduling.filters import (
 )
 from function.scheduling.ledger import Ledger
 from function.scheduling.quota import charge_assignments
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import (
     Assignment,
     Decision,
     DropCause,
     Dropped,
-    Field,
     Infeasible,
-    Refusal,
     SchedulingRequest,
     Verdict,
 )

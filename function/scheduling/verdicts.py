@@ -1,250 +1,27 @@
-"""What a decision is made from, apart from environments and placements, and what comes out of it.
+"""The request of a deployment, the verdict on each environment, and the decision that is made from them."""
 
-Conditions, `status.unplaced` and the tables of the command line are worded from refusals, so that a decision and its
-explanation cannot disagree. `Refused` has one row for each reason, `Field` one for each thing that is compared.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage, format_replicas
-from function.domain.environment import Environment, Pool, format_unusable
-from function.domain.model import BandwidthRequirement, Model, Problem, Profile, Shape, Spread
+from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage
+from function.domain.environment import Environment, Pool
+from function.domain.model import Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
-from function.kube.messages import format_count
 from function.kube.names import build_name
-from function.kube.quantity import exact, gib
-from function.kube.selectors import SelectorRequirement
 from function.reasons import Outlook, Refused
-from function.scheduling.capacity import PoolUse
-from function.weights.faults import SHARED_STORAGE, StorageFault, find_faults
+from function.scheduling.refusals import Refusal, join_messages
+from function.weights.faults import StorageFault, find_faults
 from function.weights.request import StorageRequest
-
-Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """One reason why an environment or pool cannot be chosen."""
-
-    reason: Refused
-    field: "Field"
-    environment: str = ""
-    profile: str = ""
-    pool: str = ""
-    required: Value = None
-    actual: Value = None  # None: not declared
-    # The label requirements that are not met, each with the value of the label, None where it is missing.
-    unmet: tuple[tuple[SelectorRequirement, str | None], ...] = ()
-    shape: Shape | None = None  # of one replica, where nodes and capacity count
-    use: PoolUse | None = None  # where capacity counts
-    exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
-    storage: StorageFault | None = None  # for Field.STORAGE
-    quota_usage: QuotaUsage | None = None  # for Field.QUOTA
-
-    @property
-    def message(self) -> str:
-        """What is wrong, with the required and the actual value."""
-        if self.quota_usage is not None:
-            return f"{self.quota_usage.request} required; {self.quota_usage.message}"
-        return self.storage.describe_on(self.pool) if self.storage else self.field.value.message(self)
-
-    @property
-    def columns(self) -> tuple[str, str]:
-        """What is required and what was found, short enough for a column."""
-        if self.quota_usage is not None:
-            return self.quota_usage.request, f"quota: {self.quota_usage.numbers}"
-        return self.storage.columns if self.storage else self.field.value.columns(self)
-
-    @property
-    def remedy(self) -> str:
-        """The change that clears it, as far as that does not depend on the world (ways_out.py); empty elsewhere."""
-        if self.storage is not None:
-            return self.storage.remedy(self.environment)
-        if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
-            where = f"pool {self.pool} of InferenceEnvironment {self.environment}"
-            return f"If its nodes have it, declare {self.field} on {where}"
-        if self.quota_usage is not None:
-            if self.quota_usage.limits.invalid:
-                return "Ask the platform team to correct the limits"
-            how = "Request less" if self.quota_usage.exceeds_limit else "Delete a placement of the namespace"
-            return f"{how}, or ask the platform team to raise the limits"
-        return "Create an InferenceEnvironment" if self.field is Field.ENVIRONMENTS else ""
-
-    @property
-    def required_field(self) -> str:
-        """The field as the author of the requirement spells it: a network speed has two names."""
-        return self.required.field if isinstance(self.required, BandwidthRequirement) else str(self.field)
-
-    @property
-    def replicas(self) -> str:
-        """The replicas that are required, with their size."""
-        assert self.shape is not None
-        assert isinstance(self.required, int)
-        return format_replicas(self.required, self.shape, exclusive_node=self.exclusive_node)
-
-
-def join_messages(messages: Iterable[str]) -> str:
-    """Joins messages into one; the API's sentence on shared storage already ends in a full stop."""
-    return "; ".join(messages).replace(f"{SHARED_STORAGE};", SHARED_STORAGE)
-
-
-def _format(refusal: Refusal, value: Value) -> str:
-    if isinstance(value, int) and refusal.field is Field.MEMORY_PER_GPU:
-        return exact(value)
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _describe_requirement(refusal: Refusal) -> str:
-    required, actual, pool = refusal.required, refusal.actual, f"pool {refusal.pool}"
-    if required is None:
-        return f"{pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
-    needed = _format(refusal, required)
-    if refusal.required_field != str(refusal.field):  # its author spells it as pools do not
-        needed = f"{refusal.required_field} {needed}"
-    if actual is None:
-        return f"{pool} does not declare {refusal.field}, {needed} required"
-    if isinstance(required, tuple) and isinstance(actual, tuple):
-        absent = ", ".join(str(item) for item in required if item not in actual)
-        return f"{pool} lacks {refusal.field} {absent}; it has {_format(refusal, actual) or 'none'}"
-    missing = ""
-    if isinstance(required, int) and isinstance(actual, int):
-        difference = required - actual
-        missing = f" ({gib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
-    return f"{pool} has {refusal.field} {_format(refusal, actual)}, {needed} required{missing}"
-
-
-def _describe_selector(refusal: Refusal) -> str:
-    labels = ((r, "no such label" if label is None else label) for r, label in refusal.unmet)
-    return f"the {refusal.field} requires {', '.join(f'{r} (found {label})' for r, label in labels)}"
-
-
-def _describe_problems(refusal: Refusal) -> str:
-    return f"on pool {refusal.pool} {_format(refusal, refusal.actual)}"
-
-
-def _describe_pools(refusal: Refusal) -> str:
-    broken = _format(refusal, refusal.actual) if refusal.actual else ""
-    return f"node pools are invalid: {broken}, see its condition PoolsValid" if broken else "it has no GPU node pools"
-
-
-def _describe_capacity(refusal: Refusal) -> str:
-    use = refusal.use
-    assert use is not None
-    nodes = format_count(use.nodes, "node")
-    if use.unusable_nodes:
-        why = f" ({format_unusable(use.unusable)})" if use.unusable else ""
-        nodes += f" declared, {use.nodes - use.unusable_nodes} usable{why}"
-    if refusal.reason is Refused.POOL_TOO_SMALL:
-        holds = f"the whole pool ({nodes}) holds {refusal.actual}"
-        return f"pool {refusal.pool} is too small: {refusal.replicas} required, {holds}"
-    in_use = f"{nodes}, {use.nodes_in_use} in use" if use.unusable_nodes else f"{use.nodes_in_use} of {nodes} in use"
-    by = f"by {format_count(use.placements, 'other placement')}"
-    return f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
-
-
-def _compare_values(refusal: Refusal) -> tuple[str, str]:
-    row, required = refusal.field.value, "" if refusal.required is None else _format(refusal, refusal.required)
-    actual = row.missing if refusal.actual is None else _format(refusal, refusal.actual)
-    return row.required.format(required) or f"{refusal.required_field} {required}".rstrip(), actual
-
-
-def _compare_labels(refusal: Refusal) -> tuple[str, str]:
-    labels = [f"no {r.key}" if label is None else f"{r.key}={label}" for r, label in refusal.unmet]
-    return ", ".join(str(requirement) for requirement, _ in refusal.unmet), ", ".join(labels)
-
-
-def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
-    assert isinstance(refusal.required, int)
-    use = refusal.use
-    in_use = f", {use.nodes_in_use} of {format_count(use.nodes, 'node')} in use" if use else ""
-    return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRow:
-    name: str  # as users know it
-    message: Callable[[Refusal], str] = _describe_requirement
-    columns: Callable[[Refusal], tuple[str, str]] = _compare_values
-    required: str = ""  # for a column, with `{}` for the required value; empty: the field and the value
-    missing: str = "not declared"  # for a column, where the refusal has no actual value
-    attribute: str = ""  # of `Requires` and of `Pool`, where a profile may require it of a pool
-
-
-class Field(Enum):
-    """What is compared: one row each, in the order of the filters."""
-
-    ENVIRONMENTS = FieldRow("environments", lambda _: "There is no InferenceEnvironment to run on")
-    DEPLOYMENT_SELECTOR = FieldRow("deployment's environmentSelector", _describe_selector, _compare_labels)
-    MODEL_SELECTOR = FieldRow("model's environmentSelector", _describe_selector, _compare_labels)
-    PROFILE_SELECTOR = FieldRow("profile's environmentSelector", _describe_selector, _compare_labels)
-    PROFILE = FieldRow("profile", lambda refusal: f"it is invalid: {_format(refusal, refusal.actual)}")
-    VRAM = FieldRow(
-        "spec.resources.vram",
-        lambda _: "no replicaTopology, and the model has no spec.resources.vram",
-        required="spec.resources.vram",
-        missing="not set",
-    )
-    ENGINE_ARGS = FieldRow("engine.args", _describe_problems, required="arguments that agree")
-    INTER_NODE = FieldRow("interNode", _describe_problems, required="what its preset allows")
-    TLS = FieldRow("kserve.tls", _describe_problems, required="an engine that serves HTTPS")
-    ENVIRONMENT = FieldRow(
-        "environment",
-        lambda _: "its spec is invalid, see its conditions",
-        required="a valid environment",
-        missing="spec is invalid",
-    )
-    NODE_POOLS = FieldRow("nodePools", _describe_pools, required="a valid GPU pool", missing="none")
-    MULTI_NODE = FieldRow(
-        "multiNodeCapable",
-        lambda refusal: f"pool {refusal.pool} is not multiNodeCapable, {refusal.required} nodes required",
-        required="multiNodeCapable for {} nodes",
-    )
-    GPUS_PER_NODE = FieldRow("acceleratorCount")
-    MEMORY_PER_GPU = FieldRow("memoryPerGpu", attribute="memory_per_gpu")
-    NVLINK_DOMAIN = FieldRow("nvlinkDomainSize", attribute="nvlink_domain")
-    INTERCONNECT = FieldRow("interconnect", attribute="interconnect")
-    ACCELERATOR_TYPE = FieldRow("acceleratorType", attribute="accelerator_type")
-    BANDWIDTH = FieldRow("interNodeBandwidth", attribute="bandwidth")
-    PRECISION = FieldRow("precisionSupport", attribute="precision")
-    STORAGE = FieldRow("storage")  # described by its `StorageFault`
-    REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
-    LEDGER = FieldRow(
-        "ledger",
-        lambda r: f"the environment has not published the free GPUs of pool {r.pool} yet: {r.replicas} required",
-        _compare_capacity,
-    )
-    TAINTS = FieldRow(
-        "taints",
-        lambda r: f"the environment has taint {_format(r, r.actual)}, which the deployment does not tolerate",
-        required="a toleration for each taint",
-    )
-    UNSCHEDULABLE = FieldRow(
-        "unschedulable",
-        lambda r: f"pool {r.pool} is unschedulable{f': {r.actual}' if r.actual else ''}",
-        required="a schedulable pool",
-        missing="unschedulable",
-    )
-    READY = FieldRow(
-        "Ready",
-        lambda r: f"the environment {f'is not Ready: {r.actual}' if r.actual else 'has not reported Ready yet'}",
-        required="Ready",
-        missing="not reported",
-    )
-    QUOTA = FieldRow("limits")  # described by its `QuotaUsage`
-
-    def __str__(self) -> str:
-        return self.value.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingRequest:
     deployment: Deployment
     model: Model
-    weights: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
+    storage_request: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
     serving_check: Callable[[Profile, Shape, Pool], tuple[Problem, ...]] = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused what would be chosen first.
@@ -259,9 +36,9 @@ class SchedulingRequest:
 
     def find_storage_faults(self, environment: Environment, pool: Pool, shape: Shape) -> tuple[StorageFault, ...]:
         """Returns why the replicas of a shape cannot have their weights on a pool."""
-        if self.weights is None:
+        if self.storage_request is None:
             return ()
-        return find_faults(self.weights.with_pool(environment, pool, shape, self.deployment.replicas))
+        return find_faults(self.storage_request.with_pool(environment, pool, shape, self.deployment.replicas))
 
     def find_profile(self, name: str) -> Profile | None:
         return next((profile for profile in self.model.profiles if profile.name == name), None)

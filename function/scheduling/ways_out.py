@@ -24,8 +24,9 @@ from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment
 from function.scheduling.ledger import Ledger, publish_free
 from function.scheduling.quota import charge_assignments, count_more
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import retention_order, scale_existing
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
 _MAX_MOVABLE = 6  # placements on a pool of which one or two may move, the smallest first
@@ -408,8 +409,8 @@ def _replace_profile(request: SchedulingRequest, profile: Profile) -> Scheduling
 
 
 def _replace_model(request: SchedulingRequest, model: Model) -> SchedulingRequest:
-    weights = replace(request.weights, model=model) if request.weights else None
-    return replace(request, model=model, weights=weights)
+    storage_request = replace(request.storage_request, model=model) if request.storage_request else None
+    return replace(request, model=model, storage_request=storage_request)
 
 
 def _fits(world: World, environment: Environment, request: SchedulingRequest) -> bool:

@@ -14,7 +14,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Refusal
+from function.scheduling.refusals import Refusal
 from tests.e2e import objects
 from tests.support.plane import call, change, fetched, manifests, only, plane, said
 from tools.control_plane import ControlPlane

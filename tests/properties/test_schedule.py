@@ -114,7 +114,7 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
             prefer=draw(st.sampled_from(Preference)),
         ),
         model=asked,
-        weights=planner(asked, choice),
+        storage_request=planner(asked, choice),
     )
 
 

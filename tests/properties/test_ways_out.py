@@ -19,8 +19,9 @@ from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused
 from function.scheduling.ledger import admit_placements
 from function.scheduling.quota import limit_decision, namespace_usage
+from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, Decision, Field, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
 from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
 from tests.support.builders import deployment, environment, model, planner, pool, profile, requires, selector, shape
 
@@ -150,7 +151,7 @@ def draw_request(draw: random.Random, name: str, *, alike: bool) -> SchedulingRe
     return SchedulingRequest(
         deployment=deployment(name, environments=number_of_environments, replicas=replicas, selector=of_deployment),
         model=wanted,
-        weights=planner(wanted),
+        storage_request=planner(wanted),
     )
 
 
@@ -262,7 +263,7 @@ def relax(fleet: Fleet, name: str, way: WayOut) -> SchedulingRequest:
         needs: Any = {FIELDS[refusal.field]: found}
         profiles[own.name] = replace(own, requires=replace(own.requires, **needs))
         served = replace(served, profiles=tuple(profiles.values()))
-    return replace(request, deployment=wanted, model=served, weights=planner(served))
+    return replace(request, deployment=wanted, model=served, storage_request=planner(served))
 
 
 def check(seed: int, counted: Counter[str]) -> None:

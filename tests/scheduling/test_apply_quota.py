@@ -11,7 +11,8 @@ from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, apply_quota
 from function.scheduling.filters import READINESS
 from function.scheduling.quota import limit_decision
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support.builders import environment, placement, pool, shape
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)

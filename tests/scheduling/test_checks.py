@@ -10,7 +10,8 @@ from function.domain.model import EngineName, Profile
 from function.reasons import Refused
 from function.scheduling.filters import filter_environment
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Field, Infeasible, SchedulingRequest, Value
+from function.scheduling.refusals import Field, Value
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.support.builders import deployment, engine, environment, model, planner, pool, profile, requires, shape
 
@@ -308,7 +309,7 @@ def check(case: Case) -> None:
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),
         model=asked,
-        weights=planner(asked, case.choice, cache=case.cache),
+        storage_request=planner(asked, case.choice, cache=case.cache),
     )
     verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
     if case.refused is None:

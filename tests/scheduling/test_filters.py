@@ -14,7 +14,8 @@ from function.reasons import Refused
 from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
 from function.scheduling.ledger import Ledger
-from function.scheduling.verdicts import Assignment, Field, Infeasible, SchedulingRequest
+from function.scheduling.refusals import Field
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.serving.service import find_pool_problems
 from tests.support.builders import (
     deployment,
@@ -244,7 +245,7 @@ def test_reschedules_on_an_environment_that_is_not_ready() -> None:
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
     asked = model(TWO_NODES, ONE_GPU)
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
-    wanted = SchedulingRequest(deployment=deployment(), model=asked, weights=planner(asked, choice))
+    wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_request=planner(asked, choice))
     found = filter_environment(wanted, environment("env", pool()), Ledger(()))
     assert isinstance(found, Assignment)
     assert found.profile == "one"
@@ -303,7 +304,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
     )
     asked = model(profile(shape=shape(5, 16), requires=demanding))
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
-    request = SchedulingRequest(deployment=deployment(), model=asked, weights=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(), model=asked, storage_request=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
     verdict = filter_environment(request, poor, Ledger(()))
     assert isinstance(verdict, Infeasible)

@@ -51,7 +51,7 @@ def decided(there: Environment, me: Placement, others: list[Placement], replicas
     """Return what the deployment of a placement decides where it wants so many replicas of a shape."""
     asked = model(profile(shape=of))
     request = SchedulingRequest(
-        deployment=deployment(me.deployment, replicas=replicas), model=asked, weights=planner(asked)
+        deployment=deployment(me.deployment, replicas=replicas), model=asked, storage_request=planner(asked)
     )
     return schedule(request, [there], [me, *others])
 
@@ -175,7 +175,9 @@ def test_deployment_and_environment_agree(
     others = [p for p, _ in made]
     there = published(nodes, [me, *others], *own, *(g for _, each in made for g in each))
     asked = model(profile(shape=of))
-    request = SchedulingRequest(deployment=deployment("me", replicas=wanted), model=asked, weights=planner(asked))
+    request = SchedulingRequest(
+        deployment=deployment("me", replicas=wanted), model=asked, storage_request=planner(asked)
+    )
     found = schedule(request, [there], [me, *others])
     for assignment in (a for a in found.assignments if a.placement == me and (me.allocated or a.shape == me.shape)):
         grown = replace(me, shape=assignment.shape, replicas=assignment.replicas)
@@ -197,7 +199,9 @@ def test_nothing_that_only_waits_blocks_growth(
     assert me.shape is not None
     asked = model(profile(shape=me.shape))
     for wanted in range(me.replicas, me.replicas + 4):
-        request = SchedulingRequest(deployment=deployment("me", replicas=wanted), model=asked, weights=planner(asked))
+        request = SchedulingRequest(
+            deployment=deployment("me", replicas=wanted), model=asked, storage_request=planner(asked)
+        )
         found = [scale_existing(request, there, me, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)]
         assert found[0] == found[1]
 

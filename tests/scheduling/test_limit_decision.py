@@ -12,7 +12,8 @@ from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.quota import limit_decision
-from function.scheduling.verdicts import Assignment, Decision, Field, Infeasible, Refusal
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support import builders
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)

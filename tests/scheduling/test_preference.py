@@ -44,7 +44,7 @@ def asked(wanted: Model, environments: int = 1, replicas: int = 1, name: str = "
             name, environments=environments, replicas=replicas, prefer=Preference.SMALLEST_SUFFICIENT
         ),
         model=wanted,
-        weights=planner(wanted),
+        storage_request=planner(wanted),
     )
 
 

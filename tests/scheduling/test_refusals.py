@@ -8,7 +8,7 @@ from function.domain.allocation import Limits, QuotaUsage
 from function.kube.selectors import Operator, SelectorRequirement
 from function.reasons import Refused
 from function.scheduling.capacity import PoolUse
-from function.scheduling.verdicts import Field, Refusal
+from function.scheduling.refusals import Field, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, shape
 

@@ -311,7 +311,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_decides_retention(case: Case) -> None:
     wanted = deployment(selector=selector(**case.labels))
-    request = SchedulingRequest(deployment=wanted, model=case.model, weights=planner(case.model))
+    request = SchedulingRequest(deployment=wanted, model=case.model, storage_request=planner(case.model))
     known = {} if case.environment is None else {"env": case.environment}
     found = retain(request, known, (case.placement,), Ledger(case.others))
     yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.EVICTED)
@@ -341,6 +341,6 @@ def test_retention_order_keeps_the_most_advanced_longest() -> None:
 def test_carries_the_placement_that_was_ready() -> None:
     """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
     own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", was_ready=True)]
-    request = SchedulingRequest(deployment=deployment(environments=1), model=model(), weights=planner(model()))
+    request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_request=planner(model()))
     assert [p.environment for p in retain(request, {}, own, Ledger(())).to_reschedule] == ["c", "b", "a"]
     assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

@@ -13,8 +13,9 @@ from function.reasons import Refused
 from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
 from function.scheduling.ledger import Ledger
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import scale_existing
-from function.scheduling.verdicts import Field, Infeasible, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, FaultyRequest, deployment, environment, model, placement, pool, profile, shape
 

@@ -10,8 +10,9 @@ from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
+from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, Field, SchedulingRequest
+from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
 from tests.support.builders import (
     NAMESPACE,
     NO_CACHE,
@@ -36,7 +37,7 @@ def request(
     environments: int = 1, *, model: Model = MODEL, choice: CacheChoice = NO_CACHE, **fields: object
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
-    return SchedulingRequest(deployment=wanted, model=model, weights=planner(model, choice))
+    return SchedulingRequest(deployment=wanted, model=model, storage_request=planner(model, choice))
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:

@@ -9,8 +9,9 @@ from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCa
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import ModelRef
 from function.reasons import Phase, Refused
+from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Field, SchedulingRequest
+from function.scheduling.verdicts import SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 from tests.support.builders import (
@@ -290,6 +291,6 @@ def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, r
     asked = model(profile(shape=shape()), disk="960Gi")
     there = replace(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
-    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, weights=planner(asked, choice))
+    request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_request=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])
     assert [a.replicas for a in decision.assignments] == [replicas], reason

@@ -23,7 +23,7 @@ from tests.properties.test_schedule import needs, placements, profiled, sites
 from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, selector, shape
 
 TWO_NODES = model(profile(shape=shape(2)))
-ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, weights=planner(TWO_NODES))
+ASKED = SchedulingRequest(deployment=deployment(), model=TWO_NODES, storage_request=planner(TWO_NODES))
 EAST, WEST = environment("east", pool("p", nodes=4)), environment("west", pool("p", nodes=4))
 OTHER, ANOTHER = placement("east", "p", deployment="other"), placement("east", "p", deployment="another")
 

@@ -21,8 +21,9 @@ from function.scheduling.filters import (
     filter_for_reschedule,
 )
 from function.scheduling.ledger import Ledger
+from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, DropCause, Field, Infeasible, Refusal, SchedulingRequest
+from function.scheduling.verdicts import Assignment, DropCause, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,

@@ -8,7 +8,7 @@ import pytest
 from function.domain.model import BrokenEntry, Parallelism, Problem
 from function.domain.pods import PodAdditions
 from function.reasons import Refused, Status
-from function.scheduling.verdicts import join_messages
+from function.scheduling.refusals import join_messages
 from function.weights.faults import SHARED_STORAGE
 from tests.support.builders import model, placement, pool, profile, shape
 from tests.support.decisions import FRONTIER, KIMI, MINE, explained, request, site

@@ -56,7 +56,7 @@ def request(
 ) -> SchedulingRequest:
     """Return what Kimi K2 needs, or another model."""
     wanted = deployment(environments=environments, replicas=replicas)
-    return SchedulingRequest(deployment=wanted, model=of, weights=planner(of, choice, cache=cache))
+    return SchedulingRequest(deployment=wanted, model=of, storage_request=planner(of, choice, cache=cache))
 
 
 class Unplaced(NamedTuple):
