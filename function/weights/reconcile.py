@@ -75,8 +75,8 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Observed(DownloadState):
-    """A plan with what is observed and reported for it."""
+class _Download(DownloadState):
+    """One plan, with everything that decides what becomes of its objects; without a Job nothing is downloaded."""
 
     writer: ObjectWriter
     request: StorageRequest
@@ -95,7 +95,10 @@ class _Observed(DownloadState):
 
 
 class JobDecision(Enum):
-    """What happens to the planned Job in this reconcile; the value says why."""
+    """What happens to the planned Job in this reconcile; the value says why.
+
+    Status shows the value while the Job is held back, except that it describes the claim where that is what is wrong.
+    """
 
     NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
     LEAVE_ABSENT = "the weights are verified, and the Job is not on its cluster: it is not created again"
@@ -111,27 +114,29 @@ class JobDecision(Enum):
 _COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
 
 
-def decide_job(observed: _Observed) -> JobDecision:
+def decide_job(download: _Download) -> JobDecision:
     """Decides what happens to the planned Job.
 
     A Job that is composed already is not held back by its claim, nor by other Jobs. Nothing is decided where faults
     leave no plan (`_refuse`), nor before the placement is admitted (composers/model_placement.py); a Job that is
     composed may wait for a Secret or be refused (`_find_obstacle`).
     """
-    job_plan, key, job = observed.plan.job, observed.job_key, observed.job
+    job = download.job
+    job_plan = download.plan.job
+    key = download.job_key
     if job_plan is None or job is None:
         return JobDecision.NOT_PLANNED
-    is_composed = key in observed.writer.observed
-    if observed.is_hydrated:
+    is_composed = key in download.writer.observed
+    if download.is_hydrated:
         exists = is_composed and job.state is not State.ABSENT
         return JobDecision.OBSERVE if exists else JobDecision.LEAVE_ABSENT
-    if observed.is_outdated:
+    if download.is_outdated:
         return JobDecision.RESTART
     if key != JOB + job_plan.name:
         return JobDecision.KEEP
-    if not is_composed and observed.claim_obstacle:
+    if not is_composed and download.claim_obstacle:
         return JobDecision.WAIT_FOR_CLAIM
-    if not is_composed and observed.superseded_to_delete:
+    if not is_composed and download.superseded_to_delete:
         return JobDecision.WAIT_FOR_SUPERSEDED
     is_shared = job_plan.policy is ManagementPolicy.RETAIN
     if is_shared and needs_privileges(job_plan.manifest) and not job.seen and job.state is not State.ABSENT:
@@ -148,7 +153,8 @@ def reconcile_weights(
     `recorded` is the download that status records as complete, `serving_uri` where a service reads weights already, if
     one does.
     """
-    claim_name, source = name_claim(request), request.model.source
+    claim_name = name_claim(request)
+    source = request.model.source
     same_download: tuple[str, ...] = ()
     if claim_name and isinstance(source, DownloadedSource):
         same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
@@ -164,7 +170,7 @@ def reconcile_weights(
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
         return _refuse(request, writer, faults, recorded)
     plan = plan_weights(request)
-    observed = _Observed(
+    download = _Download(
         writer=writer,
         request=request,
         plan=plan,
@@ -178,29 +184,30 @@ def reconcile_weights(
     if plan.job:
         key = find_equivalent_job(writer, plan.job.manifest, same_download)
         superseded = tuple(other for other in same_download if other != key and _may_write(writer.read(other)))
-        observed = replace(observed, job_key=key, job=writer.read(key), superseded=superseded)
+        download = replace(download, job_key=key, job=writer.read(key), superseded=superseded)
     claim_exists = claim.seen and not is_gone(claim)
-    weights_exist = bool(same_download) or observed.is_hydrated or plan.uri == serving_uri
+    weights_exist = bool(same_download) or download.is_hydrated or plan.uri == serving_uri
     if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
         return _refuse(request, writer, faults, recorded)
-    return _apply_plan(observed)
+    return _apply_plan(download)
 
 
 def _may_write(job: ObservedObject) -> bool:
     return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
-def _apply_plan(observed: _Observed) -> Weights:
-    request, plan = observed.request, observed.plan
-    decision = decide_job(observed)
+def _apply_plan(download: _Download) -> Weights:
+    request = download.request
+    plan = download.plan
+    decision = decide_job(download)
     composed = {
-        **_compose_claim(observed),
-        **_compose_secrets(observed),
-        **_compose_scripts(observed, decision),
-        **_compose_jobs(observed, decision),
+        **_compose_claim(download),
+        **_compose_secrets(download),
+        **_compose_scripts(download, decision),
+        **_compose_jobs(download, decision),
     }
     state = replace(
-        _describe(observed, decision),
+        _describe(download, decision),
         environment=request.environment.name,
         namespace=request.namespace,
         remarks=tuple(find_remarks(request)),
@@ -209,13 +216,13 @@ def _apply_plan(observed: _Observed) -> Weights:
     )
     return Weights(
         composed=composed,
-        stale=_carry_over_stale(observed, composed),
+        stale=_carry_over_stale(download, composed),
         state=state,
         plan=plan,
-        job_name=observed.job_key.removeprefix(JOB),
-        gate_open=_is_gate_open(observed),
-        completion_recorded=observed.completion_recorded,
-        hydration=observed.next_record,
+        job_name=download.job_key.removeprefix(JOB),
+        gate_open=_is_gate_open(download),
+        completion_recorded=download.completion_recorded,
+        hydration=download.next_record,
         access_mode=request.observed_access_mode or (plan.claim.access_mode if plan.claim else ""),
     )
 
@@ -250,78 +257,82 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     return find_claim_obstacle(plan.claim, claim, pods)
 
 
-def _compose_claim(observed: _Observed) -> dict[str, Composed]:
-    claim = observed.plan.claim
+def _compose_claim(download: _Download) -> dict[str, Composed]:
+    claim = download.plan.claim
     if claim is None:
         return {}
     # Complete weights fit: a bound that has drifted since is no reason to grow the claim.
-    if observed.is_hydrated and observed.claim.seen and claim.size and not claim.size.is_stated:
+    if download.is_hydrated and download.claim.seen and claim.size and not claim.size.is_stated:
         claim = replace(claim, size=None)
     key = CLAIM + claim.name
-    item = observed.writer.compose(key, build_claim(claim, observed.claim.manifest), claim.policy)
+    item = download.writer.compose(key, build_claim(claim, download.claim.manifest), claim.policy)
     # What serves from it is as ready as before while it is observed for the first time.
-    is_new = observed.claim.state is State.UNSEEN and observed.plan.uri == observed.serving_uri
+    is_new = download.claim.state is State.UNSEEN and download.plan.uri == download.serving_uri
     return {key: replace(item, ready=item.ready or is_new)}
 
 
-def _compose_secrets(observed: _Observed) -> dict[str, Composed]:
-    writer, policy = observed.writer, observed.plan.job.policy if observed.plan.job else ManagementPolicy.FULL
+def _compose_secrets(download: _Download) -> dict[str, Composed]:
+    writer = download.writer
+    policy = download.plan.job.policy if download.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
-    pods_download = bool(observed.serving_uri) and not observed.serving_uri.startswith("pvc://")
+    pods_download = bool(download.serving_uri) and not download.serving_uri.startswith("pvc://")
     composed: dict[str, Composed] = {}
-    for copy in observed.plan.copies:
+    for copy in download.plan.copies:
         key = TOKEN + copy.name
-        if observed.is_hydrated and not pods_download:
+        if download.is_hydrated and not pods_download:
             composed |= _delete_in_two_steps(writer, key)
         else:
-            composed[key] = copy.compose(writer, key, observed.request.namespace, policy)
+            composed[key] = copy.compose(writer, key, download.request.namespace, policy)
     return composed
 
 
 def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
     """First step of a two-step delete: switch the Object to a policy with Delete now; drop it on the next reconcile."""
-    observed = writer.observed.get(key)
-    if observed is None or deletes(observed):
+    manifest = writer.observed.get(key)
+    if manifest is None or deletes(manifest):
         return {}
-    return {key: with_management_policy(observed, ManagementPolicy.FULL)}
+    return {key: with_management_policy(manifest, ManagementPolicy.FULL)}
 
 
-def _compose_jobs(observed: _Observed, decision: JobDecision) -> dict[str, Composed]:
+def _compose_jobs(download: _Download, decision: JobDecision) -> dict[str, Composed]:
     """Composes the Job as decided, and deletes superseded ones, unless no other can start."""
-    writer, job_plan, key = observed.writer, observed.plan.job, observed.job_key
+    writer = download.writer
+    job_plan = download.plan.job
+    key = download.job_key
     if decision is JobDecision.WAIT_FOR_CLAIM:
-        return {superseded: reapply_observed(writer.observed[superseded]) for superseded in observed.superseded}
+        return {superseded: reapply_observed(writer.observed[superseded]) for superseded in download.superseded}
     composed = {
         superseded: with_management_policy(manifest, ManagementPolicy.OBSERVE_DELETE)
-        for superseded, manifest in observed.superseded_to_delete.items()
+        for superseded, manifest in download.superseded_to_delete.items()
     }
     if decision is JobDecision.OBSERVE:
-        is_known = observed.job is not None and not observed.job.state_unknown
+        is_known = download.job is not None and not download.job.state_unknown
         composed[key] = replace(stop_managing(writer.observed[key]), ready=is_known)
     elif decision is JobDecision.RESTART:
         composed |= _delete_in_two_steps(writer, key)
     elif decision is JobDecision.KEEP:
         composed[key] = reapply_observed(writer.observed[key])
-    elif job_plan and observed.job and decision in _COMPOSED:
+    elif job_plan and download.job and decision in _COMPOSED:
         if key not in writer.observed:
             # Those that prove that root must prepare it stay until it is observed.
-            proof = (failed for failed in observed.write_failures if failed not in observed.superseded)
+            proof = (failed for failed in download.write_failures if failed not in download.superseded)
             composed |= {failed: reapply_observed(writer.observed[failed]) for failed in proof}
         policy = job_plan.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
         written = mapping(writer.observed.get(key), "spec.forProvider.manifest")
-        manifest = with_pod_start_deadline(job_plan.manifest, written, observed.job.manifest)
+        manifest = with_pod_start_deadline(job_plan.manifest, written, download.job.manifest)
         composed[key] = writer.compose(key, manifest, policy)
     return composed
 
 
-def _compose_scripts(observed: _Observed, decision: JobDecision) -> dict[str, Composed]:
+def _compose_scripts(download: _Download, decision: JobDecision) -> dict[str, Composed]:
     """Composes the ConfigMap of a Job that runs, and carries over those that other Jobs of its bytes may mount."""
-    writer, job = observed.writer, observed.plan.job
+    writer = download.writer
+    job = download.plan.job
     composed: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
-        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == observed.plan.key:
+        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == download.plan.key:
             composed |= _carry_over_scripts(writer, key)
-    has_failed = observed.job is not None and assess(observed.job.manifest).level is Level.FAILED
+    has_failed = download.job is not None and assess(download.job.manifest).level is Level.FAILED
     if job and decision in _COMPOSED and not has_failed:
         key = _name_scripts(job)
         composed[key] = writer.compose(key, job.scripts, job.policy)
@@ -340,24 +351,35 @@ def _name_scripts(job: JobPlan) -> str:
     return SCRIPTS + text(job.scripts, "metadata.name")
 
 
-def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
-    request = observed.request
-    plan, job, claim, claim_obstacle = observed.plan, observed.job, observed.claim, observed.claim_obstacle
-    if claim_obstacle and not (observed.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
+def _describe(download: _Download, decision: JobDecision) -> StorageState:
+    """Describes the weights by the first of these that has something to say.
+
+    What is wrong with the claim, the ModelCache, a claim that the user fills, verified weights, a Secret or ConfigMap
+    for which pods wait in vain, that no Job is planned, and the Job. A refused change of the claim does not hide that
+    weights are verified, and is listed as a problem of theirs.
+    """
+    plan = download.plan
+    job = download.job
+    claim = download.claim
+    claim_obstacle = download.claim_obstacle
+    request = download.request
+    if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.type is Case.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
-    if plan.claim and observed.is_hydrated and job and not job.state_unknown:
+    if plan.claim and download.is_hydrated and job and not job.state_unknown:
         problems = find_immutable_changes(plan.claim, claim.manifest)
         if claim_obstacle:
             problems = (*problems, Problem(f"claim {plan.claim_name}", claim_obstacle.message))
         return StorageState(finding=Finding.HYDRATED, problems=problems)
-    obstacle = None if observed.is_hydrated else _find_obstacle(observed.writer, plan)
-    if obstacle or job is None:
+    obstacle = None if download.is_hydrated else _find_obstacle(download.writer, plan)
+    if obstacle:
+        return obstacle
+    if job is None:
         finding = Finding.EMPTY_DIR if plan.type is Case.EMPTY_DIR else Finding.NOT_NEEDED
-        return obstacle or StorageState(finding=finding, bytes_per_pod=request.model.disk)
+        return StorageState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim, plan.claim)
     if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
         return replace(state, finding=Finding.JOB_HELD_BACK, message=decision.value)
@@ -366,32 +388,38 @@ def _describe(observed: _Observed, decision: JobDecision) -> StorageState:
 
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
     """Finds the first Secret or ConfigMap that pods wait for in vain."""
-    states = (find_secret_obstacle(copy, writer.read(TOKEN + copy.name)) for copy in plan.copies)
-    obstacle = next((state for state in states if state), None)
-    scripts = writer.read(_name_scripts(plan.job)) if plan.job else None
-    if obstacle or scripts is None or not scripts.refused:
-        return obstacle
+    for copy in plan.copies:
+        obstacle = find_secret_obstacle(copy, writer.read(TOKEN + copy.name))
+        if obstacle:
+            return obstacle
+    if plan.job is None:
+        return None
+    scripts = writer.read(_name_scripts(plan.job))
+    if not scripts.refused:
+        return None
     return StorageState(finding=Finding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _is_gate_open(observed: _Observed) -> bool:
+def _is_gate_open(download: _Download) -> bool:
     """Tells whether a service may read the plan's URI: once its claim was filled, or the user's claim exists."""
-    plan, entry = observed.plan, observed.request.named_cache_entry
+    plan = download.plan
+    entry = download.request.named_cache_entry
     if plan.job:
-        return observed.is_hydrated
+        return download.is_hydrated
     if entry:
-        return entry.phase is Phase.READY and entry.is_mountable_from(observed.request.namespace)
+        return entry.phase is Phase.READY and entry.is_mountable_from(download.request.namespace)
     is_users_claim = plan.claim is not None and plan.claim.policy is ManagementPolicy.OBSERVE_ONLY
-    return observed.claim.present or not is_users_claim
+    return download.claim.present or not is_users_claim
 
 
-def _carry_over_stale(observed: _Observed, composed: Mapping[str, Composed]) -> dict[str, Composed]:
+def _carry_over_stale(download: _Download, composed: Mapping[str, Composed]) -> dict[str, Composed]:
     """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
-    writer, tokens = observed.writer, {TOKEN + copy.name for copy in observed.plan.copies}
+    writer = download.writer
+    tokens = {TOKEN + copy.name for copy in download.plan.copies}
     stale: dict[str, Composed] = {}
     for key, manifest in sorted(writer.observed.items()):
-        is_current = key in composed or key == observed.job_key or key in tokens
-        is_replaced = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == observed.plan.key
+        is_current = key in composed or key == download.job_key or key in tokens
+        is_replaced = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key
         if is_current or is_replaced or not key.startswith(_PREFIXES):
             continue
         stale |= _carry_over_scripts(writer, key) if key.startswith(SCRIPTS) else {key: reapply_observed(manifest)}

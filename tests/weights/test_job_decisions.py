@@ -114,8 +114,8 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> list[JobDecision]:
     """Records every decision."""
     recorded: list[JobDecision] = []
 
-    def record(observed: reconcile._Observed) -> JobDecision:
-        recorded.append(decide_job(observed))
+    def record(download: reconcile._Download) -> JobDecision:
+        recorded.append(decide_job(download))
         return recorded[-1]
 
     monkeypatch.setattr(reconcile, "decide_job", record)
