@@ -61,7 +61,8 @@ from function.kube.messages import to_one_line
 from function.kube.selectors import Taint
 from function.kube.urls import is_hostname
 
-_PRICE = re.compile(r"nodePools\[\d+\]\.price\b")  # the path of a price, and of its fields
+# The path of a price, and of its fields.
+_PRICE = re.compile(r"spec\.(cluster\.(existing|gke)\.)?nodePools\[\d+\]\.price(\.|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class ParsedEnvironment(Parsed[Environment]):
     def pool_problems(self) -> tuple[Problem, ...]:
         """The problems of all pools, and of the prices of pools that count nevertheless."""
         invalid = {problem for pool in self.invalid_pools for problem in pool.problems}
-        return tuple(problem for problem in self.problems if problem in invalid or _PRICE.search(problem.path))
+        return tuple(problem for problem in self.problems if problem in invalid or _PRICE.match(problem.path))
 
     @property
     def other_problems(self) -> tuple[Problem, ...]:
@@ -192,7 +193,7 @@ def _parse_pools(
         if twin := next(twins, None):
             at["labels"].add(f"pool {twin.name} has the same; its nodes would be counted twice")
         problems_of_pool = at.list()
-        if not all(_PRICE.search(problem.path) for problem in problems_of_pool):
+        if not all(_PRICE.match(problem.path) for problem in problems_of_pool):
             invalid.append(BrokenEntry(name=pool.name or at.path, problems=problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)

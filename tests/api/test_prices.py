@@ -7,7 +7,7 @@ import pytest
 from function.api.inference_environment import parse_environment
 from function.domain.allocation import Cost, Price, add_up
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON
+from function.kube.manifests import JSON, Manifest
 from tests.api import manifests
 from tests.api.manifests import pool
 
@@ -47,6 +47,31 @@ def test_price_that_is_no_block_is_a_problem_of_the_price() -> None:
     parsed = parse_environment(manifests.environment(pool(price="2.50 EUR")), BUILT_IN)
     assert [p.path for p in parsed.pool_problems] == ["spec.nodePools[0].price"]
     assert [p.price for p in parsed.value.pools] == [None]
+
+
+@pytest.mark.parametrize("cluster", ["existing", "gke"])
+def test_bad_price_of_a_pool_below_its_cluster_is_a_problem_of_the_price(cluster: str) -> None:
+    spec: Manifest = {"nodePools": [pool(price={"perGpuHour": "2.50"})], "secretRef": {"name": "east"}}
+    source = {"existing": "Existing", "gke": "GKE"}[cluster]
+    parsed = parse_environment({"spec": {"cluster": {"source": source, cluster: spec}}}, BUILT_IN)
+    assert [p.path for p in parsed.pool_problems] == [f"spec.cluster.{cluster}.nodePools[0].price.currency"]
+    assert [p.price for p in parsed.value.pools] == [None]
+
+
+_LIKE_A_PRICE = "nodePools[0].price"
+
+
+def test_invalid_key_of_a_pool_that_reads_like_a_price_makes_the_pool_invalid() -> None:
+    parsed = parse_environment(manifests.environment(pool(labels={_LIKE_A_PRICE: 3})), BUILT_IN)
+    assert parsed.value.broken_pools == ("h100",)
+    assert parsed.value.pools == ()
+
+
+def test_invalid_key_elsewhere_that_reads_like_a_price_makes_the_environment_broken() -> None:
+    download: JSON = {"resources": {"limits": {_LIKE_A_PRICE: "much"}}}
+    parsed = parse_environment(manifests.environment(storage={"download": download}), BUILT_IN)
+    assert parsed.value.broken
+    assert parsed.other_problems == parsed.problems != ()
 
 
 def test_pool_with_another_problem_is_invalid_with_all_of_them() -> None:
