@@ -105,7 +105,8 @@ def preload(  # noqa: PLR0913  # click's options
     }
     if problems := parse_model_cache(manifest).problems:
         raise CliError("; ".join(map(str, problems)))
-    ref, model_ref = Ref.of(manifest), Ref.resolve(kind or "ClusterModel", cluster.namespace, model)
+    ref = Ref.of(manifest)
+    model_ref = Ref.resolve(kind or "ClusterModel", cluster.namespace, model)
     existing = Store(cluster.objects([model_ref.kind, "InferenceEnvironment"]))
     # Without one of them, waiting for the weights would never end.
     for required in (model_ref, *(Ref("InferenceEnvironment", "", environment) for environment in environments)):
@@ -158,30 +159,34 @@ def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:
         return {"environments": [*environments]}
     if selector is None:
         raise CliError("say where: -e ENVIRONMENT, or -l KEY=VALUE (-l '' is every environment)")
-    labels, others = selector.equalities, list[JSON]()
-    for r in selector.requirements:
-        if r.operator is not Operator.IN or r.values != (labels.get(r.key),):
-            others.append(prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None}))
+    labels = selector.equalities
+    others: list[JSON] = [
+        prune({"key": r.key, "operator": str(r.operator), "values": [*r.values] or None})
+        for r in selector.requirements
+        if r.operator is not Operator.IN or r.values != (labels.get(r.key),)
+    ]
     match_labels: Manifest = {**labels}
     return {"environmentSelector": prune({"matchLabels": match_labels or None, "matchExpressions": others or None})}
 
 
 def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
     """Waits until every environment has the weights; the download continues after an interrupt."""
-    deadline, shown = time.monotonic() + timeout, ""
+    deadline = time.monotonic() + timeout
+    last_message = ""
     while True:
         manifest = cluster.get(ref)
         if manifest is None:
             raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
-        hydrated, generation = condition(manifest, ConditionType.HYDRATED), get(manifest, "metadata.generation")
+        hydrated = condition(manifest, ConditionType.HYDRATED)
+        generation = get(manifest, "metadata.generation")
         # Crossplane's conditions tell which change was observed where ours does not.
         conditions = (hydrated, condition(manifest, "Synced"), condition(manifest, "Ready"))
         if next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation) != generation:
             hydrated = {}
         message = text(hydrated, "message")
-        if message != shown:
+        if message != last_message:
             click.echo(message, err=True)
-            shown = message
+            last_message = message
         if hydrated.get("status") == Status.TRUE:
             return
         if text(hydrated, "reason") in _TERMINAL:
@@ -234,11 +239,16 @@ def _list_kept_weights(placements: Iterable[Manifest]) -> Iterable[Manifest]:
 
 def _list_rows(manifest: Manifest, users: Iterable[str] = ()) -> Iterator[Manifest]:
     """Yields a row for each environment of a ModelCache, an empty one if it has none, or for a placement's weights."""
-    kind, name, size = "ModelCache", text(manifest, "metadata.name"), text(manifest, "status.size")
+    kind = "ModelCache"
+    name = text(manifest, "metadata.name")
+    size = text(manifest, "status.size")
     storages = listing(manifest, "status.environments") or [{}]
     if text(manifest, "kind") == "ModelPlacement":
-        storage, ready = mapping(manifest, "status.storage"), condition(manifest, ConditionType.STORAGE_READY)
-        kind, name, size = "PersistentVolumeClaim", f"claim {text(storage, 'claimName')}", text(storage, "size")
+        storage = mapping(manifest, "status.storage")
+        ready = condition(manifest, ConditionType.STORAGE_READY)
+        kind = "PersistentVolumeClaim"
+        name = f"claim {text(storage, 'claimName')}"
+        size = text(storage, "size")
         environment = text(manifest, "spec.inferenceEnvironmentRef.name")
         phase = Phase.READY if text(ready, "status") == Status.TRUE else text(manifest, "status.phase")
         storages = [{**storage, "name": environment, "phase": phase, "message": text(ready, "message")}]
@@ -344,8 +354,9 @@ def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
     pod |= {"containers": [purge], "volumes": [volume]}
     pod.pop("initContainers", None)  # its script is deleted once the download is complete
 
-    def build_metadata(of: Manifest, *parts: str) -> Manifest:
-        name, namespace = text(of, "metadata.name"), text(of, "metadata.namespace")
+    def build_metadata(source: Manifest, *parts: str) -> Manifest:
+        name = text(source, "metadata.name")
+        namespace = text(source, "metadata.namespace")
         return {"name": build_name(f"purge-{name}", name, *parts), "namespace": namespace, "labels": {**MANAGED_BY}}
 
     removal: Manifest = {

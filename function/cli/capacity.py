@@ -95,7 +95,8 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
         if by == "accelerator" and usage.pool:
             groups[accelerator] += []  # one that nothing uses has free GPUs
         for holding in usage.holdings:
-            model, namespace = holding.placement.model, holding.placement.namespace
+            model = holding.placement.model
+            namespace = holding.placement.namespace
             # A Model has the name of its namespace before its own.
             model_name = model.name if model.kind == "ClusterModel" else f"{namespace}/{model.name}"
             keys = {"namespace": namespace, "model": model_name, "accelerator": accelerator}
@@ -142,7 +143,8 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
         used_by = gpus.format_users(users, None if form is Form.WIDE else _USERS_SHOWN)
         costs = {field: ", ".join(map(str, row.get(field, ()))) for field in ("costs", "savings")}
         shown.append({**row, **costs, "environments": len(row["environments"]), "usedBy": used_by})
-    table, total = format_columns(headers, shown), add_up(cost for row in rows for cost in row.get("costs", ()))
+    table = format_columns(headers, shown)
+    total = add_up(cost for row in rows for cost in row.get("costs", ()))
     return f"{table}\n\ntotal {format_costs(total)}" if len(rows) > 1 and total else table
 
 

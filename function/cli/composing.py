@@ -15,7 +15,8 @@ from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
-INPUT_GROUP, _CONFIGS_GROUP = "modelplane.fn.crossplane.io/", "environmentconfigs.fn.crossplane.io/"
+INPUT_GROUP = "modelplane.fn.crossplane.io/"
+_CONFIGS_GROUP = "environmentconfigs.fn.crossplane.io/"
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
@@ -51,7 +52,8 @@ def _read_data(store: Store, spec: Manifest) -> Iterator[Manifest]:
     """Returns the default data, then those of every source in order."""
     yield mapping(spec, "defaultData")
     for source in listing(spec, "environmentConfigs"):
-        name, type_ = text(source, "ref.name"), text(source, "type")
+        name = text(source, "ref.name")
+        type_ = text(source, "type")
         if type_ == "Selector" or "toFieldPath" in source:
             way = "labels" if type_ == "Selector" else "toFieldPath"
             message = f"the Composition selects {CONFIG}s by {way}, which commands do not follow"
@@ -72,7 +74,8 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
     return merged
 
 
-_CALLS, _ROUNDS = 6, 6
+_CALLS = 6
+_ROUNDS = 6
 _HOUR = 3600
 # Sorts after everything that exists: placements are charged in the order of their creation.
 _LAST = "9999-12-31T23:59:59Z"
@@ -94,7 +97,8 @@ def reconcile(
 
 def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -> None:
     """Writes the placements of a deployment to the store, and publishes the ledgers of environments that change."""
-    before, placements = store.owned(ref), dict[str, Manifest]()
+    before = store.owned(ref)
+    placements: dict[str, Manifest] = {}
     for key, item in composed.items():
         identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
         placements[key] = {**item.manifest, "metadata": {**mapping(item.manifest, "metadata"), **identity}}
@@ -126,7 +130,8 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
     The status of an environment is kept as it was read: whether its cluster answers is not known.
     """
     for number in range(_ROUNDS):
-        xr, before = store[ref], store.owned(ref)
+        xr = store[ref]
+        before = store.owned(ref)
         _, outcome = reconcile(store, xr, now=number * _HOUR)  # every change of a route has settled in the next round
         _replace_owned(store, ref, {key: _report_up(item.manifest) for key, item in outcome.composed.items()})
         if ref.kind != "InferenceEnvironment":

@@ -75,7 +75,8 @@ class Usage:
 
 def list_usages(store: Store) -> list[Usage]:
     """Returns every pool with what is charged in it, as its environment publishes it."""
-    usages, placements = list[Usage](), {(p.namespace, p.name): p for p in read_placements(store)}
+    usages: list[Usage] = []
+    placements = {(placement.namespace, placement.name): placement for placement in read_placements(store)}
     for environment in read_environments(store):
         ledger = admit_placements(environment, placements.values())
         for pool in environment.pools:
@@ -129,8 +130,9 @@ def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
         if resource:
             pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
-            gpus, product = node.count_gpus(resource) or 0, node.product
-            groups[pool, resource, gpus, product, tuple(map(str, _list_taints(node, resource)))].append(node)
+            gpus = node.count_gpus(resource) or 0
+            taints = tuple(map(str, _list_taints(node, resource)))
+            groups[pool, resource, gpus, node.product, taints].append(node)
     names = Counter[str]()
     pools: list[JSON] = []
     for (pool, resource, gpus, product, _), group in sorted(groups.items()):

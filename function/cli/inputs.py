@@ -75,7 +75,8 @@ def _read_path(path: str) -> Iterator[Item | Fault]:
 
 def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
     """Returns the manifests of a file, up to the first fault in its YAML."""
-    loader, line = _Loader(content), 1
+    loader = _Loader(content)
+    line = 1
     try:
         while loader.check_node():
             node = loader.get_node()

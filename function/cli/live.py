@@ -39,7 +39,8 @@ class Cluster:
     """One control plane. Every method raises CliError where there is no answer."""
 
     def __init__(self, sources: Sources, runner: asyncio.Runner) -> None:
-        self._sources, self._runner = sources, runner
+        self._sources = sources
+        self._runner = runner
         self._api = self._connect()
 
     def close(self) -> None:
@@ -146,8 +147,8 @@ class Cluster:
             return _read_object(response)
 
     def _run(self, work: Coroutine[object, object, T], what: str) -> T:
-        httpx, kr8s = import_extra("httpx"), import_extra("kr8s")
-
+        httpx = import_extra("httpx")
+        kr8s = import_extra("kr8s")
         try:
             return self._runner.run(asyncio.wait_for(work, _ANSWER_SECONDS))
         except kr8s.ServerError as error:

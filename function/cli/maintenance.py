@@ -23,7 +23,9 @@ from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE
 from function.reasons import ConditionType, Status
 
 _KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}
-_MOVES, _STAYS, _STUCK = "moves", "stays", "cannot move"
+_MOVES = "moves"
+_STAYS = "stays"
+_STUCK = "cannot move"
 _COLOURS = {_MOVES: tables.GOOD, _STAYS: tables.WAIT, _STUCK: tables.BAD}
 _ENVIRONMENT = click.argument("environment", type=read_name("InferenceEnvironment"))
 _REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.")
@@ -134,30 +136,32 @@ def _list_moves(inventory: Inventory, ref: Ref, taint: Manifest) -> Iterator[tup
     deployments = sorted({owner for owner in owners.values() if owner in store})
     plans = plan_deployments(inventory, deployments)
     for placement, owner in owners.items():
-        verdict, to, why = _judge(plans.get(owner), ref.name)
-        yield verdict, f"{placement.namespace}/{owner.name or placement.name}", to, why
+        verdict, target, reason = _judge(plans.get(owner), ref.name)
+        yield verdict, f"{placement.namespace}/{owner.name or placement.name}", target, reason
 
 
 def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
+    """Returns whether what a deployment has on an environment moves: verdict, targets and reason."""
     if plan is None:
         return _STAYS, "", "no deployment moves it"
     if plan.considered is None:
         return _STUCK, "", f"{plan.condition.reason}: {plan.condition.message}"
-    assignments = plan.considered.decision.assignments
+    assignments = plan.decision.assignments
     if any(assignment.environment == environment for assignment in assignments):
         return _STAYS, "", "tolerates the taint"
     there = {text(manifest, "spec.inferenceEnvironmentRef.name") for manifest in plan.call.observed.values()}
     targets = [f"{a.environment}/{a.pool}" for a in assignments if a.environment not in there]
     if targets or plan.is_placed:
         return _MOVES, ", ".join(targets), ""
-    refusals = (f"{each.environment}: {each.message}" for each in plan.considered.decision.refusals)
+    refusals = (f"{each.environment}: {each.message}" for each in plan.decision.refusals)
     others = [refusal for refusal in refusals if not refusal.startswith(f"{environment}: ")]
     return _STUCK, "", "; ".join(others) or "there is no other environment"
 
 
 def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
     """Waits until the environment is drained and prints who is left whenever that changes."""
-    last_message, deadline = "", time.monotonic() + timeout
+    last_message = ""
+    deadline = time.monotonic() + timeout
     while True:
         manifest = cluster.get(ref) or {}
         drained = condition(manifest, ConditionType.DRAINED)

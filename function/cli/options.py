@@ -108,13 +108,15 @@ _OPERATORS = {
 
 def parse_selector(value: str) -> Selector:
     """Reads a label selector as kubectl does: `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
-    requirements, end = [], 0
+    requirements = []
+    end = 0
     while value[end:].strip():
         match = _REQUIREMENT.match(value, end)
         operators = [*filter(None, match.group("absent", "equality", "set"))] if match else []
         if match is None or len(operators) > 1:
             raise click.BadParameter(f"{value[end:]} is not KEY=VALUE, KEY!=VALUE, KEY in (VALUE,...), KEY or !KEY")
-        operator, end = _OPERATORS["".join(operators)], match.end()
+        operator = _OPERATORS["".join(operators)]
+        end = match.end()
         values = sorted(v.strip() for v in (match["value"] or match["values"] or "").split(","))
         compared = tuple(values) if operator in (Operator.IN, Operator.NOT_IN) else ()
         requirements.append(SelectorRequirement(key=match["key"], operator=operator, values=compared))

@@ -14,12 +14,23 @@ from function.kube.messages import format_count
 from function.scheduling.capacity import empty_pool, take_share
 from function.status.inference_environment import note_unusable_nodes
 
-_WIDTH, _MARGIN = 880, 16
-_GPU, _GAP = 9, 2
-_CHARACTERS, _LINES = 120, 6
-_NODES_DRAWN, _POOLS_DRAWN, _PLANS_DRAWN, _ROWS_DRAWN = 12, 40, 20, 4
-FREE, TAKEN, OURS = "#ffffff", "#8b98ad", "#1f9d55"
-INK, DIM, _LINE, NO = "#1b2430", "#5c6877", "#c6ced8", "#c0392b"
+_WIDTH = 880  # pixels, as all lengths are
+_MARGIN = 16
+_GPU = 9
+_GAP = 2
+_CHARACTERS = 120  # of a line of text
+_LINES = 6  # of a message
+_NODES_DRAWN = 12
+_POOLS_DRAWN = 40
+_PLANS_DRAWN = 20
+_ROWS_DRAWN = 4
+FREE = "#ffffff"
+TAKEN = "#8b98ad"
+OURS = "#1f9d55"
+INK = "#1b2430"
+DIM = "#5c6877"
+_LINE = "#c6ced8"
+NO = "#c0392b"
 _PER_ROW = 4
 # What each colour is where the reader's system is dark; nothing else of a picture changes.
 _DARK = {
@@ -29,12 +40,14 @@ _DARK = {
 }  # fmt: skip
 _PLAN_COLOURS = (OURS, *[*_DARK][8:])
 
-_LOST_NAME, _LOST = "cannot be used", "url(#lost)"
+_LOST_NAME = "cannot be used"
+_LOST = "url(#lost)"
 _HATCHED = (
     '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
     f'<rect width="4" height="4" fill="{FREE}"/><path d="M0,4 L4,0" stroke="{NO}"/></pattern></defs>'
 )
-_BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
+_BOLD = ' font-weight="600"'
+_SMALL = ' font-size="12"'
 
 
 def _list_owners(pool: Pool, usage: Usage) -> list[list[str]]:
@@ -42,13 +55,13 @@ def _list_owners(pool: Pool, usage: Usage) -> list[list[str]]:
     nodes = [[_LOST_NAME] * pool.gpus_per_node if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)]
     room = empty_pool(pool)
     for holding in usage.holdings:
-        owner, before = holding.user, Counter(room.free)
+        before = Counter(room.free)
         take_share(room, holding.share)
         after = Counter(room.free)
         moves = zip_longest(sorted((before - after).elements()), sorted((after - before).elements()), fillvalue=0)
         for level, left in moves:
             node = next(node for node in nodes if pool.gpus_per_node - len(node) == level)
-            node.extend([owner] * (level - left))
+            node.extend([holding.user] * (level - left))
     return [[*node, *[""] * (pool.gpus_per_node - len(node))] for node in nodes]
 
 
@@ -81,8 +94,10 @@ class Canvas:
         unusable = note_unusable_nodes(pool)
         description = f"pool {pool.name}: {', '.join(filter(None, parts))}{f'; {unusable}' if unusable else ''}"
         self.text(x, description, DIM, _SMALL)
-        columns, rows = min(pool.gpus_per_node, _PER_ROW), -(-pool.gpus_per_node // _PER_ROW)
-        width, height = (columns * (_GPU + _GAP) + 6, rows * (_GPU + _GAP) + 6)
+        columns = min(pool.gpus_per_node, _PER_ROW)
+        rows = -(-pool.gpus_per_node // _PER_ROW)
+        width = columns * (_GPU + _GAP) + 6
+        height = rows * (_GPU + _GAP) + 6
         self.y += 8
         for index, owners in enumerate(_list_owners(pool, usage)[:_NODES_DRAWN]):
             self._draw_node(x + index * (width + 6), (width, height), owners)
@@ -143,7 +158,9 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
     _draw_totals(canvas, usages, "others" if plans else "in use")
     for environment, group in groupby(drawn[:_POOLS_DRAWN], lambda usage: usage.environment):
         canvas.y += 10
-        top, before, left = canvas.y, len(canvas.lines), _MARGIN + 12
+        top = canvas.y
+        left = _MARGIN + 12
+        first_line = len(canvas.lines)
         canvas.text(left, environment.name + ("" if environment.ready else " (not Ready)"), INK, _BOLD)
         candidates = [row for row in rows if row.environment == environment.name] if len(plans) == 1 else []
         for row in candidates[:_ROWS_DRAWN]:
@@ -160,7 +177,7 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
                 canvas.text(left, message, NO, _SMALL)
         canvas.y += 10
         frame = _draw_rectangle(_MARGIN, top, (_WIDTH - 2 * _MARGIN, canvas.y - top), "#f6f8fa", 6)
-        canvas.lines.insert(before, frame)
+        canvas.lines.insert(first_line, frame)  # behind all of it
     canvas.note_more(len(usages) - _POOLS_DRAWN, "pool")
     return _write_document(canvas)
 
@@ -169,14 +186,18 @@ def _draw_totals(canvas: Canvas, usages: Sequence[Usage], taken: str) -> None:
     """Adds up all pools and those of each accelerator, and explains the colours."""
     canvas.y += 8
     environments = format_count(len({usage.environment.name for usage in usages}), "environment")
-    total, used, free = sum(u.gpus for u in usages), sum(u.used for u in usages), sum(u.free for u in usages)
+    total = sum(usage.gpus for usage in usages)
+    used = sum(usage.used for usage in usages)
+    free = sum(usage.free for usage in usages)
     lost = total - used - free
     gpus = f"{format_count(total, 'GPU')}: {used} in use, {free} free" + (f", {lost} cannot be used" if lost else "")
     canvas.text(_MARGIN, f"{environments} with {gpus}", INK, _BOLD)
     is_lost = any(usage.pool and usage.pool.usable_nodes < usage.pool.max_nodes for usage in usages)
     canvas.y += 12
     entries = ((TAKEN, taken), (FREE, "free GPU"), *(((_LOST, _LOST_NAME),) if is_lost else ()))
-    for x, (fill, label) in enumerate(entries):
-        square, style = _draw_rectangle(_MARGIN + 130 * x, canvas.y, (_GPU, _GPU), fill), f'fill="{DIM}"{_SMALL}'
-        canvas.lines.append(f'{square}<text x="{_MARGIN + 130 * x + 15}" y="{canvas.y + 9}" {style}>{label}</text>')
+    for column, (fill, label) in enumerate(entries):
+        left = _MARGIN + 130 * column
+        square = _draw_rectangle(left, canvas.y, (_GPU, _GPU), fill)
+        text = f'<text x="{left + 15}" y="{canvas.y + 9}" fill="{DIM}"{_SMALL}>{label}</text>'
+        canvas.lines.append(square + text)
     canvas.y += 14

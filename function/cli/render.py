@@ -110,7 +110,8 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> dict[Place, Manifest]:
             # Without status, without what Crossplane adds, and never with the data of a Secret.
             manifest = desired_from_observed(observed).manifest
             placed[Place("", Ref.of(manifest))] = manifest
-            remote, policies = mapping(manifest, "spec.forProvider.manifest"), get(manifest, "spec.managementPolicies")
+            remote = mapping(manifest, "spec.forProvider.manifest")
+            policies = get(manifest, "spec.managementPolicies")
             # A Job that is kept on a claim is only observed at last; what else is only observed has no label of ours.
             is_labelled = strings(remote, "metadata.labels").items() >= MANAGED_BY.items()
             if text(manifest, "kind") == "Object" and (policies != ["Observe"] or is_labelled):

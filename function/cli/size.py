@@ -76,7 +76,8 @@ _COLUMNS = {
 }  # fmt: skip
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 # What an engine loads: the first kind that exists, without the copy in the layout of its authors.
-_WEIGHTS, _COPIES = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth"), "consolidated*"
+_WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")
+_COPIES = "consolidated*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,14 +193,16 @@ def _size_files(source: Source, name: str, headroom: int) -> Size:
     """Sizes a model by its files on Hugging Face that its own patterns admit, without downloading them."""
     if not isinstance(source, HuggingFaceSource):
         raise CliError(f"model {name} is not from the hub. Leave out --hub")
-    repo, revision = quote(source.repo), quote(source.revision, safe="")
-    info = _fetch(f"/api/models/{repo}/revision/{revision}?blobs=true", source.repo)
-    sizes, parameters = _list_files(info, source), mapping(info, "safetensors.parameters")
+    revision = quote(source.revision, safe="")
+    info = _fetch(f"/api/models/{quote(source.repo)}/revision/{revision}?blobs=true", source.repo)
+    sizes = _list_files(info, source)
+    parameters = mapping(info, "safetensors.parameters")
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in sorted(parameters.items()) if isinstance(n, int))
     # Files at the top level, since deeper folders hold copies.
     top = {path: n for path, n in sizes.items() if "/" not in path and not fnmatch.fnmatch(path, _COPIES)}
     kinds = ([n for path, n in top.items() if fnmatch.fnmatch(path, pattern)] for pattern in _WEIGHTS)
-    weights, disk = sum(next(filter(None, kinds), sizes.values())), sum(sizes.values())
+    weights = sum(next(filter(None, kinds), sizes.values()))
+    disk = sum(sizes.values())
     line = f"{weights / 10**9:,.1f} GB = {gib(weights)} on Hugging Face" + (f" ({formats})" if formats else "")
     return _add_headroom(name, line, weights, disk, f"{disk / 10**9:,.1f} GB in {len(sizes)} files", headroom)
 
@@ -246,7 +249,9 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
 
 def read_attention(content: JSON, name: str) -> Attention:
     config: Manifest = mapping(content, "text_config") or mapping({"config": content}, "config")
-    layers, latent, window = (integer(config, key) for key in ("num_hidden_layers", "kv_lora_rank", "sliding_window"))
+    layers = integer(config, "num_hidden_layers")
+    latent = integer(config, "kv_lora_rank")
+    window = integer(config, "sliding_window")
     layer_types = get(config, "layer_types")
     types = [str(kind) for kind in layer_types] if isinstance(layer_types, list) else []
     if not set(types) <= _ATTENTION or "linear_attn_config" in config:
@@ -282,7 +287,8 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[M
             shape = compute_shape(profile, model.vram, pool)
             if shape is None:
                 continue
-            arithmetic, memory = f"declared: {format_count(shape.gpus, 'GPU')}", shape.gpus * (pool.memory_per_gpu or 0)
+            memory = shape.gpus * (pool.memory_per_gpu or 0)
+            arithmetic = f"declared: {format_count(shape.gpus, 'GPU')}"
             if profile.shape is None and model.vram and pool.memory_per_gpu:
                 gpus = format_count(-(-model.vram // pool.memory_per_gpu), "GPU")
                 arithmetic = f"{gib(model.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
@@ -302,9 +308,13 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[M
 
 def _find_obstacle(sized: Size, candidate: Candidate) -> str:
     """Returns why `plan` would not place a replica there though the pool were empty, or why the weights do not fit."""
-    request, environment, pool, shape = candidate.request, candidate.environment, candidate.pool, candidate.shape
+    pool = candidate.pool
+    shape = candidate.shape
     assert shape is not None
-    selecting = (*check_selectors(request, environment), check_profile_selector(candidate.profile, environment))
+    selecting = (
+        *check_selectors(candidate.request, candidate.environment),
+        check_profile_selector(candidate.profile, candidate.environment),
+    )
     for refusal in (*selecting, *(check(candidate) for check in CHECKS)):
         if refusal:
             return refusal.message
@@ -314,10 +324,11 @@ def _find_obstacle(sized: Size, candidate: Candidate) -> str:
     if memory and sized.attention and sized.weights:
         split = shape.parallelism
         room = max(0, usable_memory(memory) - _OVERHEAD - sized.weights // shape.gpus)
-        tensor, stages = split.tensor or shape.gpus_per_node, split.pipeline or shape.nodes
+        tensor = split.tensor or shape.gpus_per_node
+        stages = split.pipeline or shape.nodes
         cache = sized.requests * sized.attention.bytes(sized.tokens, tensor, stages)
         return f"KV cache takes {gib(cache)} a GPU, room for {gib(room)}" if room < cache else ""
-    return note_insufficient_memory(request.model, shape, pool.memory_per_gpu)
+    return note_insufficient_memory(candidate.request.model, shape, pool.memory_per_gpu)
 
 
 def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
@@ -338,16 +349,19 @@ def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
 def _fetch(path: str, repo: str) -> JSON:
     """Returns what Hugging Face has at a path; HF_ENDPOINT names a mirror, HF_TOKEN opens what is not public."""
     httpx = import_extra("httpx")
-    host, token = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"), os.environ.get("HF_TOKEN")
+    host = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    token = os.environ.get("HF_TOKEN")
     headers = {"User-Agent": "modelplane"} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
         response = httpx.get(host + path, headers=headers, timeout=30, follow_redirects=True).raise_for_status()
         return normalize_json(response.json())
     except httpx.HTTPStatusError as error:
-        status, code = error.response.status_code, Code.UNREACHABLE
+        status = error.response.status_code
+        code = Code.UNREACHABLE
         advice = "Set HF_TOKEN to a token that may read it, try again later, or give --params"
         if status == HTTPStatus.NOT_FOUND:
-            advice, code = "Correct the repository or the revision", Code.NOT_FOUND
+            code = Code.NOT_FOUND
+            advice = "Correct the repository or the revision"
         raise CliError(f"Hugging Face answers {status} for {repo}. {advice}", code) from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         message = f"cannot reach Hugging Face at {host} ({error}). Set HF_ENDPOINT to a mirror, or give --params"

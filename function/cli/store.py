@@ -62,7 +62,8 @@ class Store(MutableMapping[Ref, Manifest]):
             return
         # A number that no other content ever has: memos outlive a store and look at nothing else.
         self._kinds[ref.kind][ref] = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
-        owner, key = _find_owner(manifest), strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
+        owner = _find_owner(manifest)
+        key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
         if owner and key:
             self._owned[owner][key] = ref
 

@@ -17,7 +17,10 @@ from function.domain.allocation import Cost
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Status
 
-GOOD, BAD, WAIT, DIM = "green", "red", "yellow", "bright_black"
+GOOD = "green"
+BAD = "red"
+WAIT = "yellow"
+DIM = "bright_black"
 STATUS_COLOURS: Mapping[str, str] = {Status.TRUE: GOOD, Status.FALSE: BAD, Status.UNKNOWN: WAIT}
 _WATCH_SECONDS = 2
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -49,7 +49,8 @@ def validate(  # click's options
     if is_quiet():
         return code
     warnings = sum(fault.level == "warning" for fault in faults)
-    errors, objects = len(faults) - warnings, format_count(len(list_known(items, "")), "object")
+    errors = len(faults) - warnings
+    objects = format_count(len(list_known(items, "")), "object")
     summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
     return code
