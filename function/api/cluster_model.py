@@ -73,13 +73,15 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
 
     A Secret without a namespace is in the platform's secret namespace, and for a Model in the namespace of the Model.
     """
-    kind, namespace = text(manifest, "kind"), text(manifest, "metadata.namespace")
+    kind = text(manifest, "kind")
+    namespace = text(manifest, "metadata.namespace")
     spec, problems = validate(schemas.ModelSpec, manifest.get("spec"), "spec")
     shared = kind == "ClusterModel"
     secrets = _SecretRule(namespace=settings.secret_namespace if shared else namespace, fixed=not shared)
     source = _parse_source(spec, secrets, problems)
     profiles, broken = _parse_profiles(spec, source, secrets, problems)
-    resources, at = spec.resources, problems["resources"]
+    resources = spec.resources
+    at = problems["resources"]
     vram = parse_amount(resources.vram, at["vram"])
     disk = parse_amount(resources.disk, at["disk"])
     cpu = parse_quantity(resources.cpu, at["cpu"], CPU)
@@ -136,7 +138,9 @@ def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Probl
 
 
 def _parse_hugging_face(block: schemas.HuggingFace, secrets: _SecretRule, problems: Problems) -> HuggingFaceSource:
-    file, allow, ignore = block.file or "", tuple(block.allow_patterns or ()), tuple(block.ignore_patterns or ())
+    file = block.file or ""
+    allow = tuple(block.allow_patterns or ())
+    ignore = tuple(block.ignore_patterns or ())
     if file:
         _check_file(file, allow, ignore, problems["file"])
     all_parts = (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
@@ -163,7 +167,8 @@ def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], prob
 
 
 def _parse_uri(block: schemas.Uri, secrets: _SecretRule, problems: Problems) -> UriSource:
-    uri, at = block.uri, problems["uri"]
+    uri = block.uri
+    at = problems["uri"]
     scheme, separator, rest = uri.partition("://")
     if separator and scheme in _OWN_SOURCE:
         at.add_invalid(uri, f"given as source {_OWN_SOURCE[scheme]}")
@@ -222,7 +227,8 @@ def _parse_profile(
     block: schemas.Serving, secrets: _SecretRule, problems: Problems, *, needs_topology: bool
 ) -> Profile | None:
     """Returns a profile, which may have problems; None if its engine is unknown."""
-    topology, at = block.replica_topology, problems["replicaTopology"]
+    topology = block.replica_topology
+    at = problems["replicaTopology"]
     selector = parse_selector(block.environment_selector, problems["environmentSelector"])
     requires = parse_requires(topology.requires if topology else None, at["requires"])
     shape = parse_shape(topology, at)
@@ -282,7 +288,9 @@ def parse_shape(topology: schemas.ReplicaTopology | schemas.Topology | None, pro
     if topology is None or topology.gpus_per_node < 1 or any(problems[field].list() for field in fields):
         return None
     at = problems["parallelism"]
-    nodes, gpus, block = topology.nodes, topology.gpus_per_node, topology.parallelism or schemas.Parallelism()
+    nodes = topology.nodes
+    gpus = topology.gpus_per_node
+    block = topology.parallelism or schemas.Parallelism()
     parse_mode = _parse_pipeline_mode if block.data is None and block.data_local is None else _parse_data_mode
     parallelism = parse_mode(block, nodes, gpus, at)
     if parallelism is None or at.list():
@@ -321,7 +329,8 @@ def _parse_data_mode(block: schemas.Parallelism, nodes: int, gpus: int, problems
 
 def _fit_shape(block: schemas.Serving, shape: Shape | None, engine: Engine, problems: Problems) -> Shape | None:
     """Returns the shape as the engine runs it, and adds what in the arguments contradicts it."""
-    args, at = problems["engine.args"].path, problems["replicaTopology.parallelism"]
+    args = problems["engine.args"].path
+    at = problems["replicaTopology.parallelism"]
     parsed = parse_parallel_flags(engine.name, engine.args, args)
     if shape is None:
         problems.update(parsed.problems)
@@ -334,7 +343,8 @@ def _fit_shape(block: schemas.Serving, shape: Shape | None, engine: Engine, prob
     if flag is None:
         return shape
     parallelism = block.replica_topology.parallelism if block.replica_topology else None
-    declared, required = parallelism.expert if parallelism else None, "enabled" if flag else "disabled"
+    declared = parallelism.expert if parallelism else None
+    required = "enabled" if flag else "disabled"
     if declared and declared != required:
         at["expert"].add_invalid(declared, f"{required}, as in {args}")
     return replace(shape, parallelism=replace(shape.parallelism, expert=bool(flag)))

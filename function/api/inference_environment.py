@@ -153,7 +153,8 @@ def _parse_access(
     at, block = choose_block(cluster.source, blocks, problems)
     if block is None or at["secretRef"].list() or at["identitySecretRef"].list():
         return None
-    secret, identity = block.secret_ref or schemas.GkeSecretRef(), block.identity_secret_ref
+    secret = block.secret_ref or schemas.GkeSecretRef()
+    identity = block.identity_secret_ref
     secret_name = secret.name or f"{environment}-kubeconfig"
     kubeconfig = SecretKey(name=secret_name, namespace=secret.namespace or namespace, key=secret.key)
     if identity is None:
@@ -203,7 +204,8 @@ def _parse_pools(
 def _parse_storage(
     block: schemas.Storage, manifest: Manifest, settings: Settings, problems: Problems
 ) -> EnvironmentStorage:
-    claim, bandwidth = block.shared_claim or schemas.SharedClaim(), block.read_bandwidth
+    claim = block.shared_claim or schemas.SharedClaim()
+    bandwidth = block.read_bandwidth
     published = mapping(manifest, "status.storage")
     size = parse_amount(claim.size, problems["sharedClaim.size"])
     return EnvironmentStorage(
@@ -285,7 +287,8 @@ def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]])
     """Returns the published grants, each for the pools that select its nodes now."""
     largest: dict[tuple[str, str, int, int], Grant] = {}
     for row in rows:
-        uid, share = text(row, "uid"), parse_share(row)
+        uid = text(row, "uid")
+        share = parse_share(row)
         requested = text(row, "requestedPool") or share.pool
         for name in sorted(moved.get(share.pool, {share.pool})):
             key = uid, name, share.nodes, share.gpus_per_node

@@ -111,7 +111,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     annotations = strings(manifest, "metadata.annotations")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
     price = _PRICE.fullmatch(annotations.get(names.ANNOTATION_PRICE, ""))
-    service, phase = mapping(manifest, "status.service"), text(manifest, "status.phase")
+    service = mapping(manifest, "status.service")
+    phase = text(manifest, "status.phase")
     update = mapping(manifest, "status.rollout.update")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
     is_service_ready = service_ready.get("status") == Status.TRUE and is_current(manifest, ConditionType.SERVICE_READY)

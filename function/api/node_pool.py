@@ -34,7 +34,8 @@ _OR_BETTER = tuple(rung + OR_BETTER for rung in LADDER)
 def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requires:
     if block is None:
         return Requires()
-    rung, bandwidth = _parse_bandwidth(block, problems, _OR_BETTER), None
+    rung = _parse_bandwidth(block, problems, _OR_BETTER)
+    bandwidth = None
     if rung:
         field = "interNodeBandwidth" if block.multi_node_bandwidth is None else "multiNodeBandwidth"
         is_or_better = rung.endswith(OR_BETTER)
@@ -51,7 +52,8 @@ def parse_requires(block: schemas.Requires | None, problems: Problems) -> Requir
 
 def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Problems) -> Pool:
     refuse_templates(block, problems)
-    capabilities, at = block.capabilities or schemas.Capabilities(), problems["capabilities"]
+    capabilities = block.capabilities or schemas.Capabilities()
+    at = problems["capabilities"]
     pod = parse_additions(block.pod, block.gpu_resource, problems["pod"])
     check_mounts(pod, [(f"{problems.path}.pod.volumeMounts", pod)], problems)
     if block.autoscaled and block.max_node_count is None and not problems["maxNodeCount"].refused:
@@ -109,7 +111,8 @@ def _parse_bandwidth(
 
 def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, problems: Problems) -> InterNode | None:
     """Returns the settings for replicas over several nodes, merged over those of the pool; None if there are none."""
-    block, at = pool.inter_node, problems["interNode"]
+    block = pool.inter_node
+    at = problems["interNode"]
     if block is None or not block.model_fields_set:
         return None
     own = parse_additions(block.pod, pool.gpu_resource, at["pod"])
@@ -145,7 +148,8 @@ def _parse_inter_node(pool: schemas.NodePool, pod: PodAdditions, problems: Probl
 def _check_inputs(block: schemas.InterNode, preset: Preset | None, gpu_resource: str, problems: Problems) -> None:
     """Adds a problem for each input that is missing, unknown, or not an input of the preset."""
     given = block.with_ or schemas.With()
-    takes, fields = preset.inputs if preset else {}, dump(given)
+    takes = preset.inputs if preset else {}
+    fields = dump(given)
     for name in fields.keys() - takes.keys():
         why = f"preset {preset.name} takes {', '.join(takes) or 'none'}" if preset else "no preset is set"
         problems[name].add_invalid(fields[name], f"left out, as {why}")
@@ -160,6 +164,7 @@ def _check_inputs(block: schemas.InterNode, preset: Preset | None, gpu_resource:
     for name, required in takes.items():
         if required and not optional.get(name) and fields.get(name) is None:
             problems[name].add_required(f"as preset {preset.name} needs it")
-    known, at = tuple(preset.instance_types), problems["instanceType"]
+    known = tuple(preset.instance_types)
+    at = problems["instanceType"]
     if given.instance_type and known and not counted and given.instance_type not in known:
         at.update([unknown_value(at.path, given.instance_type, known)])

@@ -13,7 +13,8 @@ from function.contract import RequiredResource
 T = TypeVar("T")
 _MAX_KEYS = 4  # each Composition may have other settings in its input; a control plane has few
 # Entries of a generation before the next begins: this number at least, else this multiple of the list that is parsed.
-_MIN_ENTRIES, _ENTRIES_PER_ITEM = 1_000, 2
+_MIN_ENTRIES = 1_000
+_ENTRIES_PER_ITEM = 2
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class ParseCache(Generic[T]):
         if len(new) > max(_MIN_ENTRIES, _ENTRIES_PER_ITEM * len(items)):
             new, old = {}, new
         self._generations = [(key, new, old), *others[: _MAX_KEYS - 1]]
-        results, misses = list[T](), 0
+        results = list[T]()
+        misses = 0
         for digest, load, _ in items:
             if digest in new:
                 result = new[digest]

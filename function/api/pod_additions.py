@@ -36,7 +36,8 @@ _RESERVED_MOUNTS = {
 }
 _COMMON = "common"
 _MULTUS = "k8s.v1.cni.cncf.io/networks"
-_GKE_INTERFACES, _GKE_DEFAULT = "networking.gke.io/interfaces", "networking.gke.io/default-interface"
+_GKE_INTERFACES = "networking.gke.io/interfaces"
+_GKE_DEFAULT = "networking.gke.io/default-interface"
 _GKE_FIRST_INTERFACE = 2  # eth0 is the network of the pod, eth1 another one of the node
 
 
@@ -87,7 +88,8 @@ def check_mounts(merged: PodAdditions, parts: Sequence[tuple[str, PodAdditions]]
     volumes = {text(volume, "name") for volume in merged.volumes}
     used = dict(_RESERVED_MOUNTS)
     for mount in merged.volume_mounts:
-        name, path = text(mount, "name"), text(mount, "mountPath").rstrip("/") or "/"
+        name = text(mount, "name")
+        path = text(mount, "mountPath").rstrip("/") or "/"
         origin, part = next((origin, part) for origin, part in reversed(parts) if mount in part.volume_mounts)
         at = join_path(origin, part.volume_mounts.index(mount)) if origin.startswith("spec.") else origin
         place = f"volume {name} at {format_value(path)}"
@@ -168,7 +170,8 @@ class Preset:
         return own.merge_over(self.pod.merge_over(get_preset(_COMMON).pod))
 
     def _annotate_networks(self, names: tuple[str, ...], count: int) -> dict[str, str]:
-        style, networks = text(self.networks, "style"), names or list_texts(self.networks, "names")
+        style = text(self.networks, "style")
+        networks = names or list_texts(self.networks, "names")
         if style == "multus":
             repeated = networks * count if flag(self.networks, "perDevice") and len(networks) == 1 else networks
             return {_MULTUS: ",".join(repeated)}

@@ -157,7 +157,8 @@ def find_duplicates(schema: type[BaseModel], value: JSON, path: str) -> Iterator
     """Yields every entry of a list of type set or map that repeats an earlier one, at a path and below."""
     for at, block, known in _find_blocks(schema, value, path):
         for key, info in known.items():
-            item, extra = block.get(key), info.json_schema_extra or {}
+            item = block.get(key)
+            extra = info.json_schema_extra or {}
             if "unique" in extra and isinstance(item, list):
                 yield from _find_equal_entries(item, extra["unique"], join_path(at, key))
 
@@ -211,7 +212,8 @@ def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence
 
 def find_nearest(value: str, known: Iterable[str]) -> str:
     """Returns the known value that resembles a value or is abbreviated by it, ignoring case; empty if there is none."""
-    by_lower, value = {word.lower(): word for word in known}, re.sub("^float", "fp", value.lower())
+    by_lower = {word.lower(): word for word in known}
+    value = re.sub("^float", "fp", value.lower())
     close = difflib.get_close_matches(value, by_lower)
     abbreviated = [word for word in close if all(letter in rest for rest in [iter(word)] for letter in value)]
     return next((by_lower[word] for word in (*abbreviated, *close)), "")
@@ -257,7 +259,8 @@ def _construct(schema: type[M], value: JSON, problems: Problems) -> M:
     accepted: dict[str, Any] = {}
     for name, info in schema.model_fields.items():
         key = info.alias or name
-        item, below = fields.get(key), problems[key]
+        item = fields.get(key)
+        below = problems[key]
         if item is not None and not below.refused:
             accepted[name] = _convert(info.annotation, item, below)
         elif info.is_required() or info.default == {}:

@@ -54,7 +54,8 @@ def parse_settings(function_input: Manifest, context: Manifest) -> Parsed[Settin
 def parse_download(block: schemas.Download | None, weaker: Download, problems: Problems) -> Download:
     if block is None:
         return weaker
-    resources, security = block.resources, block.security_context
+    resources = block.resources
+    security = block.security_context
     for side, amounts in (("requests", resources and resources.requests), ("limits", resources and resources.limits)):
         for name, amount in (amounts or {}).items():
             parse_quantity(amount, problems["resources"][side][name])
@@ -91,7 +92,8 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         return Parsed(weaker, ())
     spec, problems = validate(schemas.Defaults, fields, path)
     problems.update(find_unknown_fields(schemas.Defaults, fields, path))
-    at, download = problems["storageInitializerImage"], weaker.download
+    at = problems["storageInitializerImage"]
+    download = weaker.download
     refuse_templates(spec.storage_initializer_image, at)
     image = parse_image(spec.storage_initializer_image, at)
     if image and not at.list():
@@ -137,7 +139,8 @@ def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> 
 
 def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problems: Problems) -> Limits:
     """Returns the limits of one namespace; the general ones in place of those that are invalid."""
-    own, fallback = block or schemas.Namespaces(), Limits()
+    own = block or schemas.Namespaces()
+    fallback = Limits()
     if problems.list():
         fallback = general if general.any else Limits(invalid=True)
     return Limits(

@@ -124,7 +124,8 @@ def find_invalid_label(key: str, value: object, path: str) -> Problem | None:
 
 
 def _check_expression(expression: schemas.MatchExpression, problems: Problems) -> None:
-    operator, values = expression.operator, expression.values or []
+    operator = expression.operator
+    values = expression.values or []
     if not _KEY.fullmatch(expression.key):
         problems["key"].add_invalid(expression.key, _KEY_FORM)
     for index, value in enumerate(values):

@@ -448,7 +448,8 @@ def find_shape_faults(engine: Engine, shape: Shape, path: str = "engine.args") -
     """Returns what in an engine contradicts the shape of a replica; `path` is the path of the arguments."""
     # Without variables, which have no effect here, an engine is hashable.
     faults = _find_cached_shape_faults(replace(engine, env=()), shape, path) if engine.args else ()
-    spec, ability = ENGINES[engine.name], Ability.RANKS_OVER_NODES
+    spec = ENGINES[engine.name]
+    ability = Ability.RANKS_OVER_NODES
     if shape.nodes == 1 or shape.parallelism.data is None or has_ability(engine, ability) or not spec.data_spans_nodes:
         return faults
     why = f"{engine.image!r} cannot {ability.value}; must be {engine.name} {spec.abilities[ability].since} or later"
@@ -463,7 +464,8 @@ def uses_ray(engine: Engine) -> bool:
 
 @lru_cache(maxsize=256)  # several hundred identical pools give the same shape
 def _find_cached_shape_faults(engine: Engine, shape: Shape, path: str) -> tuple[Problem, ...]:
-    parsed, sizes = parse_parallel_flags(engine.name, engine.args, path), shape.parallelism.sizes
+    parsed = parse_parallel_flags(engine.name, engine.args, path)
+    sizes = shape.parallelism.sizes
     contradictions = (
         Problem(f"{path}[{flag.index}]", f"{flag.text} disagrees with the shape of the replica; must be {sizes[field]}")
         for field, flag in parsed.flags.items()
@@ -477,7 +479,8 @@ def _find_executor_faults(engine: Engine, shape: Shape, path: str) -> tuple[Prob
     spec = ENGINES[engine.name]
     if flag is None or BACKEND not in spec.author_flags:
         return ()
-    backend, faults = flag.value, list[str]()
+    backend = flag.value
+    faults = list[str]()
     if backend == RAY and not has_ability(engine, Ability.RAY):
         faults.append(
             f", but {engine.image} has no Ray, which stock images have before "

@@ -79,7 +79,8 @@ def find_orphan_placements(
     An observed placement keeps its name. Of several orphans with one name the one with the lowest uid has it, and each
     of the others gets a name of its own.
     """
-    uid, namespace = text(xr, "metadata.uid"), text(xr, "metadata.namespace")
+    uid = text(xr, "metadata.uid")
+    namespace = text(xr, "metadata.namespace")
     observed_names = {text(manifest, "metadata.name") for manifest in observed.values()}
     unobserved = [
         (item, placement)

@@ -215,7 +215,8 @@ def _assess_route(manifest: Manifest) -> Health:
     for parent in parents:
         for type_ in ("Accepted", "ResolvedRefs"):
             found = condition({"status": parent}, type_)
-            status, message = text(found, "status") or "missing", text(found, "message") or "without a message"
+            status = text(found, "status") or "missing"
+            message = text(found, "message") or "without a message"
             if status != "True":
                 return Health(Level.FAILED, f"{type_} is {status}: {text(found, 'reason')}, {message}")
     return _UP

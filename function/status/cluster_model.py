@@ -45,7 +45,9 @@ def list_notes(model: Model) -> list[Problem]:
 
 
 def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, str]]:
-    engine, shape, file = profile.engine, profile.shape, find_single_file(model.source)
+    engine = profile.engine
+    shape = profile.shape
+    file = find_single_file(model.source)
     if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
         yield "engine.image", "does not tell the engine's version, the newest is assumed; engine.version says it"
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
@@ -73,7 +75,8 @@ def build_status(model: Model) -> Manifest:
     """Returns profiles and storage; a shape that is computed from vram is in the status of each placement."""
     profiles: list[JSON] = [_build_profile(profile) for profile in model.profiles]
     profiles += [{"name": b.name, "message": truncate_middle("; ".join(map(str, b.problems)))} for b in model.broken]
-    source, size = model.source, compute_size(None, model, None)
+    source = model.source
+    size = compute_size(None, model, None)
     storage: Manifest = {"uri": source_uri(source)}
     if isinstance(source, DownloadedSource):
         storage["cacheKey"] = cache_key(source)

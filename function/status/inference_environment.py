@@ -226,7 +226,8 @@ def build_node_facts(facts: PoolFacts) -> Manifest:
 
 def build_hardware_as_declared(environment: Environment, observation: NodeObservation) -> Condition:
     """Returns HardwareAsDeclared from the facts of the valid pools, as far as they are current."""
-    pools, unobserved = environment.pools, observation.unobserved
+    pools = environment.pools
+    unobserved = observation.unobserved
     if unobserved is None and not pools and observation.reason is None:
         unobserved = Unobserved.NO_POOLS
     if unobserved is Unobserved.NO_POOLS and environment.broken_pools:

@@ -74,7 +74,8 @@ def _describe_placed(decision: Decision) -> str:
 
 
 def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut]) -> str:
-    carried, unresolved = _describe_carried(decision), decision.unresolved
+    carried = _describe_carried(decision)
+    unresolved = decision.unresolved
     if decision.fault is not None:
         return _join_parts(decision.fault.message, (), [carried, decision.fault.remedy])
     lines = [f"{infeasible.environment}: {_describe(infeasible)}" for infeasible in unresolved[:MAX_ITEMS]]

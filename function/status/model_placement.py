@@ -55,7 +55,9 @@ def build_conditions(
     resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
 ) -> tuple[Condition, ...]:
     """Returns the conditions after ReferencesResolved; the last is ServiceReady."""
-    placement, state, missing_secret = resolved.placement, weights.state, service.missing_pull_secret
+    placement = resolved.placement
+    state = weights.state
+    missing_secret = service.missing_pull_secret
     ready = build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     if missing_secret and ready.status is not Status.TRUE:
@@ -164,7 +166,8 @@ def get_service_url(service: Manifest) -> str:
 
 
 def _describe_admission(placement: Placement, admission: Admission) -> str:
-    environment, usage = placement.environment, admission.quota_usage
+    environment = placement.environment
+    usage = admission.quota_usage
     if admission.reason is Admitted.LABEL_MISSING:
         return f"metadata.labels {describe_missing_labels(admission.missing_labels)}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:
@@ -192,7 +195,8 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
     required = f"{pool}: {size} required"
     if admission.replicas:
         required += f", {admission.replicas} admitted"
-    environment, limit = f"InferenceEnvironment {placement.environment}", admission.status_limit
+    environment = f"InferenceEnvironment {placement.environment}"
+    limit = admission.status_limit
     if not admission.evaluated:
         others = f": it rejects {limit} others, and lists no more" if limit else " yet"
         return f"{required}; {environment} has not evaluated this placement{others}"
@@ -234,7 +238,8 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, service:
 
 def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, service: ServiceRollout) -> Manifest:
     """Returns the status except `phase`, `served` and `rollout`."""
-    remote, storage = service.remote.manifest, mapping(call.xr, "status.storage")
+    remote = service.remote.manifest
+    storage = mapping(call.xr, "status.storage")
     status = prune(
         {
             "gpus": resolved.shape.gpus * resolved.placement.replicas,
@@ -255,7 +260,8 @@ def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRoll
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
     serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
     applied_uri = find_applied_uri([item.manifest for item in service.composed.values()], serving_uri)
-    workload, allocated = text(remote, "status.workloads.service.name"), service.allocated
+    workload = text(remote, "status.workloads.service.name")
+    allocated = service.allocated
     selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
     return prune(
         {
@@ -316,7 +322,8 @@ def build_gateway(service: Manifest, environment: Environment) -> Manifest | Non
     declared = environment.gateway
     origin = declared.origin or parse_origin(get_service_url(service))
     attached = next(iter(listing(service, "status.router.gateways")), {})
-    name, namespace = text(attached, "name"), text(attached, "namespace") or text(service, "metadata.namespace")
+    name = text(attached, "name")
+    namespace = text(attached, "namespace") or text(service, "metadata.namespace")
     if origin is None or not name or not environment.kserve.gateway:
         return None
     tls = {"hostname": declared.tls_hostname or None, "caConfigMapName": declared.ca_config_map or None}

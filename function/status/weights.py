@@ -61,7 +61,9 @@ def format_redownload_note(weights: int | None, replicas: int = 1) -> str:
 
 def note_costs(request: StorageRequest) -> Iterator[Problem]:
     """Yields a remark for each storage choice that costs more than it seems to, with the field that makes it."""
-    model, case, memory = request.model, request.case, request.gpu_memory or 0
+    model = request.model
+    case = request.case
+    memory = request.gpu_memory or 0
     size = request.claim_size
     if case is Case.EMPTY_DIR and request.replicas > 1:
         note = format_redownload_note(model.disk, request.replicas)
@@ -176,7 +178,8 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
 def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[Status, Hydrated]:
     """Judges all environments: a failure decides, then a cluster that does not answer."""
     states = [row.state for row in rows if row.state]
-    unreachable, findings = [state for state in states if state.unreachable], {state.finding for state in states}
+    unreachable = [state for state in states if state.unreachable]
+    findings = {state.finding for state in states}
     if not rows:
         return Status.FALSE, Hydrated.NO_ENVIRONMENT_MATCHES
     if any(row.phase is Phase.FAILED for row in rows):

@@ -88,7 +88,8 @@ def find_immutable_changes(plan: ClaimPlan, mirrored: Manifest) -> tuple[Problem
     if not mirrored or plan.policy is ManagementPolicy.OBSERVE_ONLY:
         return ()
     problems = []
-    current, modes = manifests.text(mirrored, "spec.storageClassName"), _access_modes(mirrored)
+    current = manifests.text(mirrored, "spec.storageClassName")
+    modes = _access_modes(mirrored)
     if plan.class_name and current and current != plan.class_name:
         message = f"claim {plan.name} is of class {current} and cannot become {plan.class_name}; delete it to move"
         problems.append(Problem("spec.storageClassName", message))
@@ -135,7 +136,8 @@ def compute_size(explicit: int | None, model: Model, gpu_memory: int | None) -> 
 
 def format_request(size: int, mirrored: Manifest) -> str:
     """Formats the storage request of a claim; `mirrored` is empty while the claim does not exist."""
-    current, capacity = manifests.text(mirrored, _REQUESTED), manifests.text(mirrored, _CAPACITY)
+    current = manifests.text(mirrored, _REQUESTED)
+    capacity = manifests.text(mirrored, _CAPACITY)
     largest = max(quantity.parse_or_none(amount) or 0 for amount in (current, capacity))
     return current if current and largest >= size else quantity.gib(size)
 

@@ -53,9 +53,11 @@ def find_consumers(
 
     `owned_claims` has, by environment, the claims that would be deleted with their Objects.
     """
-    choice, consumers = ModelCacheChoice(name=cache.name), []
+    choice = ModelCacheChoice(name=cache.name)
+    consumers = []
     for placement in placements:
-        uris, claims = (placement.serving_uri, placement.applied_uri), owned_claims.get(placement.environment, ())
+        uris = (placement.serving_uri, placement.applied_uri)
+        claims = owned_claims.get(placement.environment, ())
         is_consumer = placement.cache == choice or any(parse_claim(uri) in claims for uri in uris)
         if is_consumer and placement.namespace == cache.namespace:
             uri = _find_uri(placement)

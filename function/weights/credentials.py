@@ -64,7 +64,9 @@ class Credential:
 
 def plan_credential(source: DownloadedSource, existing: str | None, name: str) -> Credential:
     """Plans what the download reads: the environment's Secret, else a copy as `name`; empty where it reads nothing."""
-    origin, is_hub, name = source.secret, isinstance(source, HuggingFaceSource), existing or name
+    origin = source.secret
+    is_hub = isinstance(source, HuggingFaceSource)
+    name = existing or name
     if origin is None and not (is_hub and existing):
         return Credential()
     is_file = isinstance(source, UriSource) and source.uri.startswith("gs://")

@@ -325,7 +325,8 @@ def _storage_block(request: StorageRequest) -> str:
 
 
 def _find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
-    disk, capacity = request.model.disk, request.stated_capacity
+    disk = request.model.disk
+    capacity = request.stated_capacity
     if not disk or not capacity or capacity >= disk:
         return
     kinds = {
@@ -408,7 +409,9 @@ def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
 
 def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
     """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
-    source, cache, entry = request.model.source, request.named_cache, request.named_cache_entry
+    source = request.model.source
+    cache = request.named_cache
+    entry = request.named_cache_entry
     path = entry.hydration.path if entry else ""
     if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, DownloadedSource):
         return  # see `_check_source`

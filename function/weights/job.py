@@ -58,13 +58,17 @@ SCRIPTS = {
         ("sitecustomize.py", "sitecustomize.py"),
     )
 }
-_SCRIPTS_VOLUME, _SCRIPTS_DIRECTORY = "scripts", "/opt/modelplane"
+_SCRIPTS_VOLUME = "scripts"
+_SCRIPTS_DIRECTORY = "/opt/modelplane"
 _SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIRECTORY, "readOnly": True}
 
 # KServe's own convention: the ConfigMap holds cabundle.crt, and the initializer reads these two variables.
-BUNDLE_NAME, BUNDLE_DIRECTORY = "CA_BUNDLE_CONFIGMAP_NAME", "CA_BUNDLE_VOLUME_MOUNT_POINT"
+BUNDLE_NAME = "CA_BUNDLE_CONFIGMAP_NAME"
+BUNDLE_DIRECTORY = "CA_BUNDLE_VOLUME_MOUNT_POINT"
 # What KServe's controller looks for in the container's variables, and its name for the file in the ConfigMap.
-_KSERVE_NAME, _KSERVE_FILE, _FILE = "AWS_CA_BUNDLE_CONFIGMAP", "AWS_CA_BUNDLE", "cabundle.crt"
+_KSERVE_BUNDLE_NAME = "AWS_CA_BUNDLE_CONFIGMAP"
+_KSERVE_BUNDLE_FILE = "AWS_CA_BUNDLE"
+_BUNDLE_FILE = "cabundle.crt"
 # A reference is applied as a whole: without its default version, two Objects that describe one Job would take it from
 # each other for ever.
 _JOB_NAME = "metadata.labels['job-name']"
@@ -190,7 +194,8 @@ def build_download_args(source: DownloadedSource) -> list[JSON]:
 
 def build_initializer(download: Download, source: DownloadedSource, credential: Credential) -> Initializer:
     """Builds what KServe's initializer gets where it downloads into an engine's pod."""
-    built_in, env = BUILT_IN.download, _build_env(source, download, credential)
+    built_in = BUILT_IN.download
+    env = _build_env(source, download, credential)
     requested_env: list[JSON] = [entry for entry in env if entry not in _ENV]
     requested: Manifest = {
         "image": download.image if download.image != built_in.image else None,
@@ -202,7 +207,7 @@ def build_initializer(download: Download, source: DownloadedSource, credential: 
     bundle = _find_certificates(env)
     if bundle and isinstance(source, UriSource):
         name, directory = bundle
-        env = add_variables(env, {_KSERVE_NAME: name, _KSERVE_FILE: f"{directory}/{_FILE}"})
+        env = add_variables(env, {_KSERVE_BUNDLE_NAME: name, _KSERVE_BUNDLE_FILE: f"{directory}/{_BUNDLE_FILE}"})
         bundle = None
     return Initializer(
         image=download.image,
@@ -256,7 +261,8 @@ def _build_failure_rules(*, is_prepared: bool) -> list[JSON]:
 
 
 def _build_pod(spec: DownloadSpec) -> Manifest:
-    download, pool = spec.download, spec.pool
+    download = spec.download
+    pool = spec.pool
     env = _build_env(spec.source, download, spec.credential)
     volumes, mounts = _build_volumes(spec, env)
     secret_names = dict.fromkeys((*download.image_pull_secrets, *spec.pull_secrets))
@@ -378,7 +384,8 @@ def find_failure(job: Manifest) -> JobFailure | None:
     failed = manifests.condition(job, "Failed")
     if failed.get("status") != "True":
         return None
-    code, reason = _CODE.search(manifests.text(failed, "message")), manifests.text(failed, "reason")
+    code = _CODE.search(manifests.text(failed, "message"))
+    reason = manifests.text(failed, "reason")
     if reason == "PodFailurePolicy" and code:
         return _BY_CODE.get(int(code[1]), JobFailure.UNKNOWN)
     has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD

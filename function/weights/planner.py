@@ -108,7 +108,8 @@ def name_claim(request: StorageRequest) -> str:
 
 
 def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
-    (claim_policy, job_policy), path = CASES[request.case], model_directory(source)
+    claim_policy, job_policy = CASES[request.case]
+    path = model_directory(source)
     claim = ClaimPlan(
         name=name_claim(request),
         namespace=request.namespace,
@@ -124,7 +125,8 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
     stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
     owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
-    download, credential = request.environment.storage.download, _plan_credential(request, source, stem, *owner)
+    download = request.environment.storage.download
+    credential = _plan_credential(request, source, stem, *owner)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
     scripts = build_scripts(request.namespace, stem, plan.key, *owner)
     manifest = build_job(

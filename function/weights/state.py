@@ -251,7 +251,9 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> St
 
 def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPlan | None = None) -> StorageState:
     """Describes a download that has not been observed complete yet; `plan` is that of its claim."""
-    name, message, failure = text(job.manifest, "metadata.name"), job.message, None
+    name = text(job.manifest, "metadata.name")
+    message = job.message
+    failure = None
     health = assess(job.manifest)
     if job.state_unknown:
         finding = Finding.UNKNOWN
@@ -261,7 +263,8 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
     elif job.refused:
         finding = Finding.JOB_REFUSED
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
-        name, mode = text(claim.manifest, "metadata.name"), get_access_mode(claim.manifest)
+        name = text(claim.manifest, "metadata.name")
+        mode = get_access_mode(claim.manifest)
         class_name = text(claim.manifest, "spec.storageClassName")
         message = f"{mode} of {f'class {class_name}' if class_name else 'no class'}"
         is_of_default_class = plan is not None and plan.is_of_default_class and mode == READ_WRITE_MANY
