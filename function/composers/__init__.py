@@ -1,19 +1,25 @@
 """One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the rooms below.
 
-Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome. The composer
-for ClusterModel and Model, which are only validated, is here.
+Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome. Here is what
+holds for all kinds: the table of composers, adoption of orphans, and the outcome after an error.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from function.api.cluster_model import parse_model
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_deployment import PLACEMENTS
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
-from function.composers import inference_environment, model_cache, model_deployment, model_placement, model_service
+from function.composers import (
+    cluster_model,
+    inference_environment,
+    model_cache,
+    model_deployment,
+    model_placement,
+    model_service,
+)
 from function.composers.outcome import complete_conditions, observed_status
 from function.composers.requirements import collect_resources
 from function.contract import Call, Event, Outcome, Requirement
@@ -21,11 +27,10 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
-from function.reasons import ConditionType, ModelValid, Unfinished
+from function.reasons import Unfinished
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
 from function.remote.object_writer import carry_over
-from function.status import cluster_model as report
-from function.status.conditions import UNFINISHED, complete, faulty, list_changes, with_settings_problems
+from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
 
@@ -41,18 +46,9 @@ class Composer(NamedTuple):
     adopts_orphans: bool = False  # it requires its own Objects, also those that Crossplane does not observe
 
 
-def _compose_model(call: Call, settings: Settings) -> Outcome:
-    model = parse_model(call.xr, settings)
-    if model.value is None:
-        status, condition = {}, faulty(ConditionType.MODEL_VALID, ModelValid.INVALID_SOURCE, model.problems)
-    else:
-        status, condition = report.build_status(model.value), report.build_model_valid(model.value)
-    return Outcome(status=status, conditions=(condition,), ttl_seconds=settings.ttl_settled)
-
-
 COMPOSERS: Mapping[str, Composer] = {
-    "ClusterModel": Composer(_compose_model),
-    "Model": Composer(_compose_model),
+    "ClusterModel": Composer(cluster_model.compose),
+    "Model": Composer(cluster_model.compose),
     "InferenceEnvironment": Composer(inference_environment.compose, inference_environment.required_resources),
     "ModelDeployment": Composer(model_deployment.compose, model_deployment.required_resources),
     "ModelPlacement": Composer(model_placement.compose, model_placement.required_resources, adopts_orphans=True),
@@ -77,6 +73,8 @@ def compose(call: Call) -> Outcome:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
     composer = COMPOSERS[kind]
+    # Orphans are adopted before a kind is composed, so its requirements must be known here; other kinds return theirs
+    # in the outcome. `recover` composes nothing that could return them.
     required = composer.require(call, settings.value) if composer.adopts_orphans else {}
     outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, settings.value))
     conditions = complete_conditions(call.xr, outcome.conditions)
@@ -139,8 +137,8 @@ def _known_kind(xr: Manifest) -> str:
 
 def _reject_unknown_kind(call: Call) -> Outcome:
     """Returns the outcome for another function's kind; the status of one of ours in another version stays."""
-    version, kind = text(call.xr, "apiVersion"), text(call.xr, "kind")
-    message = truncate_middle(unknown_kind(version, kind, tuple(COMPOSERS)))
+    version = text(call.xr, "apiVersion")
+    message = truncate_middle(unknown_kind(version, text(call.xr, "kind"), tuple(COMPOSERS)))
     return Outcome(
         composed=carry_over(call.observed),
         status=observed_status(call.xr) if version.startswith(f"{GROUP}/") else {},

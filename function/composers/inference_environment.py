@@ -6,17 +6,12 @@ published whatever else is wrong with the environment.
 
 The collection of nodes is composed once the control plane is observed to serve its kind: otherwise Crossplane could
 apply nothing of the environment. From then on the members of the collection are required instead.
-
-While the environment has a NoExecute taint, Drained says which placements are left. Deployments move by themselves
-(scheduling/scheduler.py); this only reports it, from their conditions. Placements that were never admitted and have no
-resources do not count: users may have written any number of them.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from function.api.inference_environment import ClusterAccess, parse_environment
-from function.api.model_deployment import parse_deployment
 from function.api.parse_cache import ParseCache
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, observed_status
@@ -27,10 +22,8 @@ from function.domain.model import SecretKey
 from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, condition, listing, mapping, text
-from function.kube.messages import format_count, join_with_more
 from function.kube.names import MANAGED_BY
-from function.kube.selectors import NO_EXECUTE, Taint, find_untolerated
-from function.reasons import ConditionType, Drained, HardwareAsDeclared, Phase, Status
+from function.reasons import ConditionType, Drained, HardwareAsDeclared
 from function.remote import node_collection
 from function.remote.node_collection import NodeObservation, Unobserved, select_nodes
 from function.remote.nodes import summarize_pools
@@ -41,7 +34,9 @@ from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
 from function.status import references
 
-CONFIG, CLASS, PRESET = "provider-config", "storage-class", "pipeline-preset"
+CONFIG = "provider-config"
+CLASS = "storage-class"
+PRESET = "pipeline-preset"
 MEMBERS: ParseCache[node_collection.Member] = ParseCache(node_collection.parse_member)
 
 
@@ -64,7 +59,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
     }
-    class_name, storage_class = environment.storage.class_name, writer.read(CLASS)
+    class_name = environment.storage.class_name
+    storage_class = writer.read(CLASS)
     if class_name:
         class_: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class_name}}
         item = writer.compose(CLASS, class_, ManagementPolicy.OBSERVE_ONLY)
@@ -199,11 +195,9 @@ def _set_facts(environment: Environment, observation: NodeObservation) -> Enviro
 
 
 def _require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:
-    if not _find_draining(environment):
-        return {}
     return {
-        f"deployment-{_name(p)}": requirements.one("ModelDeployment", p.deployment, p.namespace)
-        for p in _find_holders(environment, placements)
+        _deployment_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace)
+        for p in report.find_draining(environment, placements)
         if p.deployment
     }
 
@@ -214,59 +208,13 @@ def _build_drained(
     """Returns Drained; none where the environment never had a taint. `placements` is None while it is not answered."""
     if not environment.taints and not condition(call.xr, ConditionType.DRAINED):
         return ()
-    draining = _find_draining(environment)
-    if not draining:
-        message = "The environment has no NoExecute taint"
-        return (Condition(ConditionType.DRAINED, Status.FALSE, Drained.NOT_DRAINING, message),)
-    deployments = _require_deployments(environment, placements or ())
-    if placements is None or not deployments.keys() <= call.answers.keys():
-        message = "Waiting for Crossplane to fetch placements and deployments"
-        return (Condition(ConditionType.DRAINED, Status.UNKNOWN, Drained.DRAINING, message),)
-    ordered = sorted(_find_holders(environment, placements), key=lambda p: (p.namespace, p.deployment, p.name))
-    left = [(placement, _explain(call, environment, placement, draining)) for placement in ordered]
-    tolerating = [_name(placement) for placement, why in left if not why]
-    also = f". Staying, because they tolerate the taint: {join_with_more(tolerating)}" if tolerating else ""
-    rows = [f"{_name(placement)} {why}" for placement, why in left if why]
-    if not rows:
-        message = f"Nothing is left to move{also}"
-        return (Condition(ConditionType.DRAINED, Status.TRUE, Drained.DRAINED, message),)
-    message = f"{format_count(len(rows), 'placement')} left: {join_with_more(rows, separator='; ')}{also}"
-    return (Condition(ConditionType.DRAINED, Status.FALSE, Drained.DRAINING, message),)
+    draining = report.find_draining(environment, placements or ())
+    required = {_deployment_key(p) for p in draining if p.deployment}
+    if placements is None or not required <= call.answers.keys():
+        return (report.build_drained(environment, None),)
+    deployments = [next((item.load() for item in call.answers.get(_deployment_key(p), ())), None) for p in draining]
+    return (report.build_drained(environment, [*zip(draining, deployments, strict=True)]),)
 
 
-def _find_draining(environment: Environment) -> tuple[Taint, ...]:
-    return find_untolerated(environment.taints, (), {NO_EXECUTE})
-
-
-def _find_holders(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
-    """Returns the placements that are admitted or have resources."""
-    admitted = {grant.uid for grant in environment.admitted}
-    return [placement for placement in placements if placement.uid in admitted or placement.may_run]
-
-
-def _name(placement: Placement) -> str:
-    return f"{placement.namespace}/{placement.deployment or placement.name}"
-
-
-def _explain(call: Call, environment: Environment, placement: Placement, draining: Collection[Taint]) -> str:
-    """Returns why a placement is still on the environment; empty where its deployment tolerates the taints."""
-    if placement.deleting:
-        return "is being deleted"
-    if not placement.deployment:
-        return "was not written by a deployment, so nothing moves it"
-    manifest = next((found.load() for found in call.answers[f"deployment-{_name(placement)}"]), None)
-    deployment = parse_deployment(manifest).value if manifest else None
-    if manifest is None or deployment is None:
-        return "cannot move: its deployment is invalid" if manifest else "is being deleted with its deployment"
-    if not find_untolerated(draining, deployment.tolerations):
-        return ""
-    scheduled = condition(manifest, ConditionType.SCHEDULED)
-    if scheduled.get("status") != Status.TRUE:
-        if not scheduled:
-            return "cannot move yet: its deployment has no condition Scheduled"
-        summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
-        return f"cannot move: {text(scheduled, 'reason')} ({summary})"
-    rows = listing(manifest, "status.placements")
-    unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
-    targets = [name for name in unready if name != environment.name]
-    return f"serves until {join_with_more(targets)} is Ready" if targets else "is about to move"
+def _deployment_key(placement: Placement) -> str:
+    return f"deployment-{placement.namespace}/{placement.deployment}"

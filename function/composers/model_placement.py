@@ -13,6 +13,7 @@ from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Event, Outcome, Requirement
+from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
@@ -21,8 +22,8 @@ from function.remote.adoption import find_orphans
 from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
 from function.scheduling.quota import find_excess, may_exceed
-from function.serving import rollout
 from function.serving.digest import compute_spec_digest
+from function.serving.rollout import build_serving_request, hold_services, reconcile_service
 from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
@@ -62,41 +63,43 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     admission = _check_admission(call, resolved)
     if not admission.admits_service and _nothing_composed(call):
         return _hold(call, settings, [_RESOLVED, report.build_admitted(placement, admission)], placement)
-    listed, _ = requirements.collect_resources(call, sorted(call.answers))
     writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
-    writer = replace(writer, deleting=find_orphans(call, listed, deleting=True))
+    # A service whose Object is being deleted keeps its GPUs until it is gone, though Crossplane no longer observes it.
+    own_resources, _ = requirements.collect_resources(call, sorted(call.answers))
+    writer = replace(writer, deleting=find_orphans(call, own_resources, deleting=True))
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
-    service = rollout.reconcile_service(resolved, writer, weights, admission)
+    rollout = reconcile_service(resolved, writer, weights, admission)
     composed = {
         NAMESPACE: compose_namespace(resolved.namespace, writer),
         **weights.composed,
         **(build_usage(placement, resolved.cache.name) if resolved.cache else {}),
-        **service.pull_secrets,
-        **service.composed,
+        **rollout.pull_secrets,
+        **rollout.composed,
     }
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
     if gives_turns:
-        composed |= observe_workload(service.remote.manifest, writer)
-    if service.may_read_previous_weights:
+        composed |= observe_workload(rollout.remote.manifest, writer)
+    if rollout.may_read_previous_weights:
         composed |= weights.stale
         composed |= carry_over_usage(call.observed, composed)
 
-    conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, service))
-    status = report.build_status(call, resolved, weights, service)
+    conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
+    service_ready = conditions[-1]
+    status = report.build_status(call, resolved, weights, rollout)
     if gives_turns:
-        update = find_update(service.remote.manifest, writer.read(WORKLOAD))
-        status["rollout"] = report.build_rollout(service, update)
+        update = find_update(rollout.remote.manifest, writer.read(WORKLOAD))
+        status["rollout"] = report.build_rollout(rollout, update)
     events: tuple[Event, ...] = ()
-    if service.rollout_blocked:
-        events = (report.build_rollout_blocked(placement, admission, same_node_is_full=service.same_node_is_full),)
+    if rollout.rollout_blocked:
+        events = (report.build_rollout_blocked(placement, admission, same_node_is_full=rollout.same_node_is_full),)
     is_settled = all(c.status is Status.TRUE for c in conditions)
     return Outcome(
         composed=composed,
-        status=status | report.build_progress(call.xr, conditions, weights.state, service.remote),
+        status=status | report.build_progress(call.xr, conditions, weights.state, rollout.remote),
         conditions=conditions,
         events=events,
-        ready=unready_if_incomplete(composed, works=conditions[-1].status is Status.TRUE),
+        ready=unready_if_incomplete(composed, works=service_ready.status is Status.TRUE),
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
 
@@ -114,7 +117,7 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     storage = _request_storage(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
-    request = rollout.build_serving_request(resolved, plan_weights(storage), placement.replicas)
+    request = build_serving_request(resolved, plan_weights(storage), placement.replicas)
     return request.name, compute_spec_digest(request)
 
 
@@ -136,7 +139,8 @@ def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]
 
 def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
-    placement, quota_excess = resolved.placement, None
+    placement = resolved.placement
+    quota_excess: QuotaUsage | None = None
     limits = resolved.settings.limits_of(placement.namespace)
     if may_exceed(placement, limits):
         in_namespace = requirements.collect_placements(call, [requirements.PLACEMENTS])
@@ -170,18 +174,20 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
 
 
 def _hold(
-    call: Call, settings: Settings, known: Sequence[Condition], placement: Placement, *, scale_down: bool = True
+    call: Call, settings: Settings, conditions: Sequence[Condition], placement: Placement, *, scale_down: bool = True
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
 
     Neither depends on anything that is missing, except that an invalid placement may not say what it requests.
+    `conditions` are those that are known, ReferencesResolved first.
     """
-    if known[0].reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
-        known = [*known, report.build_cannot_start()]
-    services = rollout.hold_services(call.observed, placement if scale_down else None)
+    references_resolved = conditions[0]
+    if references_resolved.reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
+        conditions = [*conditions, report.build_cannot_start()]
+    services = hold_services(call.observed, placement if scale_down else None)
     requested = max(placement.replicas, services.replicas)
     ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
-    held = keep_observed(call, settings, complete_conditions(call.xr, (*known, ready)))
+    held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= report.build_ready_replicas(services.remote.manifest)
     if services.composed:

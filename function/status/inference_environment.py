@@ -1,20 +1,25 @@
 """Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others decide by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from function.api.inference_environment import build_share
+from function.api.model_deployment import parse_deployment
 from function.contract import Condition
 from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey
-from function.kube.manifests import JSON, Manifest, listing, prune, text
+from function.domain.placement import Placement
+from function.kube.manifests import JSON, Manifest, condition, listing, prune, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.quantity import gib
+from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import (
     ClusterReady,
     ConditionType,
+    Drained,
     EnvironmentStorageReady,
     HardwareAsDeclared,
+    Phase,
     PoolsValid,
     Status,
 )
@@ -55,9 +60,9 @@ def list_invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[C
     by_condition: dict[tuple[ConditionType, str], list[Problem]] = {_POOLS: [*pools]}
     for problem in others:
         rows = (row for prefix, row in _INVALID.items() if problem.path.startswith(prefix))
-        condition = _POOLS if ".nodePools" in problem.path else next(rows, _POOLS)
-        by_condition.setdefault(condition, []).append(problem)
-    return tuple(faulty(*condition, sorted(problems)) for condition, problems in by_condition.items() if problems)
+        row = _POOLS if ".nodePools" in problem.path else next(rows, _POOLS)
+        by_condition.setdefault(row, []).append(problem)
+    return tuple(faulty(*row, sorted(problems)) for row, problems in by_condition.items() if problems)
 
 
 def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
@@ -293,3 +298,69 @@ def note_tcp_fallback(pool: Pool) -> str:
         return ""
     cause = f"pool {pool.name} declares {pool.bandwidth} and gives its pods no network device"
     return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"
+
+
+def find_draining(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
+    """Returns the placements that have to leave an environment with a NoExecute taint, in the order of the message.
+
+    Those that were never admitted and have no resources do not count: users may have written any number of them.
+    """
+    if not find_untolerated(environment.taints, (), {NO_EXECUTE}):
+        return []
+    admitted = {grant.uid for grant in environment.admitted}
+    draining = (placement for placement in placements if placement.uid in admitted or placement.may_run)
+    return sorted(draining, key=lambda p: (p.namespace, p.deployment, p.name))
+
+
+def build_drained(environment: Environment, draining: Iterable[tuple[Placement, Manifest | None]] | None) -> Condition:
+    """Returns Drained, which says what is left on an environment with a NoExecute taint, and why.
+
+    Deployments move by themselves (scheduling/scheduler.py); this only reports it, from their conditions. `draining`
+    has the placements, each with its deployment if that exists; None while these are not answered.
+    """
+    if not find_untolerated(environment.taints, (), {NO_EXECUTE}):
+        message = "The environment has no NoExecute taint"
+        return Condition(ConditionType.DRAINED, Status.FALSE, Drained.NOT_DRAINING, message)
+    if draining is None:
+        message = "Waiting for Crossplane to fetch placements and deployments"
+        return Condition(ConditionType.DRAINED, Status.UNKNOWN, Drained.DRAINING, message)
+    tolerating: list[str] = []
+    left: list[str] = []
+    for placement, deployment in draining:
+        name = f"{placement.namespace}/{placement.deployment or placement.name}"
+        reason = _explain_presence(environment, placement, deployment)
+        if reason:
+            left.append(f"{name} {reason}")
+        else:
+            tolerating.append(name)
+    staying = f". Staying, because they tolerate the taint: {join_with_more(tolerating)}" if tolerating else ""
+    if not left:
+        message = f"Nothing is left to move{staying}"
+        return Condition(ConditionType.DRAINED, Status.TRUE, Drained.DRAINED, message)
+    message = f"{format_count(len(left), 'placement')} left: {join_with_more(left, separator='; ')}{staying}"
+    return Condition(ConditionType.DRAINED, Status.FALSE, Drained.DRAINING, message)
+
+
+def _explain_presence(environment: Environment, placement: Placement, manifest: Manifest | None) -> str:
+    """Returns why a placement is still on the environment; empty where its deployment tolerates the taints."""
+    if placement.deleting:
+        return "is being deleted"
+    if not placement.deployment:
+        return "was not written by a deployment, so nothing moves it"
+    if not manifest:
+        return "is being deleted with its deployment"
+    deployment = parse_deployment(manifest).value
+    if deployment is None:
+        return "cannot move: its deployment is invalid"
+    if not find_untolerated(environment.taints, deployment.tolerations, {NO_EXECUTE}):
+        return ""
+    scheduled = condition(manifest, ConditionType.SCHEDULED)
+    if not scheduled:
+        return "cannot move yet: its deployment has no condition Scheduled"
+    if scheduled.get("status") != Status.TRUE:
+        summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
+        return f"cannot move: {text(scheduled, 'reason')} ({summary})"
+    rows = listing(manifest, "status.placements")
+    unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
+    targets = [name for name in unready if name != environment.name]
+    return f"serves until {join_with_more(targets)} is Ready" if targets else "is about to move"
