@@ -17,6 +17,11 @@ from function.status.inference_environment import build_ledger
 CONFIG = "EnvironmentConfig"
 INPUT_GROUP = "modelplane.fn.crossplane.io/"
 _CONFIGS_GROUP = "environmentconfigs.fn.crossplane.io/"
+_CALLS = 6
+_ROUNDS = 6
+_HOUR = 3600
+# Sorts after everything that exists: placements are charged in the order of their creation.
+_LAST = "9999-12-31T23:59:59Z"
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
@@ -72,13 +77,6 @@ def _merge(weaker: Manifest, stronger: Manifest) -> Manifest:
         below = merged.get(key)
         merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
-
-
-_CALLS = 6
-_ROUNDS = 6
-_HOUR = 3600
-# Sorts after everything that exists: placements are charged in the order of their creation.
-_LAST = "9999-12-31T23:59:59Z"
 
 
 def reconcile(

@@ -72,6 +72,9 @@ _MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates fro
 _NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")  # of `spec.pools[0]` or `metadata.labels[example.org/tier]`
 _SCALING = "; set fixed.replicas, as nothing scales replicas"
+_SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
+_SMALLEST_SIZE = 2**20  # bytes; no GPU and no claim has less
+_NOWHERE = Environment(name="")
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
     "Model": parse_model,
@@ -389,11 +392,6 @@ def _request_storage(store: Store, user: Deployment | Placement, model: Model) -
         namespace=user.namespace,
         owner=user.name,
     )
-
-
-_SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
-_SMALLEST_SIZE = 2**20  # no GPU and no claim has less
-_NOWHERE = Environment(name="")
 
 
 def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
