@@ -130,14 +130,14 @@ def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str
     """Returns the facts of every pool by name; the order of the nodes changes nothing."""
     listed = sorted(nodes, key=lambda node: node.name)
     # A node counts for the first pool whose labels it has, and is shared with the others.
-    pools_of = [(node, [pool.name for pool in environment.pools if node.belongs_to(pool)]) for node in listed]
+    nodes_with_pools = [(node, [pool.name for pool in environment.pools if node.belongs_to(pool)]) for node in listed]
     summaries: dict[str, PoolFacts] = {}
     for pool in environment.pools:
-        own = [node for node, names in pools_of if names[:1] == [pool.name]]
-        shared = [(node, names[0]) for node, names in pools_of if pool.name in names[1:]]
+        own = [node for node, names in nodes_with_pools if names[:1] == [pool.name]]
+        shared = [(node, names[0]) for node, names in nodes_with_pools if pool.name in names[1:]]
         nearby = listed
         if pool.autoscaled:
-            nearby = [node for node, names in pools_of if not names and pool.gpu_resource in node.allocatable]
+            nearby = [node for node, names in nodes_with_pools if not names and pool.gpu_resource in node.allocatable]
         reasons = {node.name: find_unusable_reason(node, pool) for node in own}
         counts = [count for node in own if (count := node.count_gpus(pool.gpu_resource)) is not None]
         products = sorted({node.product for node in own} - {""})

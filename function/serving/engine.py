@@ -169,6 +169,7 @@ def wrap_in_shell(launch: Launch, line: str) -> Launch:
 
 
 def _start_vllm(request: ServingRequest) -> Group:
+    """Starts vLLM by the preset, or by an own command: on one node, as ranks of data parallelism, or over nodes."""
     engine = request.profile.engine
     shape = request.shape
     author_args = _list_author_args(request)

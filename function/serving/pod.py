@@ -36,7 +36,7 @@ from function.kube.names import LABEL_SERVICE
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, wrap_in_shell
-from function.weights.claim import load_seconds
+from function.weights.claim import compute_load_seconds
 
 _SHARED_MEMORY_VOLUME = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"
@@ -259,7 +259,7 @@ def _compute_startup_seconds(request: ServingRequest) -> int:
     if request.weights_bytes is None:
         seconds = _START_SECONDS_OF_UNKNOWN_SIZE
     elif request.read_bandwidth:
-        read_seconds = load_seconds(request.weights_bytes, request.read_bandwidth) * _PAGE_BY_PAGE_FACTOR
+        read_seconds = compute_load_seconds(request.weights_bytes, request.read_bandwidth) * _PAGE_BY_PAGE_FACTOR
         seconds = _ENGINE_START_SECONDS + read_seconds
     else:
         read_seconds = -(-request.weights_bytes // GIB) * _READ_SECONDS_PER_GIB

@@ -27,6 +27,7 @@ _SIZE_ADVICE: Mapping[Case | None, str] = {
 
 
 def describe_storage(state: StorageState) -> str:
+    """Formats the message of a finding, with the problems that go with it, and remarks about the choice of storage."""
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
     own_advice = f"raise {size}, or where that is not set the model's spec.resources.disk"
@@ -53,10 +54,10 @@ def describe_storage(state: StorageState) -> str:
     return ". Note: ".join([message, *map(str, state.remarks)])
 
 
-def format_redownload_note(weights: int | None, replicas: int = 1) -> str:
-    """Formats what an EmptyDir costs; `weights` in bytes, None where unknown."""
+def format_redownload_note(weights_bytes: int | None, replicas: int = 1) -> str:
+    """Formats what an EmptyDir costs; `weights_bytes` is None where unknown."""
     start = "every pod start" if replicas <= 1 else f"every pod start of each of {replicas} replicas"
-    return f"{start} downloads {gib(weights) if weights else 'the weights'} again"
+    return f"{start} downloads {gib(weights_bytes) if weights_bytes else 'the weights'} again"
 
 
 def note_costs(request: StorageRequest) -> Iterator[Problem]:
@@ -87,8 +88,10 @@ def build_load_status(estimate: LoadEstimate | None) -> Manifest:
 
 
 def describe_load(estimate: LoadEstimate) -> str:
-    speed = f"{estimate.bandwidth / 10**9:g} GB/s"
-    message = f"weights of at most {gib(estimate.weights)} load in {_format_duration(estimate.seconds)} at {speed}"
+    speed = f"{estimate.read_bandwidth / 10**9:g} GB/s"
+    message = (
+        f"weights of at most {gib(estimate.weights_bytes)} load in {_format_duration(estimate.seconds)} at {speed}"
+    )
     return "; ".join(part for part in (message, _format_load_advice(estimate)) if part)
 
 

@@ -149,24 +149,26 @@ class LoadEstimate:
     The time is that of one pod that reads all weights: the nodes of a replica read at the same time, each for itself.
     """
 
-    weights: int  # bytes
-    bandwidth: int  # bytes per second at which a pod reads them
+    weights_bytes: int
+    read_bandwidth: int  # bytes per second at which a pod reads them
     seconds: int  # rounded up
     flags: tuple[str, ...] = ()  # flags of the engine that would make it faster
 
 
-def load_seconds(weights: int, bandwidth: int) -> int:
+def compute_load_seconds(weights_bytes: int, read_bandwidth: int) -> int:
     """Computes how many seconds a pod reads these bytes at this many bytes per second, rounded up."""
-    return -(-weights // bandwidth)
+    return -(-weights_bytes // read_bandwidth)
 
 
-def estimate_load(weights: int | None, bandwidth: int | None, model: Model, profile: Profile) -> LoadEstimate | None:
+def estimate_load(
+    weights_bytes: int | None, read_bandwidth: int | None, model: Model, profile: Profile
+) -> LoadEstimate | None:
     """Estimates how weights load from a claim; None where their size or the speed of the storage is unknown."""
-    if not (weights and bandwidth):
+    if not (weights_bytes and read_bandwidth):
         return None
-    seconds = load_seconds(weights, bandwidth)
+    seconds = compute_load_seconds(weights_bytes, read_bandwidth)
     flags = _suggest_flags(model, profile) if seconds > _LONG_LOAD_SECONDS else ()
-    return LoadEstimate(weights=weights, bandwidth=bandwidth, seconds=seconds, flags=flags)
+    return LoadEstimate(weights_bytes=weights_bytes, read_bandwidth=read_bandwidth, seconds=seconds, flags=flags)
 
 
 def _suggest_flags(model: Model, profile: Profile) -> tuple[str, ...]:

@@ -197,6 +197,7 @@ def _may_write(job: ObservedObject) -> bool:
 
 
 def _apply_plan(download: _Download) -> Weights:
+    """Composes the objects of a plan without faults, and describes their state."""
     request = download.request
     plan = download.plan
     decision = decide_job(download)
