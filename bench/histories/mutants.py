@@ -350,8 +350,8 @@ MUTANTS = (
         (
             Change(
                 "function.traffic.endpoints",
-                "_Plan.may_name",
-                "return site.in_place and (site.named or self.has_settled(self.entered[site.key]))",
+                "_may_name",
+                "return site.in_place and (site.named or clock.has_settled(entered_at))",
                 "return True",
             ),
         ),
@@ -389,7 +389,7 @@ MUTANTS = (
         "dropped-before-it-is-forgotten",
         "29: what leads to an endpoint is deleted before the gateways have applied a route without it",
         ("lose_all_pods",),
-        (Change("function.traffic.endpoints", "_withdraw", "plan.has_settled(since)", "site.withdrawn"),),
+        (Change("function.traffic.endpoints", "_withdraw", "plan.clock.has_settled(since)", "site.withdrawn"),),
         routed=True,
     ),
 )

@@ -60,14 +60,15 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
 
     `labels` are those by which the environment and a ModelCache find the placement.
     """
-    request, has = placement.requested, dict(placement.labels)
+    request = placement.requested
+    actual_labels = dict(placement.labels)
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
     admitted = environment.count_admitted(placement.uid, request)
     replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
-    missing = {key: value for key, value in labels.items() if key not in not_needed and has.get(key) != value}
+    missing = {key: value for key, value in labels.items() if key not in not_needed and actual_labels.get(key) != value}
     # Of the placements that users wrote only the admitted ones are published.
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
     if missing:
@@ -77,10 +78,12 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     else:
         # No deployment reschedules what a user wrote: it is admitted once there is room.
         reason = Admitted.REJECTED if evaluated and placement.owner else Admitted.WAITING
-    pool, free = environment.pool(placement.pool), environment.free.get(placement.pool)
+    pool = environment.pool(placement.pool)
+    free = environment.free.get(placement.pool)
     exclusive = pool is not None and pool.needs_exclusive_node(request.nodes, request.gpus_per_node)
     pod_gpus = pool.gpus_per_node if pool and exclusive else request.gpus_per_node
-    limit, listed = (MAX_ADMITTED, environment.admitted) if evaluated else (MAX_REJECTED, environment.rejected)
+    limit = MAX_ADMITTED if evaluated else MAX_REJECTED
+    listed = environment.admitted if evaluated else environment.rejected
     waits_for_status = reason is not Admitted.ADMITTED and admitted is None and len(listed) >= limit
     return Admission(
         reason=reason,

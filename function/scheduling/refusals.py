@@ -95,7 +95,9 @@ def _format(refusal: Refusal, value: Value) -> str:
 
 
 def _describe_requirement(refusal: Refusal) -> str:
-    required, actual, pool = refusal.required, refusal.actual, f"pool {refusal.pool}"
+    required = refusal.required
+    actual = refusal.actual
+    pool = f"pool {refusal.pool}"
     if required is None:
         return f"{pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     needed = _format(refusal, required)
@@ -143,7 +145,8 @@ def _describe_capacity(refusal: Refusal) -> str:
 
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
-    row, required = refusal.field.value, "" if refusal.required is None else _format(refusal, refusal.required)
+    row = refusal.field.value
+    required = "" if refusal.required is None else _format(refusal, refusal.required)
     actual = row.missing if refusal.actual is None else _format(refusal, refusal.actual)
     return row.required.format(required) or f"{refusal.required_field} {required}".rstrip(), actual
 

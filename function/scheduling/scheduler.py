@@ -103,10 +103,12 @@ def retain(
 
 
 def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) -> bool:
-    """Tells whether it was never Ready and has no room: two deployments chose the same GPUs at the same moment.
+    """Tells whether a placement gives up its environment.
 
-    The loser has no Objects: one that has may have been Ready before its status was lost, and stays. Also if not
-    admitted, nothing composed, and the environment is no longer schedulable.
+    Either there is no room for it and it was never Ready, because two deployments chose the same GPUs at the same
+    moment; or it was not admitted, has nothing composed, and the environment is no longer schedulable. A placement that
+    has Objects stays: it may have been Ready before its status was lost. Only in an environment from a file, which
+    admits everything, do Objects prove nothing.
     """
     pool = environment.pool(placement.pool)
     if pool is not None and not ledger.has_room_in_turn(environment, pool, placement):
@@ -117,7 +119,8 @@ def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) 
 
 
 def _is_still_valid(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
-    requested, is_rejected = placement.requested, (placement.uid, placement.pool) in environment.rejected
+    requested = placement.requested
+    is_rejected = (placement.uid, placement.pool) in environment.rejected
     if requested and is_rejected and environment.count_admitted(placement.uid, requested) is None:
         return False  # with a shape or a pool that it was not admitted for
     if environment.broken:
@@ -129,7 +132,8 @@ def _is_still_valid(request: SchedulingRequest, environment: Environment, placem
     broken_profiles = {profile.name for profile in request.model.broken}
     if placement.profile in broken_profiles or placement.pool in environment.broken_pools:
         return True
-    profile, pool = request.find_profile(placement.profile), environment.pool(placement.pool)
+    profile = request.find_profile(placement.profile)
+    pool = environment.pool(placement.pool)
     if profile is None or pool is None or check_profile_selector(profile, environment) is not None:
         return False
     if placement.model != request.deployment.model and not satisfies_requirements(request, environment, profile, pool):
@@ -148,14 +152,17 @@ def scale_existing(
     Fewer replicas are always possible; more only where the pool has room and storage for all of them. Otherwise it
     keeps those that it has: nothing is overcommitted.
     """
-    shape, requested = placement.shape, placement.requested
+    shape = placement.shape
+    requested = placement.requested
     assert shape is not None
     assert requested is not None
-    desired, current = request.deployment.replicas, placement.replicas
+    desired = request.deployment.replicas
+    current = placement.replicas
     if (placement.uid, placement.pool) in environment.rejected:
         current = min(current, environment.count_admitted(placement.uid, requested) or 0)
     steps = _why_not_scaled(request, environment, placement, shape, ledger) if desired > current else []
-    profile, pool = request.find_profile(placement.profile), environment.pool(placement.pool)
+    profile = request.find_profile(placement.profile)
+    pool = environment.pool(placement.pool)
     assignment = Assignment(
         environment=placement.environment,
         profile=placement.profile,
@@ -174,7 +181,8 @@ def scale_existing(
 def _why_not_scaled(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> list[Step]:
-    pool, profile = environment.pool(placement.pool), request.find_profile(placement.profile)
+    pool = environment.pool(placement.pool)
+    profile = request.find_profile(placement.profile)
     if pool is None or environment.broken:
         return [refuse_unreadable(environment)]
     if profile is None:  # it cannot be read, so that nothing could be composed
@@ -187,7 +195,8 @@ def _why_not_scaled(
         )
         return [(0, refusal)]
     candidate = Candidate(request, environment, profile, pool, shape)
-    faults, replicas = candidate.storage_faults, request.deployment.replicas
+    faults = candidate.storage_faults
+    replicas = request.deployment.replicas
     if placement.serving_uri or placement.hydration.completed_at:
         faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, replicas)
     storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
@@ -232,12 +241,7 @@ def schedule(
     if usage:  # what grows is charged before what is new
         snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
-    fault: Refusal | None = None  # what rules out every environment at once
-    storage_fault = find_unsatisfiable_storage(request, known)
-    if storage_fault is not None:
-        fault = Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=storage_fault)
-    elif not known:
-        fault = Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
+    fault = _find_fault(request, known)
     limit = 0 if fault else desired
     rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
@@ -255,6 +259,14 @@ def schedule(
         candidates=len(snapshot.environments),
         desired=desired,
     )
+
+
+def _find_fault(request: SchedulingRequest, environments: Sequence[Environment]) -> Refusal | None:
+    """Returns what rules out every environment at once."""
+    storage_fault = find_unsatisfiable_storage(request, environments)
+    if storage_fault is not None:
+        return Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=storage_fault)
+    return None if environments else Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
 
 
 def find_unsatisfiable_storage(
@@ -292,31 +304,47 @@ def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], l
 def _choose_environments(
     snapshot: _Snapshot, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape.
-
-    A new placement that exceeds the quota is filtered again on the same environment, for what fits the quota.
-    """
+    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape."""
+    if limit <= 0:
+        return (), ()
     evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
+    quota = _QuotaFilter(snapshot, snapshot.usage) if snapshot.usage else None
     chosen: list[Assignment] = []
     refused: list[Infeasible] = []
-    usage = snapshot.usage
-    filter_within_quota: FilterFunc | None = None
-    verdicts = _filter_in_order(snapshot, used, after_eviction=bool(evicted))
-    while len(chosen) < limit and (verdict := next(verdicts, None)) is not None:
-        existing = evicted.get(verdict.environment)
-        to_charge = None if existing else usage  # what exists is charged already
-        if to_charge and isinstance(verdict, Assignment) and to_charge.find_excess(verdict.gpus, verdict.price):
-            request = replace(snapshot.request, quota_usage=to_charge)
-            filter_within_quota = filter_within_quota or snapshot.make_filter(request)
-            verdict = filter_within_quota(snapshot.environments[verdict.environment], snapshot.ledger)
+    for unlimited in _filter_in_order(snapshot, used, after_eviction=bool(evicted)):
+        existing = evicted.get(unlimited.environment)
+        quota_to_charge = None if existing else quota  # what exists is charged already
+        verdict = quota_to_charge.limit(unlimited) if quota_to_charge else unlimited
         if isinstance(verdict, Infeasible):
             refused.append(verdict)
             continue
+        if quota_to_charge:
+            quota_to_charge.charge(verdict)
         chosen.append(replace(verdict, placement=existing))
-        if to_charge:
-            usage = to_charge.with_more(f"its own on {verdict.environment}", verdict.gpus, verdict.price)
-            filter_within_quota = None
+        if len(chosen) == limit:
+            break
     return tuple(chosen), tuple(refused)
+
+
+class _QuotaFilter:
+    """Keeps new placements within the quota of the namespace, which each one that is chosen is charged to."""
+
+    def __init__(self, snapshot: _Snapshot, usage: QuotaUsage) -> None:
+        self._snapshot = snapshot
+        self._usage = usage
+        self._filter: FilterFunc | None = None  # for the current usage, once it is needed
+
+    def limit(self, verdict: Verdict) -> Verdict:
+        """Filters the environment of a verdict that exceeds the quota again, for a shape that fits the quota."""
+        if isinstance(verdict, Infeasible) or not self._usage.find_excess(verdict.gpus, verdict.price):
+            return verdict
+        if self._filter is None:
+            self._filter = self._snapshot.make_filter(replace(self._snapshot.request, quota_usage=self._usage))
+        return self._filter(self._snapshot.environments[verdict.environment], self._snapshot.ledger)
+
+    def charge(self, assignment: Assignment) -> None:
+        self._usage = self._usage.with_more(f"its own on {assignment.environment}", assignment.gpus, assignment.price)
+        self._filter = None
 
 
 def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
@@ -324,7 +352,8 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
 
     Where the cheapest or the smallest is preferred, the refusals come first, then the feasible environments by rank.
     """
-    deployment, names = snapshot.request.deployment, [name for name in snapshot.environments if name not in used]
+    deployment = snapshot.request.deployment
+    names = [name for name in snapshot.environments if name not in used]
     if after_eviction:
         # Deployments that competed for one environment spread by a hash of their own.
         names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
@@ -376,7 +405,8 @@ def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Dec
     """
     draining: list[Dropped] = []
     for dropped in filter(_may_serve, decision.dropped):
-        placement, listings = dropped.placement, services or ()
+        placement = dropped.placement
+        listings = services or ()
         concerned = [s for s in listings if placement.deployment in s.deployments or placement.name in s.placements]
         holding = [s for s in concerned if placement.name in s.placements or s.unknown or not placement.draining]
         if services is None or holding:

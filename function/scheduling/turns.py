@@ -56,7 +56,8 @@ def asks_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collec
     The first change does not, nor does one of a placement that has not arrived at an earlier spec, or one that rolls
     back: it comes before placements that serve the requested spec still.
     """
-    turns, position = sort_turns(rollout, placements, leaving), _get_position(rollout)
+    turns = sort_turns(rollout, placements, leaving)
+    position = _get_position(rollout)
     chosen = turns.chosen
     if rollout.gate is None or chosen is None or not _has_arrived(chosen):
         return False

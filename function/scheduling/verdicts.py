@@ -56,7 +56,8 @@ class SchedulingRequest:
             pool=assignment.pool,
             shape=assignment.shape,
         )
-        profile, exclusive = self.find_profile(assignment.profile), existing.exclusive_replica_nodes
+        profile = self.find_profile(assignment.profile)
+        exclusive = existing.exclusive_replica_nodes
         return replace(
             existing,
             profile=assignment.profile,
@@ -82,7 +83,8 @@ class Rank:
     @property
     def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int, int]:
         """Sorts by profile and cost, then by spare memory (sufficient, insufficient, not declared), then by `left`."""
-        spare, cost = self.spare or 0, (self.cost is None, self.cost or NO_COST)
+        spare = self.spare or 0
+        cost = (self.cost is None, self.cost or NO_COST)
         return self.profile, *cost, self.spare is None, spare < 0, abs(spare), self.left
 
 

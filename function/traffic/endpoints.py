@@ -57,19 +57,10 @@ class Traffic:
     wake_in: int | None  # seconds until the next step; None: nothing settles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """What endpoints are decided from, and the weights once they are."""
-
-    service: ModelService
+@dataclass(frozen=True, slots=True)
+class _Clock:
     now: float  # seconds since 1970
-    settle: int  # seconds
-    obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
-    can_serve: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
-    entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
-    shares: Mapping[str, Fraction] = field(default_factory=dict)  # by placement
-    weights: Mapping[str, int] = field(default_factory=dict)  # on the control plane, by key of the site
-    surplus: Collection[str] = ()  # placements for which the routes have no room
+    settle: int  # seconds that a gateway is given to apply what it has seen
 
     def time_of(self, recorded: int | None) -> int:
         """Returns the recorded time of an event; now if there is none, or if it lies in the future."""
@@ -79,8 +70,20 @@ class _Plan:
     def has_settled(self, since: int | None) -> bool:
         return since is not None and self.now >= since + self.settle
 
-    def may_name(self, site: Site) -> bool:
-        return site.in_place and (site.named or self.has_settled(self.entered[site.key]))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What endpoints are decided from."""
+
+    service: ModelService
+    clock: _Clock
+    obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
+    can_serve: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
+    entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
+    nameable: Collection[str]  # keys of the sites that the control plane's route may name
+    shares: Mapping[str, Fraction]  # by placement
+    weights: Mapping[str, int]  # on the control plane, by key of the site
+    surplus: Collection[str]  # placements for which the routes have no room
 
 
 def plan_traffic(
@@ -90,42 +93,64 @@ def plan_traffic(
     platform: PlatformGateway,
     now: float,
 ) -> Traffic:
-    known = sorted(placements, key=lambda p: (p.environment, p.name))
-    sites = {site.key: site for site in gather_sites(service, known, observed)}
-    obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in known}
+    """Decides which endpoints of a ModelService get which part of the requests, and when that changes next.
+
+    First, which placements can serve and which sites the control plane's route may name; then the shares of those that
+    are chosen, and from them the weights of the sites; at last what becomes of each site.
+
+    `placements` are those of its backends, `observed` what it has composed, `now` seconds since 1970.
+    """
+    ordered = sorted(placements, key=lambda p: (p.environment, p.name))
+    sites = {site.key: site for site in gather_sites(service, ordered, observed)}
+    obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in ordered}
     can_serve = {
         key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
         for key, site in sites.items()
     }
-    plan = _Plan(
-        service=service,
-        now=now,
-        settle=platform.settle,
-        obstacles=obstacles,
-        can_serve=can_serve,
-        entered=dict.fromkeys(sites),
-    )
-    plan = replace(plan, entered={key: _find_entered_at(site, plan) for key, site in sites.items()})
-    in_route = {key: can_serve[key] for key, site in sites.items() if plan.may_name(site)}
-    in_route |= _find_previous_sites(known, sites, plan, in_route)
+    clock = _Clock(now, platform.settle)
+    entered = {key: _find_entered_at(site, clock) for key, site in sites.items()}
+    nameable = {key for key, site in sites.items() if _may_name(site, entered[key], clock)}
+    in_route = {key: can_serve[key] for key in sites if key in nameable}
+    in_route |= _find_previous_sites(ordered, sites, obstacles, in_route)
     route = observed.get(ROUTE, {})
     chosen = choose(service, sites, in_route, route)
     shares = compute_shares(service, chosen)
-    if surplus := find_surplus(sites, in_route, shares, find_served(sites, chosen)):
+    surplus = find_surplus(sites, in_route, shares, find_served(sites, chosen))
+    if surplus:
         shares = compute_shares(service, [p for p in chosen if shares[p.name] and p.name not in surplus])
-    of_sites = {key: sum((shares.get(p.name, Fraction(0)) for p in ps), Fraction(0)) for key, ps in in_route.items()}
-    weights = {key: weight for key, weight in to_weights(of_sites).items() if weight}
+    site_shares = {key: _add_shares(shares, placements) for key, placements in in_route.items()}
+    weights = {key: weight for key, weight in to_weights(site_shares).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
-        keys = [key for key, ps in in_route.items() if any(p in chosen for p in ps)]
+        keys = [key for key, placements in in_route.items() if any(p in chosen for p in placements)]
         weights = keep_last_weights(sites, keys, route) or weights
-    plan = replace(plan, shares=shares, weights=weights, surplus=surplus)
+    plan = _Plan(
+        service=service,
+        clock=clock,
+        obstacles=obstacles,
+        can_serve=can_serve,
+        entered=entered,
+        nameable=nameable,
+        shares=shares,
+        weights=weights,
+        surplus=surplus,
+    )
     decided = [_decide(site, plan) for site in sites.values()]
-    endpoints = [*filter(None, decided), *_list_without_gateway(known, obstacles)]
+    endpoints = [*filter(None, decided), *_list_without_gateway(ordered, obstacles)]
     return Traffic(
         endpoints=tuple(sorted(endpoints, key=lambda e: (e.entry.environment, e.entry.address))),
         weights={origin: weight for key, weight in weights.items() if (origin := sites[key].origin)},
-        wake_in=_find_wake(endpoints, plan),
+        wake_in=_find_wake(endpoints, clock),
     )
+
+
+def _may_name(site: Site, entered_at: int | None, clock: _Clock) -> bool:
+    """Tells whether the control plane's route may name a site."""
+    return site.in_place and (site.named or clock.has_settled(entered_at))
+
+
+def _add_shares(shares: Mapping[str, Fraction], placements: Iterable[Placement]) -> Fraction:
+    """Returns the share of some placements together; those that were not chosen have none."""
+    return sum((shares.get(p.name, Fraction(0)) for p in placements), Fraction(0))
 
 
 def _may_get_requests(placement: Placement, site: Site) -> bool:
@@ -139,24 +164,24 @@ def _may_get_requests(placement: Placement, site: Site) -> bool:
 
 
 def _find_previous_sites(
-    placements: Iterable[Placement], sites: Mapping[str, Site], plan: _Plan, in_route: Collection[str]
+    placements: Iterable[Placement], sites: Mapping[str, Site], obstacles: Mapping[str, str], in_route: Collection[str]
 ) -> dict[str, list[Placement]]:
     """Returns the placements of sites whose gateway got another address, until the route may name the new one."""
-    waiting = [p for p in placements if p.gateway and not plan.obstacles[p.name] and p.gateway.key not in in_route]
-    left = {key: site for key, site in sites.items() if site.named and site.in_place and not site.members}
-    previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in left.items()}
-    return {key: ps for key, ps in previous.items() if ps}
+    waiting = [p for p in placements if p.gateway and not obstacles[p.name] and p.gateway.key not in in_route]
+    vacated = {key: site for key, site in sites.items() if site.named and site.in_place and not site.members}
+    previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in vacated.items()}
+    return {key: moved for key, moved in previous.items() if moved}
 
 
-def _find_entered_at(site: Site, plan: _Plan) -> int | None:
+def _find_entered_at(site: Site, clock: _Clock) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
     if site.named or not site.prepared:
         return None
-    recorded = plan.time_of(site.entry.since if site.entry.state in _ENTERING else None)
+    recorded = clock.time_of(site.entry.since if site.entry.state in _ENTERING else None)
     # The status may be older than the parts: one of them may have been deleted and composed again since.
     parts = (site.observed.get(key) for key in (SERVICE, SLICE, TLS))
     created = [parse_time(text(part, "metadata.creationTimestamp")) for part in parts]
-    return max([recorded, *(time for time in created if time is not None and time <= plan.now)])
+    return max([recorded, *(time for time in created if time is not None and time <= clock.now)])
 
 
 def _decide(site: Site, plan: _Plan) -> Endpoint | None:
@@ -170,7 +195,8 @@ def _decide(site: Site, plan: _Plan) -> Endpoint | None:
 
 
 def _compose(site: Site, plan: _Plan) -> Endpoint:
-    can_serve, weight = plan.can_serve[site.key], plan.weights.get(site.key, 0)
+    can_serve = plan.can_serve[site.key]
+    weight = plan.weights.get(site.key, 0)
     shares = {p.name: plan.shares[p.name] for p in can_serve if plan.shares.get(p.name)}
     if not shares:
         prepared = [p for p in can_serve if not p.draining]
@@ -193,9 +219,9 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
     recorded = site.entry.since if site.entry.state not in _ENTERING else None
     others = _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=False)
     is_left = bool(site.observed or others)
-    since = plan.time_of(recorded) if is_left and site.withdrawn else None
+    since = plan.clock.time_of(recorded) if is_left and site.withdrawn else None
     # Without an address there is no EndpointSlice to send requests to, nor an entry to keep the time.
-    is_gone = not is_left or plan.has_settled(since) or (site.withdrawn and site.origin is None)
+    is_gone = not is_left or plan.clock.has_settled(since) or (site.withdrawn and site.origin is None)
     rows = [_build_row(p, 0, plan.obstacles[p.name]) for p in shown]
     if not is_gone:
         rows += others
@@ -208,8 +234,8 @@ def _list_withdrawn(site: Site, plan: _Plan, shown: set[str], *, is_applied: boo
     """Returns the rows of placements that get no requests any more and may still be known to a gateway."""
     rows = []
     for row in site.entry.backends:
-        since = plan.time_of(row.since) if is_applied else None
-        if row.placement not in shown and not plan.has_settled(since):
+        since = plan.clock.time_of(row.since) if is_applied else None
+        if row.placement not in shown and not plan.clock.has_settled(since):
             rows.append(replace(row, ready_replicas=0, weight=0, reason=_WITHDRAWING, since=since))
     return rows
 
@@ -262,7 +288,7 @@ def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> Endp
         return EndpointState.UNREACHABLE
     if all(p.draining for p in can_serve):
         return EndpointState.DRAINING
-    return EndpointState.SERVING if plan.may_name(site) else EndpointState.WARMING
+    return EndpointState.SERVING if site.key in plan.nameable else EndpointState.WARMING
 
 
 def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
@@ -277,7 +303,7 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
         return f"the weight of {placement.deployment} is 0"
     if site.named and not site.is_listed(placement):
         return "it gets requests as soon as the status lists it"
-    if not plan.may_name(site):
+    if site.key not in plan.nameable:
         return _explain_warming(site)
     if placement.name in plan.surplus:
         return f"a route names at most {MAX_BACKENDS} backends, and others come first"
@@ -295,9 +321,9 @@ def _explain_warming(site: Site) -> str:
     return "waiting until the gateways have applied its routes"
 
 
-def _find_wake(endpoints: Iterable[Endpoint], plan: _Plan) -> int | None:
+def _find_wake(endpoints: Iterable[Endpoint], clock: _Clock) -> int | None:
     """Returns the seconds until the next change settles."""
     entries = [endpoint.entry for endpoint in endpoints]
     dates = [entry.since for entry in entries] + [row.since for entry in entries for row in entry.backends]
-    waits = [wait for since in dates if since is not None and (wait := since + plan.settle - plan.now) > 0]
+    waits = [wait for since in dates if since is not None and (wait := since + clock.settle - clock.now) > 0]
     return max(1, math.ceil(min(waits))) if waits else None
