@@ -10,6 +10,7 @@ import pytest
 from function.domain.model import Engine
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.names import build_name
 from function.serving.service import build_service
 from tests.e2e.objects import environment, pool
 from tests.e2e.world import World, main_container, running
@@ -21,8 +22,8 @@ from tools.stack.waiting import until
 pytestmark = pytest.mark.e2e
 
 TEAM = "certificates"
-# As long as a service's name may be: KServe cuts and hashes the name of its Secret.
-LONG = "kimi-k2-on-two-nodes-with-a-name-of-some"
+# As long as a service's name may be. KServe cuts and hashes the name of a Secret of more than 63 characters.
+LONG = build_name("kimi-k2-on-two-nodes-with-a-name-of-some", TEAM)
 SGLANG = engine(image=SGLANG_TLS, name=engine(image="lmsysorg/sglang:v0.5.4").name)
 
 
