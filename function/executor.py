@@ -40,7 +40,9 @@ class FairExecutor(Generic[T]):
     def _run(self, work: Callable[[Callable[[], None]], T]) -> T:
         clock, processor_clock = self._clocks
         self._lock.acquire()
-        started, call_started, limit = clock(), processor_clock(), MAX_CALL_SECONDS
+        started = clock()
+        call_started = processor_clock()
+        limit = MAX_CALL_SECONDS
 
         def pause() -> None:
             """Yields to the other calls if the slice is used up.

@@ -91,7 +91,8 @@ async def serve(
     options: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT, then finishes the accepted calls."""
-    server, composes = grpc.aio.server(options=options), asyncio.Event()
+    server = grpc.aio.server(options=options)
+    composes = asyncio.Event()
     composes.set()
 
     async def answer(request: bytes, context: Context) -> RunFunctionResponse:

@@ -68,7 +68,8 @@ class Runner:
         started = time.perf_counter()
         received = split_request(request)
         call = read_call(received, pause, now=self._clock(), trust_versions=self._trust_versions)
-        kind, metadata = text(call.xr, "kind"), mapping(call.xr, "metadata")
+        kind = text(call.xr, "kind")
+        metadata = mapping(call.xr, "metadata")
         log = self._log.bind(kind=kind, namespace=text(metadata, "namespace"), name=text(metadata, "name"))
         failure = (Unfinished.INTERNAL_ERROR, "")
         for result in (CallResult.COMPOSED, CallResult.KEPT):

@@ -145,10 +145,12 @@ def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_version
     """
     resources = []
     for index, item in enumerate(items):
-        digest, uid = b"", ""
+        digest = b""
+        uid = ""
         if trust_versions:
             fields = parse_metadata(item)
-            uid_value, version = fields["uid"], fields["resourceVersion"]
+            uid_value = fields["uid"]
+            version = fields["resourceVersion"]
             if len(uid_value) > _TEXT_HEAD < len(version):
                 digest = uid_value + version + len(item).to_bytes(4, "big")
                 # A uid of unexpected form is treated as missing.

@@ -111,7 +111,8 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     known = {placement.uid for placement in labelled}
     for row in listing(call.xr, "status.admitted"):
         if text(row, "uid") not in known:
-            name, namespace = text(row, "name"), text(row, "namespace")
+            name = text(row, "name")
+            namespace = text(row, "namespace")
             required[f"placement-{namespace}/{name}"] = requirements.one("ModelPlacement", name, namespace)
     return required
 

@@ -35,7 +35,9 @@ from function.weights.request import build_cache_request
 _SEPARATOR = "/"  # between environment and composed resource
 # Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
 # status without the message, and its requirement; for each resource what surrounds its manifest.
-_BASE_BYTES, _ROW_BYTES, _RESOURCE_BYTES = 128 * 1024, 768, 24
+_BASE_BYTES = 128 * 1024
+_ROW_BYTES = 768
+_RESOURCE_BYTES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _Part:
     """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
-    cache, environment = inputs.cache, inputs.environments.get(name)
+    cache = inputs.cache
+    environment = inputs.environments.get(name)
     prefix = f"{name}{_SEPARATOR}"
     observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
     consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]

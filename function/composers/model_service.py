@@ -27,7 +27,8 @@ from function.traffic.sites import SEPARATOR
 
 def compose(call: Call, settings: Settings) -> Outcome:
     parsed = parse_model_service(call.xr)
-    service, platform = parsed.value, settings.gateway
+    service = parsed.value
+    platform = settings.gateway
     if service is None:
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
         return keep_observed(call, settings, [invalid])

@@ -86,7 +86,8 @@ def placements_by_name(names: Iterable[str], namespace: str) -> dict[str, Requir
 def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) -> dict[str, Requirement]:
     """Requires the resources of some kinds that have the label of the composite."""
     labels = {LABEL_OWNER: label_value(text(call.xr, "metadata.name"))}
-    namespace, required = text(call.xr, "metadata.namespace"), dict[str, Requirement]()
+    namespace = text(call.xr, "metadata.namespace")
+    required: dict[str, Requirement] = {}
     for version, kind in kinds:
         key = OBJECTS if kind == "Object" else f"{_RESOURCE}{kind}"
         required[key] = Requirement(api_version=version, kind=kind, namespace=namespace, labels=labels)
@@ -208,7 +209,8 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
     manifest = _load(call, ENVIRONMENT, references.environment_not_found(name))
     parsed = parse_environment(manifest, settings)
     if parsed.value.broken:
-        reason, subject = ReferencesResolved.ENVIRONMENT_NOT_FOUND, f"InferenceEnvironment {name}"
+        reason = ReferencesResolved.ENVIRONMENT_NOT_FOUND
+        subject = f"InferenceEnvironment {name}"
         raise UnresolvedError(references.reference_invalid(reason, subject, parsed.other_problems))
     other_cluster = find_other_cluster(call.observed, parsed.value)
     if other_cluster:
@@ -222,7 +224,8 @@ def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
     name = placement.cache.name
     parsed = parse_model_cache(_load(call, CACHE, references.cache_not_found(name, placement.namespace)))
     if parsed.value is None:
-        reason, subject = ReferencesResolved.CACHE_NOT_FOUND, f"ModelCache {name}"
+        reason = ReferencesResolved.CACHE_NOT_FOUND
+        subject = f"ModelCache {name}"
         raise UnresolvedError(references.reference_invalid(reason, subject, parsed.problems))
     return parsed.value
 

@@ -125,7 +125,8 @@ def apply_quota(
         return admission
     if excess is None and placement.cannot_start:
         return replace(admission, reason=Admitted.CANNOT_START, replicas=0)
-    request, allocated = placement.requested, placement.allocated
+    request = placement.requested
+    allocated = placement.allocated
     has = allocated.replicas if allocated and request and allocated.is_like(request) else 0
     replicas = min(admission.replicas, has)
     return replace(admission, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, quota_usage=excess)

@@ -78,7 +78,8 @@ class PoolCapacity:
 
     def fits(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
         """Returns how many replicas fit, exclusive ones on nodes of their own. Where a number fits, so do all less."""
-        most, gpus = 1 if exclusive else replicas, self.charged(nodes, gpus)
+        most = 1 if exclusive else replicas
+        gpus = self.charged(nodes, gpus)
         slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
@@ -91,7 +92,8 @@ class PoolCapacity:
 
     def take(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
         """Takes GPUs for the replicas as far as they fit; returns the number of pods that do not."""
-        pods, gpus = nodes * replicas, self.charged(nodes, gpus)
+        pods = nodes * replicas
+        gpus = self.charged(nodes, gpus)
         # From the fullest node up: what is left of a node belongs to a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
             each = min(level // gpus, 1 if exclusive else replicas)
@@ -179,7 +181,8 @@ class Holdings:
 
     def room(self, without: str = "") -> PoolCapacity:
         """Returns what is left of the pool; `without` is a placement whose grants do not count."""
-        sizes, placements = self._sizes.copy(), self._placements
+        sizes = self._sizes.copy()
+        placements = self._placements
         for grant in self.grants_of(without):
             if sized := _measure(self._empty, grant.share):
                 placements -= 1
@@ -207,7 +210,8 @@ def _measure(room: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
     gpus = min(share.gpus_per_node, room.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) <= 0:
         return None
-    charged, exclusive = room.charged(share.nodes, gpus), share.exclusive_replica_nodes
+    charged = room.charged(share.nodes, gpus)
+    exclusive = share.exclusive_replica_nodes
     one_by_one = (share.nodes == 1 and not exclusive) or room.gpus_per_node // charged == 1
     replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)
     return _Size(exclusive, charged, share.nodes, replicas), count
@@ -222,7 +226,8 @@ def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
 
 
 def _take_sized(room: PoolCapacity, size: _Size, times: int) -> None:
-    per_node, most = room.gpus_per_node // size.charged, 1 if size.exclusive else size.replicas
+    per_node = room.gpus_per_node // size.charged
+    most = 1 if size.exclusive else size.replicas
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
     at_once = times if per_node <= most or (size.nodes == 1 and not size.exclusive) else 1
     for _ in range(times // at_once):

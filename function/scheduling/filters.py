@@ -113,13 +113,15 @@ def check_engine_args(candidate: Candidate) -> Refusal | None:
 
 def check_inter_node(candidate: Candidate) -> Refusal | None:
     """Refuses a profile that sets what the pool's preset sets for the network between nodes."""
-    profile, shape = candidate.profile, candidate.shape
+    profile = candidate.profile
+    shape = candidate.shape
     problems = candidate.request.serving_check(profile, shape, candidate.pool) if shape else ()
     return candidate.refuse_profile(Field.INTER_NODE, problems)
 
 
 def check_tls(candidate: Candidate) -> Refusal | None:
-    profile, path = candidate.profile, f"spec.serving[{candidate.profile.name}].engine"
+    profile = candidate.profile
+    path = f"spec.serving[{candidate.profile.name}].engine"
     problems = find_tls_faults(profile.engine, path) if candidate.environment.kserve.tls else ()
     return candidate.refuse_profile(Field.TLS, problems)
 
@@ -130,13 +132,15 @@ def check_multi_node(candidate: Candidate) -> Refusal | None:
 
 
 def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
-    required, actual = candidate.shape.gpus_per_node if candidate.shape else 0, candidate.pool.gpus_per_node
+    required = candidate.shape.gpus_per_node if candidate.shape else 0
+    actual = candidate.pool.gpus_per_node
     return candidate.refuse(Field.GPUS_PER_NODE, required, actual) if required > actual else None
 
 
 def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
     """Refuses GPUs with less than the required memory, and for a computed shape those that do not declare any."""
-    required, actual = candidate.profile.requires.memory_per_gpu, candidate.pool.memory_per_gpu
+    required = candidate.profile.requires.memory_per_gpu
+    actual = candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not actual:
         return candidate.refuse(Field.MEMORY_PER_GPU, required, None)
     if required is not None and (actual is None or actual < required):
@@ -149,7 +153,8 @@ def _check_requirement(field: Field, is_met: Callable[[Any, Any], bool]) -> Chec
     name = field.value.attribute
 
     def check(candidate: Candidate) -> Refusal | None:
-        required, actual = getattr(candidate.profile.requires, name), getattr(candidate.pool, name)
+        required = getattr(candidate.profile.requires, name)
+        actual = getattr(candidate.pool, name)
         actual = None if actual == "" else actual
         is_unmet = required and (actual is None or not is_met(actual, required))
         return candidate.refuse(field, required, actual) if is_unmet else None
@@ -248,7 +253,8 @@ def filter_environment(request: SchedulingRequest, environment: Environment, led
             continue
         step, refusal = first
         if step > nearest_step:
-            nearest_step, nearest = step, []
+            nearest_step = step
+            nearest = []
         if step == nearest_step:
             nearest.append((refusal, steps))
     if chosen is not None:
@@ -328,7 +334,8 @@ def _run_filters(candidate: Candidate, ledger: Ledger) -> Iterator[Step]:
         refusal = check(candidate)
         if refusal is not None:
             yield step, refusal
-    capacity, unready = check_capacity(candidate, ledger), _check_ready(candidate.environment)
+    capacity = check_capacity(candidate, ledger)
+    unready = _check_ready(candidate.environment)
     yield from sort_last_steps(capacity, *check_schedulable(candidate), unready, _check_quota(candidate))
 
 
@@ -339,7 +346,8 @@ def sort_last_steps(*refusals: Refusal | None) -> list[Step]:
 
 def check_schedulable(candidate: Candidate) -> Iterator[Refusal]:
     """Refuses an environment with a taint that the deployment does not tolerate, and an unschedulable pool."""
-    pool, tolerations = candidate.pool, candidate.request.deployment.tolerations
+    pool = candidate.pool
+    tolerations = candidate.request.deployment.tolerations
     if taints := tuple(taint.describe() for taint in find_untolerated(candidate.environment.taints, tolerations)):
         yield candidate.refuse(Field.TAINTS, None, taints, Refused.ENVIRONMENT_TAINTED)
     if pool.unschedulable:
@@ -351,7 +359,8 @@ def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node
-    environment, pool = candidate.environment, candidate.pool
+    environment = candidate.environment
+    pool = candidate.pool
     refusal = find_shortage(candidate, ledger.room(environment, pool))
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
@@ -363,14 +372,18 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
 
     What a pool can hold at all follows from what is declared: unusable nodes are missing only for now.
     """
-    share, pool = candidate.requested, candidate.pool
+    share = candidate.requested
+    pool = candidate.pool
     fitting = room.count_fitting(share)
     if fitting >= share.replicas:
         return None
-    reason, at_most = Refused.INSUFFICIENT_CAPACITY, count_in_empty_pool(pool, share)
+    reason = Refused.INSUFFICIENT_CAPACITY
+    at_most = count_in_empty_pool(pool, share)
     if at_most < share.replicas:
-        reason, fitting = Refused.POOL_TOO_SMALL, at_most
-    exclusive, use = pool.needs_exclusive_node(share.nodes, share.gpus_per_node), room.measure_use(pool)
+        reason = Refused.POOL_TOO_SMALL
+        fitting = at_most
+    exclusive = pool.needs_exclusive_node(share.nodes, share.gpus_per_node)
+    use = room.measure_use(pool)
     return candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason, use=use, exclusive_node=exclusive)
 
 
@@ -388,11 +401,14 @@ def choose_quota_reason(excess: QuotaUsage) -> Refused:
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     """Returns how a feasible candidate compares with others; None where the first declared is preferred."""
-    request, shape, price = candidate.request, candidate.shape, candidate.pool.price
+    request = candidate.request
+    shape = candidate.shape
+    price = candidate.pool.price
     prefer = request.deployment.prefer
     if prefer is Preference.DECLARED or shape is None:
         return None
-    profile, memory_per_gpu = candidate.profile, candidate.pool.memory_per_gpu
+    profile = candidate.profile
+    memory_per_gpu = candidate.pool.memory_per_gpu
     required = request.model.vram or (profile.requires.memory_per_gpu or 0) * shape.gpus
     return Rank(
         profile=request.model.profiles.index(profile),

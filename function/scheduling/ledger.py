@@ -27,7 +27,8 @@ from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, tak
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
 # rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
-MAX_ADMITTED, MAX_REJECTED = 4_000, 1_000
+MAX_ADMITTED = 4_000
+MAX_REJECTED = 1_000
 
 
 def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
@@ -91,11 +92,13 @@ def _grant_in_turn(
     pool: Pool, placements: Iterable[Placement], holdings: Holdings, max_grants: int | None
 ) -> tuple[tuple[Placement, ...], bool]:
     """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made."""
-    rejected, granted_more = list[Placement](), False
+    rejected: list[Placement] = []
+    granted_more = False
     room: PoolCapacity | None = None  # what is left, as long as that is known
     refused: set[tuple[Share, ...]] = set()  # sizes that did not fit since the last grant
     for placement in placements:
-        key, request = _key(placement), placement.effective_request
+        key = _key(placement)
+        request = placement.effective_request
         if request is None or request.pool != pool.name or not request.replicas:
             continue
         own = holdings.grants_of(key)
@@ -115,7 +118,8 @@ def _grant_in_turn(
                 # What it still has in another shape is charged too, until its service has released it.
                 in_other_shapes = (grant for grant in own if not grant.share.is_like(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
-                room, granted_more = take_share(room, request) if room and not own else None, True
+                room = take_share(room, request) if room and not own else None
+                granted_more = True
                 refused.clear()
                 continue
             refused.add(size)
@@ -164,7 +168,8 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
     if not any(replicas):
         return None
-    remaining, exclusive = min(grant.share.replicas, max(replicas)), placement.exclusive_replica_nodes
+    remaining = min(grant.share.replicas, max(replicas))
+    exclusive = placement.exclusive_replica_nodes
     return _make_grant(placement, replace(grant.share, replicas=remaining, exclusive_replica_nodes=exclusive))
 
 
@@ -244,7 +249,8 @@ def _remaining_grant_of_unreadable_pool(
     environment: Environment, grant: Grant, placement: Placement | None
 ) -> Grant | None:
     """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
-    allocated, name = placement.allocated if placement else None, grant.share.pool
+    allocated = placement.allocated if placement else None
+    name = grant.share.pool
     is_readable = name not in environment.broken_pools and allocated and allocated.is_like(grant.share)
     if is_readable and allocated and name not in find_pools(allocated, environment.pools):
         return None
@@ -294,7 +300,8 @@ class Ledger:
 
         What is granted and what runs is charged, and of the waiting placements only those that come first.
         """
-        own, admitted = self._own[environment.name], {grant.uid for grant in environment.admitted}
+        own = self._own[environment.name]
+        admitted = {grant.uid for grant in environment.admitted}
         turn = charge_order(own[-1])
         charged = [p for p in self._others.get(environment.name, ()) if is_charged(environment, p, admitted)]
         concerned, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
@@ -342,7 +349,8 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
 
 
 def _published_capacity(environment: Environment, pool: Pool) -> PoolCapacity:
-    room, free = empty_pool(pool), environment.free.get(pool.name)
+    room = empty_pool(pool)
+    free = environment.free.get(pool.name)
     room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
     room.placements = free.placements if free else 0
     if room.unusable_nodes:

@@ -31,7 +31,8 @@ class _QuotaBook:
 
     def charge(self, placement: Placement) -> bool:
         """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
-        key, more = _key(placement), _count_requested(placement)
+        key = _key(placement)
+        more = _count_requested(placement)
         cost = self.limits.charge(placement.price, more)
         is_new = key not in self.charged
         is_allowed = self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more)
@@ -114,7 +115,8 @@ def count_more(assignment: Assignment) -> int:
 def charge_assignments(usage: QuotaUsage, assignments: Iterable[Assignment]) -> QuotaUsage:
     """Returns the usage with what was decided, as far as the quota allows it."""
     for each in assignments:
-        more, is_new = count_more(each), each.placement is None
+        more = count_more(each)
+        is_new = each.placement is None
         if more and not usage.find_excess(more, each.price, is_new=is_new):
             usage = usage.with_more(f"its own on {each.environment}", more, each.price, is_new=is_new)
     return usage
@@ -139,7 +141,8 @@ def limit_decision(
     for assignment in sorted(
         decision.assignments, key=lambda a: (False, charge_order(a.placement)) if a.placement else (True, None)
     ):
-        existing, planned = assignment.placement, to_placement(assignment)
+        existing = assignment.placement
+        planned = to_placement(assignment)
         if existing is None:
             planned = replace(planned, created="~" * (1 + len(accepted)))  # sorts after every time
         needs_quota = existing is None or requests_more(existing, planned)
@@ -180,7 +183,8 @@ def find_quota_refusal(decision: Decision) -> QuotaUsage | None:
 
 def requests_more(existing: Placement, planned: Placement) -> bool:
     """Tells whether more replicas or another shape are planned than a placement has, or was given."""
-    current, request = _current_replicas(existing, planned), planned.requested
+    current = _current_replicas(existing, planned)
+    request = planned.requested
     if request is None or existing.effective_request is None:
         return False
     if current is not None:
@@ -190,5 +194,6 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
 
 def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
-    current, request = existing.effective_request, planned.requested
+    current = existing.effective_request
+    request = planned.requested
     return current.replicas if current and request and current.is_like(request) else None

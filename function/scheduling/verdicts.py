@@ -120,7 +120,8 @@ class Assignment:
     @property
     def is_rescheduled(self) -> bool:
         """Tells whether an existing placement gets another profile, pool or shape than it was observed to have."""
-        placement, chosen = self.placement, (self.profile, self.pool, self.shape)
+        placement = self.placement
+        chosen = (self.profile, self.pool, self.shape)
         return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
 
 

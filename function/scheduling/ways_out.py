@@ -79,13 +79,15 @@ class World:
 
     def fits(self, environment: str) -> bool:
         """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
-        request, where = self.request, self.environments[environment]
+        request = self.request
+        where = self.environments[environment]
         ledger = Ledger(self.others_on(environment), self.own)
         if environment not in self.growing:
             return isinstance(filter_environment(request, where, ledger), Assignment)
         existing = min((p for p in self.own if p.environment == environment), key=retention_order)
         assignment, infeasible = scale_existing(request, where, existing, ledger)
-        usage, more = request.quota_usage, count_more(assignment)
+        usage = request.quota_usage
+        more = count_more(assignment)
         return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
 
     def list_refusals(self, infeasible: Infeasible) -> list[tuple[Refusal, ...]]:
@@ -199,7 +201,8 @@ def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
 
 
 def _measure_lack(refusal: Refusal) -> int:
-    required, actual = refusal.required, refusal.actual
+    required = refusal.required
+    actual = refusal.actual
     return required - actual if isinstance(required, int) and isinstance(actual, int) else 0
 
 
@@ -215,7 +218,8 @@ def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusa
     if count > len(leaving):
         return
     gone = leaving[:count]
-    names, are = join_with_more([f"{p.namespace}/{p.name}" for p in gone]), "is" if count == 1 else "are"
+    names = join_with_more([f"{p.namespace}/{p.name}" for p in gone])
+    are = "is" if count == 1 else "are"
     message = f"Wait for {names}, which {are} about to leave pool {pool.name} of {_name(environment)}"
     yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
 
@@ -224,7 +228,8 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
     """Finds what others are about to change: readiness, a pool that is unschedulable, nodes that are not usable."""
     where = f"pool {pool.name} of {_name(environment)}" if pool else ""
     if refusal.reason is Refused.ENVIRONMENT_NOT_READY:
-        changed, message = replace(environment, ready=True), f"Wait until {_name(environment)} is Ready"
+        changed = replace(environment, ready=True)
+        message = f"Wait until {_name(environment)} is Ready"
         if environment.paused:
             message = f"Remove annotation {PAUSED} of {_name(environment)}, and wait until it is Ready"
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
@@ -354,7 +359,9 @@ def _relax_selector(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | 
     def without(selector: Selector) -> Selector:
         return Selector(tuple(r for r in selector.requirements if r != requirement))
 
-    deployment, model, profile = request.deployment, request.model, request.find_profile(refusal.profile)
+    deployment = request.deployment
+    model = request.model
+    profile = request.find_profile(refusal.profile)
     if refusal.field is Field.DEPLOYMENT_SELECTOR:
         relaxed = replace(request, deployment=replace(deployment, selector=without(deployment.selector)))
     elif profile is None:
@@ -381,7 +388,8 @@ def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed
 
     None where the refusal is not about a requirement: how many replicas fit depends on the world.
     """
-    profile, attribute = request.find_profile(refusal.profile), refusal.field.value.attribute
+    profile = request.find_profile(refusal.profile)
+    attribute = refusal.field.value.attribute
     if profile is None or not attribute or not refusal.required:
         return None
     value: Any = refusal.actual
@@ -389,7 +397,8 @@ def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed
         value = tuple(word for word in refusal.required if word in value)
     elif isinstance(refusal.required, BandwidthRequirement) and isinstance(value, str):
         value = replace(refusal.required, rung=value, or_better=True)
-    field, on = refusal.required_field, f"pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
+    field = refusal.required_field
+    on = f"pool {refusal.pool} of InferenceEnvironment {refusal.environment}"
     if value:
         words = ", ".join(value) if isinstance(value, tuple) else refusal.columns[1]
         words += OR_BETTER if refusal.field is Field.BANDWIDTH else ""

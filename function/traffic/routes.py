@@ -79,7 +79,8 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
     The endpoints of the Service are those of the EndpointSlice, which has the fields that gateways compare. With https
     the control plane's gateway verifies the cluster's by the BackendTLSPolicy.
     """
-    origin, name = gateway.origin, name_service(service, gateway.origin)
+    origin = gateway.origin
+    name = name_service(service, gateway.origin)
     metadata = _metadata(service, name)
     port: Manifest = {"name": "http", "port": origin.port, "protocol": "TCP"}
     resources: dict[str, Manifest] = {

@@ -95,7 +95,8 @@ def gather_sites(
     named = read_weights(route)
     sites = []
     for key in sorted(members.keys() | composed.keys()):
-        entry, parts = entries.get(key, EndpointEntry(environment="")), composed.get(key, {})
+        entry = entries.get(key, EndpointEntry(environment=""))
+        parts = composed.get(key, {})
         origins = (p.gateway.origin for p in members.get(key, ()) if p.gateway)
         origin = next(origins, None) or parse_origin(entry.address) or _find_origin(key, parts)
         name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
@@ -124,7 +125,8 @@ def _find_origin(key: str, parts: Mapping[str, Manifest]) -> Origin | None:
 
 def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway) -> str:
     """Returns why a placement cannot serve requests of a ModelService; empty if it can."""
-    gateway, environment = placement.gateway, f"InferenceEnvironment {placement.environment}"
+    gateway = placement.gateway
+    environment = f"InferenceEnvironment {placement.environment}"
     if placement.deleting:
         return "it is being deleted"
     if placement.ready_replicas < 1:
