@@ -49,6 +49,8 @@ def _where(placements: Iterable[Manifest]) -> JSON:
     """Return what was decided of placements, by name."""
     where: dict[str, JSON] = {}
     for placement in placements:
+        if text(placement, "kind") != "ModelPlacement":
+            continue  # a ModelService of the deployment's own
         spec = mapping(placement, "spec")
         where[text(placement, "metadata.name")] = {key: spec[key] for key in _DECIDED if key in spec}
     return where
