@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, is_deleting, listing, mapping, text
 from tests.e2e.calls import calls
 from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.rest import wait_for_rest
@@ -87,6 +87,8 @@ def before(world: World) -> Iterator[dict[str, str]]:
 def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
     """Nothing on the cluster may be gone, made again or added, whatever a test does."""
     yield
+    # What is deleted before the provider has created it, the provider creates first.
+    until("Objects of a test to go", lambda: not any(map(is_deleting, world.stack.hub.find("Object", TEAM))))
     until("what a test brought to go", lambda: world.remote_uids(TEAM) == before)
     steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=6)
     world.ready(TEAM, "serves")
