@@ -57,6 +57,12 @@ def test_lists_caches_from_files() -> None:
     assert row[:3] == [NAMESPACE, CACHE, "qwen3-235b"]
 
 
+def test_lists_files_beside_one_namespace_without_reading_settings(server: ApiServer, options: list[str]) -> None:
+    server.forbidden = frozenset({"compositions"})
+    done = run("cache", "list", "-f", "examples/model-cache", "--live", *options)
+    assert (done.returncode, done.stderr) == (0, ""), "those who read one namespace may not read Compositions"
+
+
 def kept(name: str, deployment: str, kind: str, path: str = "models/0123456789abcdef") -> Manifest:
     """Return a Ready placement with weights on a claim."""
     return {

@@ -288,6 +288,17 @@ def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
 
 
+def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
+    request = request_storage(RETAINED)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    observed = observe_started(request, with_job_status(COMPLETE), with_sync_error("claim-", REFUSED))
+    found = reconcile_observed(request, observed, earlier)
+    assert found.plan
+    assert found.state.finding is Finding.HYDRATED
+    assert [problem.path for problem in found.state.problems] == [f"claim {found.plan.claim_name}"]
+    assert all(problem.message for problem in found.state.problems)
+
+
 def test_neither_downloads_nor_waits_without_preload() -> None:
     found = reconcile_observed(request_storage(CreatedStorage(preload=False)), {})
     assert (list_policies(found.composed), found.gate_open) == ({"claim": OWNED}, True)
