@@ -71,7 +71,9 @@ class _FairLock:
     """A lock that is acquired in the order of requests."""
 
     def __init__(self) -> None:
-        self._condition, self.requested, self._released = threading.Condition(), 0, 0
+        self._condition = threading.Condition()
+        self.requested = 0  # turns
+        self._released = 0  # turns that are over
 
     def acquire(self) -> None:
         with self._condition:
@@ -82,4 +84,4 @@ class _FairLock:
     def release(self) -> None:
         with self._condition:
             self._released += 1
-            self._condition.notify_all()
+            self._condition.notify_all()  # at most MAX_CALLS threads wait

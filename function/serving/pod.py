@@ -52,7 +52,7 @@ _REVISION_LABEL = "pod-template-hash"
 
 _PROBE_PERIOD_SECONDS = 10  # as in KServe's presets
 # How long the engine may take to start ("Start" above).
-_ENGINE_START_SECONDS = 600  # besides reading its weights
+_ENGINE_START_SECONDS = 600  # in addition to reading its weights
 _READ_SECONDS_PER_GIB = 8  # where the speed of the storage is not known
 _PAGE_BY_PAGE_FACTOR = 4  # by which reading takes longer page by page than at the speed of the storage
 _START_SECONDS_OF_UNKNOWN_SIZE = 3600  # in total
