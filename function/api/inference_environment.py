@@ -299,6 +299,7 @@ def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]])
                     name=text(row, "name"),
                     share=replace(share, pool=name),
                     requested_pool=requested if requested != name else "",
+                    generation=integer(row, "generation"),
                 )
     return tuple(largest.values())
 

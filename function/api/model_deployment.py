@@ -17,7 +17,7 @@ from function.api.model_service import check_routing
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.values import parse_selector, sort_entries
-from function.domain.allocation import Price
+from function.domain.allocation import Price, Release
 from function.domain.model import ModelRef
 from function.domain.model_service import Gateway
 from function.domain.placement import Deployment, Gate, PendingUpdate, Placement, Preference, Rollout
@@ -132,11 +132,13 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         replicas=spec.replicas,
         cache=cache,
         uid=text(manifest, "metadata.uid"),
+        generation=integer(manifest, "metadata.generation"),
         created=text(manifest, "metadata.creationTimestamp"),
         vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
         exclusive_replica_nodes=is_exclusive,
         price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,
         allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
+        released=_parse_release(manifest),
         was_ready=flag(manifest, "status.served"),
         ready=is_serving,
         unreachable=service_ready.get("status") == Status.UNKNOWN
@@ -172,6 +174,15 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
+
+
+def _parse_release(manifest: Manifest) -> Release | None:
+    """Returns what is released; a backup may say so of a later spec, as the API server counts from 1 again."""
+    row = mapping(manifest, "status.released")
+    generation = integer(row, "generation")
+    if not 0 < generation <= integer(manifest, "metadata.generation"):
+        return None
+    return Release(generation=generation, share=parse_share(row))
 
 
 def _parse_gateway(block: Manifest) -> Gateway | None:

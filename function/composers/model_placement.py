@@ -13,14 +13,14 @@ from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Event, Outcome, Requirement
-from function.domain.allocation import QuotaUsage
+from function.domain.allocation import Grant, QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
 from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
-from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission
+from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
 from function.serving.rollout import build_serving_request, hold_services, reconcile_service
@@ -61,8 +61,10 @@ def compose(call: Call, settings: Settings) -> Outcome:
 def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> Outcome:
     resolved = resolve_placement(call, placement, settings)
     admission = _check_admission(call, resolved)
+    grants = resolved.environment.find_grants(placement.uid)
     if not admission.admits_service and _nothing_composed(call):
-        return _hold(call, settings, [_RESOLVED, report.build_admitted(placement, admission)], placement)
+        waiting = [_RESOLVED, report.build_admitted(placement, admission)]
+        return _hold(call, settings, waiting, placement, grants=grants)
     writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
     # A service whose Object is being deleted keeps its GPUs until it is gone, though Crossplane no longer observes it.
     own_resources, _ = requirements.collect_resources(call, sorted(call.answers))
@@ -87,6 +89,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
     service_ready = conditions[-1]
     status = report.build_status(call, resolved, weights, rollout)
+    status |= report.build_released(find_release(placement, grants))
     if gives_turns:
         update = find_update(rollout.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(rollout, update)
@@ -174,7 +177,13 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
 
 
 def _hold(
-    call: Call, settings: Settings, conditions: Sequence[Condition], placement: Placement, *, scale_down: bool = True
+    call: Call,
+    settings: Settings,
+    conditions: Sequence[Condition],
+    placement: Placement,
+    *,
+    scale_down: bool = True,
+    grants: Sequence[Grant] = (),
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
 
@@ -190,6 +199,7 @@ def _hold(
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= report.build_ready_replicas(services.remote.manifest)
+    status |= report.build_released(find_release(placement, grants))
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
     composed = {**held.composed, **services.composed}

@@ -76,6 +76,15 @@ class Grant:
     name: str
     share: Share
     requested_pool: str = ""  # the name by which the placement requests the pool, where that is another pool's now
+    generation: int = 0  # of the placement's spec for which it was made; 0: not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What a placement has released of its grants: of one made for an earlier spec it uses no more than the share."""
+
+    generation: int  # of its spec
+    share: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

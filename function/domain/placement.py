@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.allocation import Price, Share
+from function.domain.allocation import Price, Release, Share
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
@@ -79,6 +79,7 @@ class Placement:
     replicas: int = 1
     cache: CacheChoice = CreatedStorage()
     uid: str = ""
+    generation: int = 0  # of its spec; 0 in a file
     created: str = ""  # RFC 3339
     vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
     price: Price | None = None  # of its pool, when it was last decided
@@ -98,6 +99,7 @@ class Placement:
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
     allocated: Share | None = None  # what its service has of a pool
+    released: Release | None = None  # None: nothing
     over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only
     cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
     acknowledged: bool = True  # its status was written for its current spec

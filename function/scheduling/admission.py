@@ -4,17 +4,17 @@ Nothing starts without admission, so that two services never use the same GPUs. 
 of one shape in one pool, and for no more than that, also for a placement that was Ready before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.domain.allocation import Free, QuotaUsage, Share
+from function.domain.allocation import Free, Grant, QuotaUsage, Release, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.capacity import count_in_empty_pool
-from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, runs_as_requested
+from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable, runs_as_requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,8 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     actual_labels = dict(placement.labels)
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
-    admitted = environment.count_admitted(placement.uid, request)
+    grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.is_like(request)]
+    admitted = max((count_usable(grant, placement) for grant in grants), default=None)
     replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
@@ -96,6 +97,24 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         missing_labels=missing,
         status_limit=limit if waits_for_status else None,
     )
+
+
+def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release | None:
+    """Returns what a placement releases with its current spec of its grants or of what its service has, or did before.
+
+    Its status reports that with the spec, after which its environment may grant the rest to others.
+    """
+    request = placement.requested
+    if request is None or not placement.generation:
+        return placement.released
+    held = [(grant.share, count_usable(grant, placement)) for grant in grants]
+    if placement.allocated:
+        held.append((placement.allocated, placement.allocated.replicas))
+    for share, usable in sorted(held, key=lambda each: not each[0].is_like(request)):
+        remaining = request.replicas if share.is_like(request) else 0
+        if usable > remaining:
+            return Release(generation=placement.generation, share=replace(share, replicas=remaining))
+    return placement.released
 
 
 def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:

@@ -150,7 +150,13 @@ def _is_grant_of(grant: Grant, pool: Pool) -> bool:
 
 
 def _make_grant(placement: Placement, share: Share) -> Grant:
-    return Grant(uid=placement.uid, namespace=placement.namespace, name=placement.name, share=share)
+    return Grant(
+        uid=placement.uid,
+        namespace=placement.namespace,
+        name=placement.name,
+        share=share,
+        generation=placement.generation,
+    )
 
 
 def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
@@ -165,12 +171,27 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     if _may_be_moving(grant, placement, pools):
         return grant
     shares = (placement.effective_request, placement.allocated)
-    replicas = [share.replicas for share in shares if share and share.is_like(grant.share)]
-    if not any(replicas):
+    replicas = max((share.replicas for share in shares if share and share.is_like(grant.share)), default=0)
+    remaining = min(count_usable(grant, placement), replicas)
+    if not remaining:
         return None
-    remaining = min(grant.share.replicas, max(replicas))
-    exclusive = placement.exclusive_replica_nodes
-    return _make_grant(placement, replace(grant.share, replicas=remaining, exclusive_replica_nodes=exclusive))
+    share = replace(grant.share, replicas=remaining, exclusive_replica_nodes=placement.exclusive_replica_nodes)
+    return replace(_make_grant(placement, share), generation=grant.generation)
+
+
+def count_usable(grant: Grant, placement: Placement) -> int:
+    """Returns how many replicas of a grant a placement may use.
+
+    What it has released since the grant was made may be granted to another by now, and neither the placement nor the
+    environment need have observed the latest of the other. The placement then uses what its service still has, until
+    a later grant gives it more.
+    """
+    released = placement.released
+    if released is None or grant.generation > released.generation or not released.share.is_like(grant.share):
+        return grant.share.replicas
+    allocated = placement.allocated
+    has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
+    return min(grant.share.replicas, max(released.share.replicas, has))
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:

@@ -137,8 +137,16 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
     pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
     pools += _keep_unreadable_pools(environment, published)
     admitted: list[JSON] = [
-        {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
-        | ({"requestedPool": grant.requested_pool} if grant.requested_pool else {})
+        prune(
+            {
+                "uid": grant.uid,
+                "namespace": grant.namespace,
+                "name": grant.name,
+                **build_share(grant.share),
+                "requestedPool": grant.requested_pool or None,
+                "generation": grant.generation or None,
+            }
+        )
         for grant in ledger.grants
         if grant.uid
     ]

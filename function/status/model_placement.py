@@ -6,7 +6,7 @@ from functools import partial
 
 from function.api.inference_environment import build_share
 from function.contract import Call, Condition, Event
-from function.domain.allocation import Free, format_replicas
+from function.domain.allocation import Free, Release, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
@@ -277,6 +277,11 @@ def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRoll
             **selector,
         }
     )
+
+
+def build_released(released: Release | None) -> Manifest:
+    """Returns the part for what is released, as `parse_placement` reads it."""
+    return {"released": {"generation": released.generation, **build_share(released.share)}} if released else {}
 
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:

@@ -6,7 +6,7 @@ import pytest
 
 from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
-from function.domain.allocation import Share
+from function.domain.allocation import Release, Share
 from function.domain.cache import UserClaim
 from function.domain.model import ModelRef, Parallelism, Problem, Shape
 from function.domain.placement import Placement
@@ -261,6 +261,19 @@ def test_only_a_deployment_composes_a_placement(api_version: str, kind: str, wan
     owner: Manifest = {"apiVersion": api_version, "kind": kind, "name": "chat", "uid": "1", "controller": True}
     given["metadata"] = {"name": "chat-east", "ownerReferences": [owner]}
     assert _read(given).owner == want
+
+
+@pytest.mark.parametrize(("generation", "is_known"), [(8, True), (9, True), (7, False), (None, False)])
+def test_what_is_released_is_of_an_earlier_spec(generation: int | None, *, is_known: bool) -> None:
+    """The API server counts generations of a restored backup from 1 again."""
+    given = manifests.placement()
+    given["metadata"] = {"name": "chat-east", "namespace": "ml-team"} | (
+        {"generation": generation} if generation else {}
+    )
+    size: Manifest = {"pool": "h100", "nodes": 2, "gpusPerNode": 8, "replicas": 1}
+    given["status"] = {"released": {"generation": 8, **size}}
+    released = Release(generation=8, share=Share(pool="h100", nodes=2, gpus_per_node=8, replicas=1))
+    assert _read(given).released == (released if is_known else None)
 
 
 def test_unknown_phase_is_pending() -> None:

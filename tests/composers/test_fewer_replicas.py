@@ -1,5 +1,6 @@
 """A deployment that is scaled down scales its placements down, whatever else is missing or invalid."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import pytest
 from function.composers import compose
 from function.contract import Call
 from function.kube.manifests import get, listing, mapping
-from tests.support.plane import change, only, plane, remote, said
+from tests.support.plane import change, fetched, only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 STORY = "gemma-one-gpu"
@@ -108,6 +109,33 @@ def test_does_not_scale_up_while_input_is_missing(case: Case) -> None:
     change(control, only(control, "ModelDeployment"), REPLICAS, 3)
     control.settle()
     assert counts(control) == (2, 2)
+
+
+def test_uses_no_grant_that_it_released_earlier() -> None:
+    """Another may have it: in a history, neither had observed the latest version of the other."""
+    control = serving(2)
+    placement, environment = only(control, "ModelPlacement"), only(control, "InferenceEnvironment")
+    before = copy.deepcopy(control.composites[environment])
+    assert [get(row, "replicas") for row in listing(before, "status.admitted")] == [2]
+    change(control, placement, "metadata.generation", 8)
+    change(control, only(control, "ModelDeployment"), REPLICAS, 1)
+    control.settle()
+    released = mapping(control.composites[placement], "status.released")
+    assert (released["generation"], released["replicas"]) == (8, 1)
+
+    change(control, placement, "metadata.generation", 9)
+    change(control, placement, "spec.replicas", 2)
+    others = [m for ref, m in control.composites.items() if ref != environment]
+    first = Call(xr=control.composites[placement], observed=control.store.owned(placement))
+    outcome = compose(fetched(first, [*others, before]))
+    (service,) = (item for key, item in outcome.composed.items() if key.startswith("service-"))
+    assert get(service.manifest, "spec.forProvider.manifest.spec.replicas") == 1
+
+    change(control, only(control, "ModelDeployment"), REPLICAS, 2)
+    control.settle()
+    assert counts(control) == (2, 2)
+    (row,) = listing(control.composites[environment], "status.admitted")
+    assert (row["replicas"], row["generation"]) == (2, 9)
 
 
 def test_keeps_environments_while_model_is_missing() -> None:

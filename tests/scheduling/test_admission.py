@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.allocation import Free, Grant, Share
+from function.domain.allocation import Free, Grant, Release, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.pods import PodAdditions
 from function.reasons import Admitted
 from function.scheduling import ledger as module
-from function.scheduling.admission import check_admission
+from function.scheduling.admission import check_admission, find_release
 from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
 from tests.support import builders
 
@@ -20,9 +20,15 @@ TAKEN = {"pool": Free(placements=1, nodes=())}
 MINE = replace(builders.placement(uid="me", replicas=2), labels=tuple(LABELS.items()), owner="deployment")
 
 
-def grant(replicas: int, uid: str = "me", pool: str = "pool", nodes: int = 1) -> Grant:
+def grant(replicas: int, uid: str = "me", pool: str = "pool", nodes: int = 1, generation: int = 0) -> Grant:
     share = Share(pool=pool, nodes=nodes, gpus_per_node=8, replicas=replicas)
-    return Grant(uid=uid, namespace="team", name="chat-env", share=share)
+    return Grant(uid=uid, namespace="team", name="chat-env", share=share, generation=generation)
+
+
+# Generation 8 of its spec requested one replica, and generation 9 requests two again.
+RELEASED_ONE = replace(
+    MINE, generation=9, released=Release(generation=8, share=grant(1).share), allocated=grant(1).share
+)
 
 
 def environment(**more: object) -> Environment:
@@ -119,6 +125,42 @@ CASES = (
         2,
         placement=replace(MINE, labels=()),
     ),
+    Case(
+        "released-since",
+        "the second replica may be granted to another by now",
+        environment(admitted=(grant(2, generation=7),)),
+        Admitted.WAITING,
+        True,
+        1,
+        placement=RELEASED_ONE,
+    ),
+    Case(
+        "not-released-yet",
+        "its service still has both",
+        environment(admitted=(grant(2, generation=7),)),
+        Admitted.ADMITTED,
+        True,
+        2,
+        placement=replace(RELEASED_ONE, allocated=grant(2).share),
+    ),
+    Case(
+        "granted-since",
+        "for its present spec",
+        environment(admitted=(grant(2, generation=9),)),
+        Admitted.ADMITTED,
+        True,
+        2,
+        placement=RELEASED_ONE,
+    ),
+    Case(
+        "other-size-released",
+        "which this grant is not for",
+        environment(admitted=(grant(2, generation=7),)),
+        Admitted.ADMITTED,
+        True,
+        2,
+        placement=replace(RELEASED_ONE, released=Release(generation=8, share=grant(0, nodes=2).share)),
+    ),
 )
 
 
@@ -177,6 +219,67 @@ def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, planned_uri="pvc://x")) == ["me"]
     assert _uids(environment(), replace(MINE, deleting=True, has_objects=True)) == ["me"], "its status was lost"
+
+
+def test_grants_what_was_released_anew() -> None:
+    """Another may have it by then: of four nodes, it gets what the others leave, for the generation of its spec."""
+    there = environment(admitted=(grant(2, generation=7),))
+    assert admit_placements(there, [RELEASED_ONE]).grants == (grant(2, generation=9),)
+    other = replace(MINE, uid="other", name="other", replicas=3, was_ready=True, created="2025-12-31T00:00:00Z")
+    found = admit_placements(there, [replace(RELEASED_ONE, was_ready=True), other])
+    assert [(g.uid, g.share.replicas, g.generation) for g in found.grants] == [("me", 1, 7), ("other", 3, 0)]
+    assert found.rejected == (("me", "pool"),)
+
+
+@dataclass(frozen=True)
+class ReleaseCase:
+    id: str
+    reason: str
+    placement: Placement
+    grants: tuple[Grant, ...]
+    want: Release | None
+
+
+ONE_REQUESTED = replace(MINE, generation=8, replicas=1)
+RELEASES = (
+    ReleaseCase("fewer", "one of two", ONE_REQUESTED, (grant(2),), Release(generation=8, share=grant(1).share)),
+    ReleaseCase("as-many", "none", replace(ONE_REQUESTED, replicas=2), (grant(2),), None),
+    ReleaseCase(
+        "from-a-file", "no generation tells specs apart", replace(ONE_REQUESTED, generation=0), (grant(2),), None
+    ),
+    ReleaseCase(
+        "unreadable", "its spec requests nothing that is known", replace(ONE_REQUESTED, shape=None), (grant(2),), None
+    ),
+    ReleaseCase(
+        "unknown-grants",
+        "its service has two",
+        replace(ONE_REQUESTED, allocated=grant(2).share),
+        (),
+        Release(generation=8, share=grant(1).share),
+    ),
+    ReleaseCase(
+        "another-size",
+        "all of the grant for two nodes each",
+        ONE_REQUESTED,
+        (grant(1), grant(3, nodes=2)),
+        Release(generation=8, share=grant(0, nodes=2).share),
+    ),
+    ReleaseCase(
+        "released-before", "and requested since", RELEASED_ONE, (grant(2, generation=7),), RELEASED_ONE.released
+    ),
+    ReleaseCase(
+        "again",
+        "what was granted since",
+        replace(RELEASED_ONE, generation=11, replicas=1),
+        (grant(2, generation=9),),
+        Release(generation=11, share=grant(1).share),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", RELEASES, ids=lambda c: c.id)
+def test_records_what_a_spec_releases(case: ReleaseCase) -> None:
+    assert find_release(case.placement, case.grants) == case.want, case.reason
 
 
 def test_releases_grant_of_deleted_placement() -> None:
