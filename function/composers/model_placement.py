@@ -151,7 +151,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
             raise UnresolvedError(_RESOLVED, references.resolving(ConditionType.ADMITTED))
         quota_excess = find_excess(placement, [p for p in in_namespace if p.uid != placement.uid], limits)
     admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
-    return apply_quota(admitted, placement, resolved.environment, quota_excess)
+    return apply_quota(admitted, placement, quota_excess)
 
 
 def _nothing_composed(call: Call) -> bool:

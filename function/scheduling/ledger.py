@@ -176,7 +176,7 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     if not remaining:
         return None
     share = replace(grant.share, replicas=remaining, exclusive_replica_nodes=placement.exclusive_replica_nodes)
-    return replace(_make_grant(placement, share), generation=grant.generation)
+    return replace(grant, share=share, requested_pool="")
 
 
 def count_usable(grant: Grant, placement: Placement) -> int:

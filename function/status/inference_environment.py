@@ -6,6 +6,7 @@ from functools import partial
 from function.api.inference_environment import build_share
 from function.api.model_deployment import parse_deployment
 from function.contract import Condition
+from function.domain.allocation import Grant
 from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey
 from function.domain.placement import Placement
@@ -136,20 +137,7 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
     """Returns the ledger as a status, which changes only where allocations do; `published` is the observed status."""
     pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
     pools += _keep_unreadable_pools(environment, published)
-    admitted: list[JSON] = [
-        prune(
-            {
-                "uid": grant.uid,
-                "namespace": grant.namespace,
-                "name": grant.name,
-                **build_share(grant.share),
-                "requestedPool": grant.requested_pool or None,
-                "generation": grant.generation or None,
-            }
-        )
-        for grant in ledger.grants
-        if grant.uid
-    ]
+    admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
     is_observed = any(pool.facts for pool in environment.pools)
     usable = sum(pool.usable_nodes * pool.gpus_per_node for pool in environment.pools)
@@ -165,6 +153,15 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
         "admitted": admitted,
         "rejected": rejected,
     }
+
+
+def _build_grant(grant: Grant) -> Manifest:
+    row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
+    if grant.requested_pool:
+        row["requestedPool"] = grant.requested_pool
+    if grant.generation:
+        row["generation"] = grant.generation
+    return row
 
 
 def _keep_unreadable_pools(environment: Environment, published: Manifest) -> list[JSON]:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.allocation import Grant, Limits, QuotaUsage, Share
-from function.domain.environment import Environment
+from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
 from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, apply_quota
@@ -13,7 +12,7 @@ from function.scheduling.filters import READINESS
 from function.scheduling.quota import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
-from tests.support.builders import environment, placement, pool, shape
+from tests.support.builders import placement, shape
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
 BEYOND = QuotaUsage(
@@ -21,9 +20,8 @@ BEYOND = QuotaUsage(
 )
 MINE = placement(uid="me", replicas=2)
 SERVES = replace(MINE, was_ready=True, allocated=ONE)
-GRANTED = environment("env", pool(), uid="e", admitted=(Grant(uid="me", namespace="team", name="chat-env", share=ONE),))
-NEW = environment("env", pool(), uid="e")
 FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, missing_labels={})
+NOTHING_GRANTED = Admission(reason=Admitted.WAITING, missing_labels={})
 BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, missing_labels={"a": "b"})
 
 
@@ -32,7 +30,6 @@ class Case:
     id: str
     reason: str
     placement: Placement
-    environment: Environment
     quota_usage: QuotaUsage | None
     want: Admission
     found: Admission = FOUND
@@ -45,29 +42,34 @@ def left(replicas: int, excess: QuotaUsage | None = BEYOND) -> Admission:
 SAID_SO = replace(MINE, over_quota=True)
 HELD_BACK = replace(MINE, cannot_start=True)
 CASES = (
-    Case("within", "nothing is taken away", MINE, GRANTED, None, FOUND),
-    Case("unlabelled", "that comes first", MINE, GRANTED, BEYOND, BARE, BARE),
-    Case("beyond", "nothing of it is there", MINE, GRANTED, BEYOND, left(0)),
-    Case("serves-one-of-two", "it keeps the one", SERVES, GRANTED, BEYOND, left(1)),
-    Case("admitted-for-none", "nor does it get more", SERVES, NEW, BEYOND, left(0), replace(FOUND, replicas=0)),
-    Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), GRANTED, BEYOND,
-         left(0)),
-    Case("cannot-be-read", "its request is unknown", replace(SERVES, shape=None), GRANTED, BEYOND, left(0)),
-    Case("room-again", "its grant was another's meanwhile", SAID_SO, GRANTED, None, left(0, None)),
-    Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, NEW, None, FOUND),
-    Case("room-again-and-begun", "what was begun never left the ledger", replace(SAID_SO, planned_uri="pvc://x"),
-         GRANTED, None, FOUND),
-    Case("can-start-again", "its grant may be another placement's", HELD_BACK, GRANTED, None,
+    Case("within", "nothing is taken away", MINE, None, FOUND),
+    Case("unlabelled", "that comes first", MINE, BEYOND, BARE, BARE),
+    Case("beyond", "nothing of it is there", MINE, BEYOND, left(0)),
+    Case("serves-one-of-two", "it keeps the one", SERVES, BEYOND, left(1)),
+    Case("admitted-for-none", "nor does it get more", SERVES, BEYOND, left(0), NOTHING_GRANTED),
+    Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), BEYOND, left(0)),
+    Case("cannot-be-read", "its request is unknown", replace(SERVES, shape=None), BEYOND, left(0)),
+    Case("room-again", "its grant was another's meanwhile", SAID_SO, None, left(0, None)),
+    Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, None, NOTHING_GRANTED,
+         NOTHING_GRANTED),
+    Case("room-again-and-begun", "a download holds no GPUs", replace(SAID_SO, planned_uri="pvc://x"), None,
+         left(0, None)),
+    Case("room-again-and-serves-one", "the second may be another's meanwhile", replace(SERVES, over_quota=True), None,
+         left(1, None)),
+    Case("room-again-and-serves-all", "no GPUs of it left the ledger", replace(SERVES, replicas=1, over_quota=True),
+         None, replace(FOUND, replicas=1), replace(FOUND, replicas=1)),
+    Case("can-start-again", "its grant may be another placement's", HELD_BACK, None,
          replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
-    Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, NEW, None, FOUND),
-    Case("can-start-again-and-begun", "it never left the ledger", replace(HELD_BACK, planned_uri="pvc://x"), GRANTED,
-         None, FOUND),
+    Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, None, NOTHING_GRANTED,
+         NOTHING_GRANTED),
+    Case("can-start-again-and-begun", "a download holds no GPUs", replace(HELD_BACK, planned_uri="pvc://x"), None,
+         replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_admission_within_the_quota(case: Case) -> None:
-    assert apply_quota(case.found, case.placement, case.environment, case.quota_usage) == case.want, case.reason
+    assert apply_quota(case.found, case.placement, case.quota_usage) == case.want, case.reason
 
 
 def _assigned(name: str, there: Placement | None = None) -> Assignment:
