@@ -182,7 +182,7 @@ def _parse_release(manifest: Manifest) -> Release | None:
     generation = integer(row, "generation")
     if not 0 < generation <= integer(manifest, "metadata.generation"):
         return None
-    return Release(generation=generation, share=parse_share(row))
+    return Release(generation=generation, request=parse_share(row))
 
 
 def _parse_gateway(block: Manifest) -> Gateway | None:

@@ -81,10 +81,16 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """What a placement has released of its grants: of one made for an earlier spec it uses no more than the share."""
+    """The last spec of a placement that requested less than it had been granted: earlier grants count for no more."""
 
-    generation: int  # of its spec
-    share: Share
+    generation: int  # of that spec
+    request: Share
+
+    def limit(self, share: Share, generation: int) -> int:
+        """Returns how many replicas count of a share that was granted for a generation of the spec."""
+        if generation > self.generation:
+            return share.replicas
+        return min(share.replicas, self.request.replicas) if share.is_like(self.request) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

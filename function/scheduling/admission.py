@@ -100,21 +100,24 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
 
 
 def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release | None:
-    """Returns what a placement releases with its current spec of its grants or of what its service has, or did before.
+    """Returns the last spec with which a placement released GPUs, of its grants or of what its service has.
 
-    Its status reports that with the spec, after which its environment may grant the rest to others.
+    It is the current one if that requests less than still counts of them. The environment may grant the rest to others
+    once the status says that this spec was observed, so that status must have the release as well.
     """
     request = placement.requested
+    released = placement.released
     if request is None or not placement.generation:
-        return placement.released
-    held = [(grant.share, count_usable(grant, placement)) for grant in grants]
+        return released
+    current = Release(generation=placement.generation, request=request)
+    held = [(grant.share, grant.generation) for grant in grants]
     if placement.allocated:
-        held.append((placement.allocated, placement.allocated.replicas))
-    for share, usable in sorted(held, key=lambda each: not each[0].is_like(request)):
-        remaining = request.replicas if share.is_like(request) else 0
-        if usable > remaining:
-            return Release(generation=placement.generation, share=replace(share, replicas=remaining))
-    return placement.released
+        held.append((placement.allocated, 0))
+    for share, generation in held:
+        counted = released.limit(share, generation) if released else share.replicas
+        if counted > current.limit(share, 0):
+            return current
+    return released
 
 
 def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:

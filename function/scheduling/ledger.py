@@ -182,16 +182,14 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
 def count_usable(grant: Grant, placement: Placement) -> int:
     """Returns how many replicas of a grant a placement may use.
 
-    What it has released since the grant was made may be granted to another by now, and neither the placement nor the
-    environment need have observed the latest of the other. The placement then uses what its service still has, until
-    a later grant gives it more.
+    What it has released since may be granted to another by now, and each of the placement and its environment may have
+    read an older version of the other. So it uses what its service still has, until a later grant gives it more.
     """
-    released = placement.released
-    if released is None or grant.generation > released.generation or not released.share.is_like(grant.share):
+    if placement.released is None:
         return grant.share.replicas
     allocated = placement.allocated
     has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
-    return min(grant.share.replicas, max(released.share.replicas, has))
+    return max(placement.released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:

@@ -281,7 +281,7 @@ def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRoll
 
 def build_released(released: Release | None) -> Manifest:
     """Returns the part for what is released, as `parse_placement` reads it."""
-    return {"released": {"generation": released.generation, **build_share(released.share)}} if released else {}
+    return {"released": {"generation": released.generation, **build_share(released.request)}} if released else {}
 
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:

@@ -272,7 +272,7 @@ def test_what_is_released_is_of_an_earlier_spec(generation: int | None, *, is_kn
     )
     size: Manifest = {"pool": "h100", "nodes": 2, "gpusPerNode": 8, "replicas": 1}
     given["status"] = {"released": {"generation": 8, **size}}
-    released = Release(generation=8, share=Share(pool="h100", nodes=2, gpus_per_node=8, replicas=1))
+    released = Release(generation=8, request=Share(pool="h100", nodes=2, gpus_per_node=8, replicas=1))
     assert _read(given).released == (released if is_known else None)
 
 

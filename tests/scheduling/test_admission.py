@@ -27,7 +27,7 @@ def grant(replicas: int, uid: str = "me", pool: str = "pool", nodes: int = 1, ge
 
 # Generation 8 of its spec requested one replica, and generation 9 requests two again.
 RELEASED_ONE = replace(
-    MINE, generation=9, released=Release(generation=8, share=grant(1).share), allocated=grant(1).share
+    MINE, generation=9, released=Release(generation=8, request=grant(1).share), allocated=grant(1).share
 )
 
 
@@ -153,13 +153,13 @@ CASES = (
         placement=RELEASED_ONE,
     ),
     Case(
-        "other-size-released",
-        "which this grant is not for",
+        "requested-another-size-since",
+        "all of it may be granted to another by now",
         environment(admitted=(grant(2, generation=7),)),
-        Admitted.ADMITTED,
-        True,
-        2,
-        placement=replace(RELEASED_ONE, released=Release(generation=8, share=grant(0, nodes=2).share)),
+        Admitted.WAITING,
+        placement=replace(
+            RELEASED_ONE, released=Release(generation=8, request=grant(1, nodes=2).share), allocated=None
+        ),
     ),
 )
 
@@ -242,7 +242,7 @@ class ReleaseCase:
 
 ONE_REQUESTED = replace(MINE, generation=8, replicas=1)
 RELEASES = (
-    ReleaseCase("fewer", "one of two", ONE_REQUESTED, (grant(2),), Release(generation=8, share=grant(1).share)),
+    ReleaseCase("fewer", "one of two", ONE_REQUESTED, (grant(2),), Release(generation=8, request=grant(1).share)),
     ReleaseCase("as-many", "none", replace(ONE_REQUESTED, replicas=2), (grant(2),), None),
     ReleaseCase(
         "from-a-file", "no generation tells specs apart", replace(ONE_REQUESTED, generation=0), (grant(2),), None
@@ -255,24 +255,31 @@ RELEASES = (
         "its service has two",
         replace(ONE_REQUESTED, allocated=grant(2).share),
         (),
-        Release(generation=8, share=grant(1).share),
+        Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
         "another-size",
         "all of the grant for two nodes each",
         ONE_REQUESTED,
         (grant(1), grant(3, nodes=2)),
-        Release(generation=8, share=grant(0, nodes=2).share),
+        Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
         "released-before", "and requested since", RELEASED_ONE, (grant(2, generation=7),), RELEASED_ONE.released
+    ),
+    ReleaseCase(
+        "recorded",
+        "of two pools whose names were exchanged, and of another size",
+        replace(RELEASED_ONE, generation=9, replicas=1, allocated=grant(1, pool="earlier").share),
+        (grant(2), grant(1, nodes=2)),
+        RELEASED_ONE.released,
     ),
     ReleaseCase(
         "again",
         "what was granted since",
         replace(RELEASED_ONE, generation=11, replicas=1),
         (grant(2, generation=9),),
-        Release(generation=11, share=grant(1).share),
+        Release(generation=11, request=grant(1).share),
     ),
 )
 
