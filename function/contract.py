@@ -85,4 +85,4 @@ class Outcome:
     events: tuple[Event, ...] = ()
     ready: bool | None = None  # False: the composite is not ready; None: Crossplane decides
     ttl_seconds: int = 60
-    version: str = ""  # the resourceVersion over which alone the status may be written, as it follows from that one
+    version: str = ""  # the status is written only over this resourceVersion, which it was computed from; empty: any

@@ -48,7 +48,7 @@ MUTANTS = (
                 "function.serving.rollout",
                 "decide_service",
                 "    if text(written, _URI) != weights.plan.uri:\n"
-                "        if not weights.gate_open:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
+                "        if not weights.may_be_served:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
                 "        if replaces_another and not weights.completion_recorded:\n"
                 "            return ServiceDecision.COMPLETION_NOT_RECORDED\n",
             ),
@@ -154,7 +154,7 @@ MUTANTS = (
             ),
             Change(
                 "function.composers.scopes",
-                "own_scope",
+                "find_own_scope",
                 "requirements.placements(deployment.namespace, deployment=deployment.name)",
                 'requirements.placements("", deployment=deployment.name)',
             ),

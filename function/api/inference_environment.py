@@ -48,7 +48,7 @@ from function.kube.manifests import (
     Manifest,
     condition,
     integer,
-    is_current,
+    is_condition_current,
     is_deleting,
     is_ready,
     list_texts,
@@ -319,7 +319,7 @@ def _describe_unreadiness(manifest: Manifest) -> str:
         return f"paused by its annotation {names.PAUSED}"
     if is_ready(manifest):
         return ""
-    if not is_current(manifest):
+    if not is_condition_current(manifest):
         return "has not reported Ready for its latest change yet"
     ready = condition(manifest, "Ready")
     words = (text(ready, "reason"), text(ready, "message"))

@@ -28,7 +28,7 @@ from function.kube.manifests import (
     find_controller,
     flag,
     integer,
-    is_current,
+    is_condition_current,
     is_deleting,
     is_ready,
     listing,
@@ -115,7 +115,9 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     phase = text(manifest, "status.phase")
     update = mapping(manifest, "status.rollout.update")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
-    is_service_ready = service_ready.get("status") == Status.TRUE and is_current(manifest, ConditionType.SERVICE_READY)
+    is_service_ready = service_ready.get("status") == Status.TRUE and is_condition_current(
+        manifest, ConditionType.SERVICE_READY
+    )
     # Crossplane's Ready is False while a placement that serves waits for its next weights.
     is_serving = is_service_ready or is_ready(manifest)
     if phase == Phase.READY and not is_serving:
@@ -157,7 +159,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         labels=sort_entries(strings(manifest, "metadata.labels")),
         over_quota=admitted == Admitted.QUOTA_EXCEEDED,
         cannot_start=admitted == Admitted.CANNOT_START,
-        acknowledged=bool(mapping(manifest, "status")) and is_current(manifest),
+        acknowledged=bool(mapping(manifest, "status")) and is_condition_current(manifest),
         allowed_digest=spec.rollout.digest if spec.rollout else None,
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
         served_digest=text(manifest, "status.rollout.served"),

@@ -16,7 +16,7 @@ from function.cli.live import Cluster, connect, pause
 from function.cli.options import DRY_RUN, TIMEOUT, CliError, Code, Sources, examples, read_name
 from function.cli.planning import Plan, plan_deployments
 from function.cli.store import Ref
-from function.kube.manifests import JSON, Manifest, condition, is_current, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, condition, is_condition_current, listing, mapping, prune, text
 from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE
@@ -166,7 +166,7 @@ def _wait(cluster: Cluster, ref: Ref, timeout: int) -> None:
         manifest = cluster.get(ref) or {}
         drained = condition(manifest, ConditionType.DRAINED)
         message = text(drained, "message")
-        is_known = text(drained, "reason") != "NotDraining" and is_current(manifest, ConditionType.DRAINED)
+        is_known = text(drained, "reason") != "NotDraining" and is_condition_current(manifest, ConditionType.DRAINED)
         if is_known and message != last_message:
             click.echo(message)
             last_message = message

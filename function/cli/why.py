@@ -161,8 +161,8 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
         )
         for infeasible in decision.unresolved
     )
-    fault = decision.fault
-    faults = [Reason(subject=str(ref), reason=fault.reason, faults=(fault.message,))] if fault else []
+    refusal = decision.general_refusal
+    faults = [Reason(subject=str(ref), reason=refusal.reason, faults=(refusal.message,))] if refusal else []
     return Report(
         ref=ref,
         conditions=tuple(list_conditions(plan.outcome)),

@@ -21,7 +21,7 @@ from function.composers import (
     model_service,
 )
 from function.composers.outcome import complete_conditions, observed_status
-from function.composers.requirements import collect_resources
+from function.composers.requirements import collect_own_resources
 from function.contract import Call, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
@@ -82,7 +82,7 @@ def compose(call: Call) -> Outcome:
         outcome,
         conditions=with_settings_problems(conditions, settings.problems),
         events=(*list_changes(call.xr, conditions), *outcome.events),
-        version=_status_version(call, outcome),
+        version=_find_expected_version(call, outcome),
     )
 
 
@@ -101,12 +101,12 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, deta
     )
     required = COMPOSERS[kind].require(call, parse_settings(call.input, call.context).value) if kind else {}
     outcome = _adopt_orphans(call, required, lambda call: replace(kept, composed=carry_over(call.observed)))
-    return replace(outcome, version=_status_version(call, outcome))
+    return replace(outcome, version=_find_expected_version(call, outcome))
 
 
 def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]) -> Outcome:
     """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
-    listed, is_complete = collect_resources(call, required)
+    listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed)
     call = observe_orphans(call, orphans)
     outcome = compose_(call)
@@ -116,7 +116,7 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     return replace(outcome, requirements={**required, **outcome.requirements}, composed=composed)
 
 
-def _status_version(call: Call, outcome: Outcome) -> str:
+def _find_expected_version(call: Call, outcome: Outcome) -> str:
     """Returns the resourceVersion over which alone the status may be written; empty for any.
 
     Much of a status is read back from it, and Crossplane reads the composite from a cache that may be older than its

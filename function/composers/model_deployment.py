@@ -31,7 +31,7 @@ from function.remote.object_writer import reapply_observed, with_resource_versio
 from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
-from function.scheduling.quota import find_quota_refusal, limit_decision, namespace_usage, requests_more
+from function.scheduling.quota import find_exceeded_usage, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import drains_first, hold_draining, schedule
 from function.scheduling.turns import asks_gate, assign_turns
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
@@ -85,7 +85,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     gate_obstacle, gate_requirement = _check_gate(call, settings, request.deployment, placements, leaving)
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
-    composed |= _compose_service(call, request.deployment)
+    composed |= _compose_model_service(call, request.deployment)
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(considered)),
@@ -110,9 +110,9 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     if deployment is None:
         invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
         return keep_observed(call, settings, [invalid])
-    own_scope = scopes.own_scope(call, deployment, settings)
+    own_scope = scopes.find_own_scope(call, deployment, settings)
     hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
-    services = call.answers.get(requirements.SERVICE, ())
+    services = call.answers.get(requirements.MODEL_SERVICE, ())
     if any(find_controller(item.load()) != text(call.xr, "metadata.uid") for item in services):
         foreign = refuse_foreign_service(deployment.name)
         return hold(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, [foreign])])
@@ -148,24 +148,25 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
     return Considered(request=request, storage_request=storage_request, scope=scope, decision=decision)
 
 
-def _decide_from_fleet(call: Call, settings: Settings, own: Considered) -> Considered:
+def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Considered) -> Considered:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
-    considered = own
-    request = own.request
+    considered = from_own_scope
+    request = from_own_scope.request
     # Required only where a quota limits the namespace.
-    namespace_placements = requirements.collect_placements(call, [requirements.NAMESPACE]) or []
+    namespace_placements = requirements.collect_placements(call, [requirements.PLACEMENTS_IN_NAMESPACE]) or []
     limits = settings.limits_of(request.deployment.namespace)
     usage = namespace_usage(request.deployment.namespace, namespace_placements, limits)
-    for scope in scopes.fleet_scopes(call, own.scope, request.labels, settings):
+    for scope in scopes.fleet_scopes(call, from_own_scope.scope, request.labels, settings):
         if not scope.answered:
-            return replace(own, scope=scope)
-        make_filter = partial(VERDICT_CACHE.cached_filter, environments=scope.environments, pause=call.pause)
+            return replace(from_own_scope, scope=scope)
+        make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
-        considered = replace(own, scope=scope, decision=decision)
+        considered = replace(from_own_scope, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
+    # What is new was chosen within the quota already, in a smaller shape if need be; this refuses what still exceeds it
     decision = limit_decision(considered.decision, request.to_placement, namespace_placements, limits)
-    request = replace(request, quota_usage=find_quota_refusal(decision))
+    request = replace(request, quota_usage=find_exceeded_usage(decision))
     return replace(considered, request=request, decision=decision, usage=usage)
 
 
@@ -188,7 +189,7 @@ def _is_steady(considered: Considered) -> bool:
     decision = considered.decision
     return (
         not considered.scope.has_file_environments
-        and decision.fault is None
+        and decision.general_refusal is None
         and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
@@ -235,10 +236,10 @@ def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, dict
     """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
     if not drains_first(considered.decision):
         return considered, {}
-    answer = call.answers.get(requirements.SERVICES)
+    answer = call.answers.get(requirements.MODEL_SERVICES)
     services = None if answer is None else [parse_listing(item.load()) for item in answer]
     decision = hold_draining(considered.decision, services)
-    services_requirement = {requirements.SERVICES: requirements.services(considered.request.deployment.namespace)}
+    services_requirement = {requirements.MODEL_SERVICES: requirements.services(considered.request.deployment.namespace)}
     return replace(considered, decision=decision), services_requirement
 
 
@@ -268,7 +269,7 @@ def _check_gate(
     return obstacle, {requirements.GATE: requirement}
 
 
-def _compose_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
+def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
     """Returns the ModelService of a deployment with all fields of its `service`, if it has one."""
     if not deployment.service:
         return {}

@@ -67,7 +67,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
         return _hold(call, settings, waiting, placement, grants=grants)
     writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
     # A service whose Object is being deleted keeps its GPUs until it is gone, though Crossplane no longer observes it.
-    own_resources, _ = requirements.collect_resources(call, sorted(call.answers))
+    own_resources, _ = requirements.collect_own_resources(call, sorted(call.answers))
     writer = replace(writer, deleting=find_orphans(call, own_resources, deleting=True))
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
@@ -195,7 +195,7 @@ def _hold(
         conditions = [*conditions, report.build_cannot_start()]
     services = hold_services(call.observed, placement if scale_down else None)
     requested = max(placement.replicas, services.replicas)
-    ready = report.build_service_ready(services.remote, requested, ever_ready=placement.was_ready)
+    ready = report.build_service_ready(services.remote, requested, was_ready=placement.was_ready)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= report.build_ready_replicas(services.remote.manifest)

@@ -28,13 +28,13 @@ MODEL = "model"
 ENVIRONMENT = "environment"
 SELECTED = "selected-environments"
 ENVIRONMENTS = "environments"
-OWN = "own-placements"
+OWN_PLACEMENTS = "own-placements"
 PLACEMENTS = "placements"
-NAMESPACE = "placements-of-the-namespace"
+PLACEMENTS_IN_NAMESPACE = "placements-of-the-namespace"
 CACHE = "cache"
 OBJECTS = "objects"
-SERVICE = "model-service"
-SERVICES = "model-services"
+MODEL_SERVICE = "model-service"
+MODEL_SERVICES = "model-services"
 GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
@@ -112,9 +112,9 @@ def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) 
     return dict(sorted(required.items()))
 
 
-def collect_resources(call: Call, required: Iterable[str]) -> tuple[Answered, bool]:
-    """Returns the required resources of a composite that are answered, and whether all are."""
-    answers = [call.answers.get(name) for name in required if name == OBJECTS or name.startswith(_RESOURCE)]
+def collect_own_resources(call: Call, names: Iterable[str]) -> tuple[Answered, bool]:
+    """Returns what the requirements for resources of the composite itself answer, and whether all of them do."""
+    answers = [call.answers.get(name) for name in names if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 
 

@@ -49,17 +49,17 @@ class Scope:
         return sorted({placement.environment for placement in self.own})
 
 
-def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
+def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
     """Returns a deployment's own scope.
 
     A placement of its status that is neither observed nor listed is required by name: it may have lost its label.
     """
     required = {
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
-        requirements.OWN: requirements.placements(deployment.namespace, deployment=deployment.name),
+        requirements.OWN_PLACEMENTS: requirements.placements(deployment.namespace, deployment=deployment.name),
     }
-    known = _parse_items(call.answers.get(requirements.OWN, ()))
-    if requirements.OWN in call.answers:
+    known = _parse_items(call.answers.get(requirements.OWN_PLACEMENTS, ()))
+    if requirements.OWN_PLACEMENTS in call.answers:
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
         reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
         missing = sorted(reported - observed - {placement.name for _, placement in known if placement} - {""})
@@ -68,7 +68,7 @@ def own_scope(call: Call, deployment: Deployment, settings: Settings) -> Scope:
         known += [item for key in by_name for item in _parse_items(call.answers.get(key, ()))]
     orphans = find_orphan_placements(call.xr, call.observed, known)
     if deployment.service and SERVICE_KEY not in call.observed:
-        required[requirements.SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
+        required[requirements.MODEL_SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
     if isinstance(deployment.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
     # They are its own whatever a user has made of their deploymentRef, which is composed again.
@@ -116,14 +116,14 @@ def required_resources(
     call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings
 ) -> dict[str, Requirement]:
     """Returns what the calls of a reconcile have required so far, whatever prevents a decision now."""
-    own = own_scope(call, deployment, settings)
+    own = find_own_scope(call, deployment, settings)
     wider = {
         **_require_namespace(call, settings),
         **_require_environments(labels),
         **requirements.placements_on(own.used_environments),
         **_require_environments({}),
         requirements.PLACEMENTS: requirements.placements(),
-        requirements.SERVICES: requirements.services(deployment.namespace),
+        requirements.MODEL_SERVICES: requirements.services(deployment.namespace),
     }
     return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
@@ -144,7 +144,7 @@ def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]
     namespace = text(call.xr, "metadata.namespace")
     if not settings.limits_of(namespace).any:
         return {}
-    return {requirements.NAMESPACE: requirements.placements(namespace)}
+    return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.placements(namespace)}
 
 
 def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
@@ -152,27 +152,27 @@ def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
     return {key: requirements.environments(labels)}
 
 
-def _widen(call: Call, own: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
+def _widen(call: Call, own_scope: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
     """Returns the scope with the environments and placements of these requirements, as far as they are answered."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in required else requirements.SELECTED
-    environments = (*own.environments, *ENVIRONMENTS.parse(call.answers.get(widest, ()), settings))
+    environments = (*own_scope.environments, *ENVIRONMENTS.parse(call.answers.get(widest, ()), settings))
     keys: Iterable[str] = [requirements.PLACEMENTS]
     if requirements.PLACEMENTS not in required:
-        keys = requirements.placements_on(own.used_environments)
+        keys = requirements.placements_on(own_scope.used_environments)
     if any(key not in call.answers for key in (widest, *keys, *_require_namespace(call, settings))):
-        return replace(own, requirements=required, answered=False, environments=environments)
+        return replace(own_scope, requirements=required, answered=False, environments=environments)
     return replace(
-        own,
+        own_scope,
         requirements=required,
         answered=True,
         environments=tuple({environment.name: environment for environment in environments}.values()),
-        others=tuple(_parse_others(call, keys, own)),
+        others=tuple(_parse_others(call, keys, own_scope)),
     )
 
 
-def _parse_others(call: Call, keys: Iterable[str], own: Scope) -> Iterator[Placement]:
+def _parse_others(call: Call, keys: Iterable[str], own_scope: Scope) -> Iterator[Placement]:
     deployment = text(call.xr, "metadata.namespace"), text(call.xr, "metadata.name")
-    own_names = {(placement.namespace, placement.name) for placement in own.own}
+    own_names = {(placement.namespace, placement.name) for placement in own_scope.own}
     for placement in requirements.collect_placements(call, keys) or ():
         if (placement.namespace, placement.name) not in own_names:
             # One that names this deployment but was not composed by it takes GPUs like any other.

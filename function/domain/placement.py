@@ -145,7 +145,7 @@ class Placement:
         return self.ever_ready or bool(self.planned_uri or self.serving_uri)
 
     @property
-    def may_run(self) -> bool:
+    def may_have_resources(self) -> bool:
         """Tells whether anything may have been composed for it, also where its status was lost."""
         return self.has_objects or self.has_resources
 

@@ -66,10 +66,10 @@ def condition(manifest: JSON, type_: str) -> Manifest:
 
 def is_ready(manifest: JSON) -> bool:
     """Tells whether Crossplane reports Ready for the current spec."""
-    return condition(manifest, "Ready").get("status") == "True" and is_current(manifest)
+    return condition(manifest, "Ready").get("status") == "True" and is_condition_current(manifest)
 
 
-def is_current(manifest: JSON, type_: str = "Ready") -> bool:
+def is_condition_current(manifest: JSON, type_: str = "Ready") -> bool:
     """Tells whether a condition is about the current generation; true if either does not have one."""
     generation = get(manifest, "metadata.generation")
     return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation

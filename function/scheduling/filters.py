@@ -195,15 +195,17 @@ CHECKS: tuple[Check, ...] = (
 # The steps before, among and after the checks.
 SELECTION = -1
 FIRST_OF_POOL = CHECKS.index(check_multi_node)
-NEVER, TAINTED, UNSCHEDULABLE, NOT_NOW, READINESS, QUOTA = range(len(CHECKS), len(CHECKS) + 6)
+STEP_NEVER, STEP_TAINTED, STEP_UNSCHEDULABLE, STEP_CAPACITY, STEP_READINESS, STEP_QUOTA = range(
+    len(CHECKS), len(CHECKS) + 6
+)
 _STEPS = {
-    Refused.POOL_TOO_SMALL: NEVER,
-    Refused.ENVIRONMENT_TAINTED: TAINTED,
-    Refused.POOL_UNSCHEDULABLE: UNSCHEDULABLE,
-    Refused.INSUFFICIENT_CAPACITY: NOT_NOW,
-    Refused.ENVIRONMENT_NOT_READY: READINESS,
-    Refused.BUDGET_EXCEEDED: QUOTA,
-    Refused.QUOTA_EXCEEDED: QUOTA,
+    Refused.POOL_TOO_SMALL: STEP_NEVER,
+    Refused.ENVIRONMENT_TAINTED: STEP_TAINTED,
+    Refused.POOL_UNSCHEDULABLE: STEP_UNSCHEDULABLE,
+    Refused.INSUFFICIENT_CAPACITY: STEP_CAPACITY,
+    Refused.ENVIRONMENT_NOT_READY: STEP_READINESS,
+    Refused.BUDGET_EXCEEDED: STEP_QUOTA,
+    Refused.QUOTA_EXCEEDED: STEP_QUOTA,
 }
 REQUIREMENT_REASONS = (Refused.INVALID_PROFILE, Refused.NO_POOL_SATISFIES_REQUIREMENTS)
 
@@ -214,7 +216,7 @@ def find_step(refusal: Refusal) -> int:
     A quota that the request alone exceeds is as far away as a pool that is too small: waiting never helps.
     """
     if refusal.quota_usage is not None and refusal.quota_usage.exceeds_limit:
-        return NEVER
+        return STEP_NEVER
     return _STEPS[refusal.reason]
 
 
@@ -456,7 +458,7 @@ class VerdictCache:
         self._requests: list[tuple[SchedulingRequest, dict[str, _Entry]]] = []
         self.stats = CacheStats()
 
-    def cached_filter(
+    def make_filter(
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
     ) -> FilterFunc:
         """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""

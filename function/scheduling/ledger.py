@@ -35,7 +35,7 @@ def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
     """Sorts placements into the order in which their requests are charged."""
     return (
         not placement.ever_ready,
-        not placement.may_run,
+        not placement.may_have_resources,
         placement.created,
         placement.uid,
         placement.namespace,
@@ -162,9 +162,9 @@ def _make_grant(placement: Placement, share: Share) -> Grant:
 def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
     """Returns how much of a grant remains.
 
-    All of it until the placement has observed its current spec: with the spec before it may just have used the grant,
-    which its status does not report yet. The same while its service may be moving to the nodes of a pool that was
-    renamed meanwhile.
+    All of it until the placement has observed its current spec: under the earlier one it may have used the grant a
+    moment ago, and its status does not say so yet. The same while its service may be moving to the nodes of a pool that
+    was renamed meanwhile.
     """
     if placement is None or not placement.acknowledged or (placement.requested is None and not placement.cannot_start):
         return grant
@@ -185,11 +185,13 @@ def count_usable(grant: Grant, placement: Placement) -> int:
     What it has released since may be granted to another by now, and each of the placement and its environment may have
     read an older version of the other. So it uses what its service still has, until a later grant gives it more.
     """
-    if placement.released is None:
+    released = placement.released
+    # One of the current spec takes nothing from what that requests.
+    if released is None or released.generation >= placement.generation:
         return grant.share.replicas
     allocated = placement.allocated
     has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
-    return max(placement.released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
+    return max(released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
@@ -364,7 +366,7 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
     if not environment.uid or placement.uid in admitted or placement.allocated is not None or placement.ever_ready:
         return True
     has_label = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
-    return has_label and (placement.may_run or not placement.deleting)
+    return has_label and (placement.may_have_resources or not placement.deleting)
 
 
 def _published_capacity(environment: Environment, pool: Pool) -> PoolCapacity:

@@ -175,7 +175,7 @@ def limit_decision(
     )
 
 
-def find_quota_refusal(decision: Decision) -> QuotaUsage | None:
+def find_exceeded_usage(decision: Decision) -> QuotaUsage | None:
     """Returns what the namespace has, where the quota refuses something new that was decided."""
     refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
     return next((refusal.quota_usage for refusal in refusals if refusal.quota_usage), None)

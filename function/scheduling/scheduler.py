@@ -76,7 +76,7 @@ def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, 
         placement.deleting,
         not placement.ready,
         not placement.was_ready,
-        not placement.may_run,
+        not placement.may_have_resources,
         placement.environment,
         placement.name,
     )
@@ -115,7 +115,7 @@ def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) 
         return True
     is_schedulable = environment.ready and not environment.broken
     is_admitted = not environment.uid or environment.find_grants(placement.uid)
-    return not (is_schedulable or is_admitted or placement.may_run)
+    return not (is_schedulable or is_admitted or placement.may_have_resources)
 
 
 def _is_still_valid(request: SchedulingRequest, environment: Environment, placement: Placement) -> bool:
@@ -241,8 +241,8 @@ def schedule(
     if usage:  # what grows is charged before what is new
         snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
-    fault = _find_fault(request, known)
-    limit = 0 if fault else desired
+    general_refusal = _find_general_refusal(request, known)
+    limit = 0 if general_refusal else desired
     rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
     chosen, refused = _choose_environments(snapshot, retained, used, limit - len(used))
@@ -254,14 +254,14 @@ def schedule(
         carried=carried,
         dropped=dropped,
         refusals=tuple(sorted((*not_scaled, *refused), key=attrgetter("environment"))),
-        fault=fault,
+        general_refusal=general_refusal,
         unreadable=frozenset(p.environment for p in kept if p.shape is None),
         candidates=len(snapshot.environments),
         desired=desired,
     )
 
 
-def _find_fault(request: SchedulingRequest, environments: Sequence[Environment]) -> Refusal | None:
+def _find_general_refusal(request: SchedulingRequest, environments: Sequence[Environment]) -> Refusal | None:
     """Returns what rules out every environment at once."""
     storage_fault = find_unsatisfiable_storage(request, environments)
     if storage_fault is not None:
@@ -357,8 +357,8 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
     if after_eviction:
         # Deployments that competed for one environment spread by a hash of their own.
         names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
-    filter_cached = snapshot.make_filter(snapshot.request)
-    verdicts = (filter_cached(snapshot.environments[name], snapshot.ledger) for name in names)
+    filter_ = snapshot.make_filter(snapshot.request)
+    verdicts = (filter_(snapshot.environments[name], snapshot.ledger) for name in names)
     if deployment.prefer is Preference.DECLARED:
         yield from verdicts
         return

@@ -185,7 +185,7 @@ class Decision:
     # Every environment that was tried and refused, and those where a placement cannot be scaled up. No environment is
     # tried after enough are placed.
     refusals: tuple[Infeasible, ...] = ()
-    fault: Refusal | None = None  # rules out every environment
+    general_refusal: Refusal | None = None  # of every environment
     unreadable: frozenset[str] = frozenset()  # environments of placements whose recorded topology cannot be read
     candidates: int = 0  # number of environments
     desired: int = 1

@@ -103,7 +103,7 @@ class World:
         if not environment.uid:
             return False  # the ledger is computed from all placements
         own = {placement.uid for placement in self.own}
-        staying = (p for p in self.others_on(environment.name) if p.may_run or not p.deleting)
+        staying = (p for p in self.others_on(environment.name) if p.may_have_resources or not p.deleting)
         requests = ((p.uid, p.effective_request) for p in staying)
         return any(name == pool and uid not in own for uid, name in environment.rejected) or any(
             request.pool == pool and (environment.count_admitted(uid, request) or 0) < request.replicas
@@ -178,7 +178,7 @@ class WayOutCache:
 def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
     refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
-    nearest = [] if decision.fault else refused[:_MAX_ENVIRONMENTS]
+    nearest = [] if decision.general_refusal else refused[:_MAX_ENVIRONMENTS]
     world = world.with_decision(decision)
     targets = MoveTargets(world, {assignment.environment for assignment in decision.assignments})
     ways: list[WayOut] = []  # several profiles may have the same

@@ -150,7 +150,7 @@ def decide_service(
     if problems:
         return ServiceDecision.INVALID
     if text(written, _URI) != weights.plan.uri:
-        if not weights.gate_open:
+        if not weights.may_be_served:
             return ServiceDecision.WEIGHTS_NOT_READY
         if replaces_another and not weights.completion_recorded:
             return ServiceDecision.COMPLETION_NOT_RECORDED
@@ -192,7 +192,7 @@ def _compose_requested(
     key = SERVICE + request.name
     written = mapping(writer.observed.get(key), _WRITTEN)
     service = built = build_service(request)
-    if written and _may_have_pods(writer.read(key), ever_ready=placement.was_ready):
+    if written and _may_have_pods(writer.read(key), was_ready=placement.was_ready):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(written if is_unchanged else built, request.replicas)
     # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
@@ -379,11 +379,11 @@ def _scale(service: Manifest, replicas: int) -> Manifest:
     return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}
 
 
-def _may_have_pods(remote: ObservedObject, *, ever_ready: bool) -> bool:
+def _may_have_pods(remote: ObservedObject, *, was_ready: bool) -> bool:
     if remote.refused:
         return False
     health = assess(remote.manifest)
-    return not remote.present or health.up or (ever_ready and health.level is not Level.FAILED)
+    return not remote.present or health.up or (was_ready and health.level is not Level.FAILED)
 
 
 def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:

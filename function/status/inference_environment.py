@@ -313,7 +313,7 @@ def find_draining(environment: Environment, placements: Collection[Placement]) -
     if not find_untolerated(environment.taints, (), {NO_EXECUTE}):
         return []
     admitted = {grant.uid for grant in environment.admitted}
-    draining = (placement for placement in placements if placement.uid in admitted or placement.may_run)
+    draining = (placement for placement in placements if placement.uid in admitted or placement.may_have_resources)
     return sorted(draining, key=lambda p: (p.namespace, p.deployment, p.name))
 
 

@@ -37,8 +37,8 @@ def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequen
     """Returns Scheduled: where the deployment is placed, or why not and the cheapest way out."""
     unresolved = decision.unresolved
     reason: Scheduled | Refused
-    if decision.fault is not None:
-        reason = decision.fault.reason
+    if decision.general_refusal is not None:
+        reason = decision.general_refusal.reason
     elif 0 < decision.placed < decision.desired:
         reason = Scheduled.PARTIALLY_PLACED
     elif unresolved:
@@ -76,8 +76,8 @@ def _describe_placed(decision: Decision) -> str:
 def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut]) -> str:
     carried = _describe_carried(decision)
     unresolved = decision.unresolved
-    if decision.fault is not None:
-        return _join_parts(decision.fault.message, (), [carried, decision.fault.remedy])
+    if decision.general_refusal is not None:
+        return _join_parts(decision.general_refusal.message, (), [carried, decision.general_refusal.remedy])
     lines = [f"{infeasible.environment}: {_describe(infeasible)}" for infeasible in unresolved[:MAX_ITEMS]]
     more = f"and {len(unresolved) - MAX_ITEMS} more" if len(unresolved) > MAX_ITEMS else ""
     if not unresolved:

@@ -52,13 +52,13 @@ _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
 def build_conditions(
-    resolved: ResolvedPlacement, admission: Admission, weights: Weights, service: ServiceRollout
+    resolved: ResolvedPlacement, admission: Admission, weights: Weights, rollout: ServiceRollout
 ) -> tuple[Condition, ...]:
     """Returns the conditions after ReferencesResolved; the last is ServiceReady."""
     placement = resolved.placement
     state = weights.state
-    missing_secret = service.missing_pull_secret
-    ready = build_service_ready(service.remote, placement.replicas, ever_ready=placement.was_ready)
+    missing_secret = rollout.missing_pull_secret
+    ready = build_service_ready(rollout.remote, placement.replicas, was_ready=placement.was_ready)
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
@@ -66,7 +66,7 @@ def build_conditions(
     return (
         build_admitted(placement, admission),
         Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state)),
-        build_service_accepted(service),
+        build_service_accepted(rollout),
         ready,
     )
 
@@ -126,10 +126,10 @@ def build_service_accepted(rollout: ServiceRollout) -> Condition:
             return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "KServe has not combined its presets yet")
 
 
-def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bool) -> Condition:
+def build_service_ready(remote: ObservedObject, replicas: int, *, was_ready: bool) -> Condition:
     """Returns ServiceReady from the observed service and the requested replicas.
 
-    `ever_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
+    `was_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
     """
     health = assess(remote.manifest)
     if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
@@ -148,7 +148,7 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, ever_ready: bo
     if health.up:
         url = get_service_url(remote.manifest) or "no URL yet"
         return _service_ready(Status.TRUE, ServiceReady.SERVING, f"Serving at {url}")
-    reason = ServiceReady.DEGRADED if ever_ready else ServiceReady.STARTING
+    reason = ServiceReady.DEGRADED if was_ready else ServiceReady.STARTING
     return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
 
 
@@ -216,52 +216,52 @@ def _describe_free(free: Free | None) -> str:
 
 
 def build_progress(
-    xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject
+    xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, remote: ObservedObject
 ) -> Manifest:
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
-    return {"phase": _phase(conditions, state, service), "served": serves or flag(xr, "status.served")}
+    return {"phase": _phase(conditions, state, remote), "served": serves or flag(xr, "status.served")}
 
 
-def _phase(conditions: Sequence[Condition], state: StorageState | None, service: ObservedObject) -> Phase:
+def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: ObservedObject) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
     accepted = by_type[ConditionType.SERVICE_ACCEPTED]
     if accepted.status is Status.FALSE and accepted.reason == ServiceAccepted.REJECTED:
         return Phase.FAILED
-    if service.seen:
+    if remote.seen:
         return Phase.STARTING
     if state is None:
         return Phase.PENDING
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, service: ServiceRollout) -> Manifest:
+def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, rollout: ServiceRollout) -> Manifest:
     """Returns the status except `phase`, `served` and `rollout`."""
-    remote = service.remote.manifest
+    remote = rollout.remote.manifest
     storage = mapping(call.xr, "status.storage")
     status = prune(
         {
             "gpus": resolved.shape.gpus * resolved.placement.replicas,
-            "service": _build_service(call, resolved, service),
+            "service": _build_service(call, resolved, rollout),
             "storage": (_build_storage(resolved, weights, weights.plan) if weights.plan else storage) or None,
             "gateway": build_gateway(remote, resolved.environment),
         }
     )
     status |= build_ready_replicas(remote)
-    if resolved.placement.was_ready and not service.remote.seen:
+    if resolved.placement.was_ready and not rollout.remote.seen:
         status |= _keep_last_reported(mapping(call.xr, "status"), status)
     return status
 
 
-def _build_service(call: Call, resolved: ResolvedPlacement, service: ServiceRollout) -> Manifest:
+def _build_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> Manifest:
     """Returns the part for the service: its name, what it reads, and what it takes of which pool."""
-    remote = service.remote.manifest
+    remote = rollout.remote.manifest
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
-    serving_uri = find_serving_uri(service.remote, observed, resolved.placement.serving_uri)
-    applied_uri = find_applied_uri([item.manifest for item in service.composed.values()], serving_uri)
+    serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.serving_uri)
+    applied_uri = find_applied_uri([item.manifest for item in rollout.composed.values()], serving_uri)
     workload = text(remote, "status.workloads.service.name")
-    allocated = service.allocated
+    allocated = rollout.allocated
     selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
     return prune(
         {
@@ -290,7 +290,7 @@ def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StorageP
     size = plan.claim.size if plan.claim else None
     return prune(
         {
-            "type": plan.type,
+            "type": plan.case,
             "claimName": plan.claim_name or None,
             "path": plan.path or None,
             "accessMode": weights.access_mode or None,
@@ -359,12 +359,12 @@ def _build_traits(resolved: ResolvedPlacement, serving_uri: str) -> Manifest:
     )
 
 
-def build_rollout(service: ServiceRollout, update: PendingUpdate | None) -> Manifest:
+def build_rollout(rollout: ServiceRollout, update: PendingUpdate | None) -> Manifest:
     """Returns status.rollout: the digests of a service, and why not all its pods run the first of them."""
     return prune(
         {
-            "served": service.served_digest,
-            "requested": service.requested_digest,
+            "served": rollout.served_digest,
+            "requested": rollout.requested_digest,
             "update": {"message": update.message, "stalled": update.stalled} if update else None,
         }
     )

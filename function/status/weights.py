@@ -128,7 +128,7 @@ def build_row(environment: str, weights: Weights, recorded: CacheEntry | None) -
     phase = state.phase
     if state.unreachable:
         last_phase = recorded.phase if recorded else Phase.PENDING
-        phase = Phase.READY if weights.gate_open else last_phase
+        phase = Phase.READY if weights.may_be_served else last_phase
     return Row(
         environment=environment,
         phase=phase,

@@ -190,11 +190,11 @@ def _decide(site: Site, plan: _Plan) -> Endpoint | None:
     if weight and not site.members:
         return Endpoint(site=site, entry=replace(site.entry, weight=weight), leaving=True)
     if weight or any(not p.draining for p in plan.can_serve[site.key]):
-        return _compose(site, plan)
+        return _serve_or_prepare(site, plan)
     return _withdraw(site, plan)
 
 
-def _compose(site: Site, plan: _Plan) -> Endpoint:
+def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
     can_serve = plan.can_serve[site.key]
     weight = plan.weights.get(site.key, 0)
     shares = {p.name: plan.shares[p.name] for p in can_serve if plan.shares.get(p.name)}

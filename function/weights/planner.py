@@ -49,7 +49,7 @@ class JobPlan:
 class StoragePlan:
     """What to compose, and the URI that the service reads."""
 
-    type: Case
+    case: Case
     uri: str
     key: str = ""  # cache key; empty: nothing is downloaded
     claim_name: str = ""  # of the claim that the weights are on, if any, and their directory there
@@ -72,7 +72,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
     The request may have faults that do not count where the claim and the weights exist, but no others.
     """
     source = request.model.source
-    plan = StoragePlan(type=request.case, uri=source_uri(source), bound=request.weights_upper_bound)
+    plan = StoragePlan(case=request.case, uri=source_uri(source), bound=request.weights_upper_bound)
     match source:
         case OciSource():
             return plan

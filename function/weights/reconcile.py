@@ -67,7 +67,7 @@ class Weights:
     stale: Mapping[str, Composed]  # of other bytes; the caller keeps them while they have a consumer
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
-    gate_open: bool  # a service may be composed on the plan's URI
+    may_be_served: bool  # a service may be composed on the plan's URI
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     completion_recorded: bool = False  # in status, where it outlives the Job
     hydration: Hydration = Hydration()
@@ -167,6 +167,7 @@ def reconcile_weights(
         write_refused=bool(write_failures),
     )
     faults = find_faults(request)
+    # First those that no existing claim or weights excuse; whether these exist is only known with a plan.
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
         return _refuse(request, writer, faults, recorded)
     plan = plan_weights(request)
@@ -213,7 +214,7 @@ def _apply_plan(download: _Download) -> Weights:
         namespace=request.namespace,
         remarks=tuple(find_remarks(request)),
         for_cache=request.for_cache,
-        case=plan.type,
+        case=plan.case,
     )
     return Weights(
         composed=composed,
@@ -221,7 +222,7 @@ def _apply_plan(download: _Download) -> Weights:
         state=state,
         plan=plan,
         job_name=download.job_key.removeprefix(JOB),
-        gate_open=_is_gate_open(download),
+        may_be_served=_may_be_served(download),
         completion_recorded=download.completion_recorded,
         hydration=download.next_record,
         access_mode=request.observed_access_mode or (plan.claim.access_mode if plan.claim else ""),
@@ -243,7 +244,7 @@ def _refuse(
         stale={},
         state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
-        gate_open=False,
+        may_be_served=False,
         hydration=recorded,
     )
 
@@ -252,7 +253,7 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
-    is_own_cache = request.for_cache and plan.type is not Case.USER_CLAIM
+    is_own_cache = request.for_cache and plan.case is not Case.USER_CLAIM
     is_read_only = plan.job is None and request.observed_access_mode == READ_ONLY_MANY
     pods = 1 if is_own_cache or is_read_only else request.pod_count
     return find_claim_obstacle(plan.claim, claim, pods)
@@ -366,7 +367,7 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     request = download.request
     if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
         return claim_obstacle
-    if plan.type is Case.MODEL_CACHE:
+    if plan.case is Case.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=Finding.PRESTAGED)
@@ -379,7 +380,7 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     if obstacle:
         return obstacle
     if job is None:
-        finding = Finding.EMPTY_DIR if plan.type is Case.EMPTY_DIR else Finding.NOT_NEEDED
+        finding = Finding.EMPTY_DIR if plan.case is Case.EMPTY_DIR else Finding.NOT_NEEDED
         return StorageState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim, plan.claim)
     if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
@@ -401,7 +402,7 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
     return StorageState(finding=Finding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _is_gate_open(download: _Download) -> bool:
+def _may_be_served(download: _Download) -> bool:
     """Tells whether a service may read the plan's URI: once its claim was filled, or the user's claim exists."""
     plan = download.plan
     entry = download.request.named_cache_entry

@@ -231,6 +231,13 @@ def test_grants_what_was_released_anew() -> None:
     assert found.rejected == (("me", "pool"),)
 
 
+@pytest.mark.parametrize("generation", [0, 8])
+def test_release_of_the_current_spec_limits_nothing(generation: int) -> None:
+    """A status says what whoever may write it wants: a grant that would never count was made again without end."""
+    forged = replace(RELEASED_ONE, generation=generation, allocated=None)
+    assert admit_placements(environment(), [forged]).grants == (grant(2, generation=generation),)
+
+
 @dataclass(frozen=True)
 class ReleaseCase:
     id: str

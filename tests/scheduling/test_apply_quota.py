@@ -8,7 +8,7 @@ from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
 from function.reasons import Admitted, Refused
 from function.scheduling.admission import Admission, apply_quota
-from function.scheduling.filters import READINESS
+from function.scheduling.filters import STEP_READINESS
 from function.scheduling.quota import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
@@ -95,7 +95,7 @@ def test_refuses_only_new_placements_beyond_the_quota() -> None:
     miss, other = found.refusals
     assert other == earlier
     assert (miss.environment, miss.current_replicas) == ("c", None)
-    assert miss.failed_at > READINESS, "nothing else stood in its way"
+    assert miss.failed_at > STEP_READINESS, "nothing else stood in its way"
     assert miss.refusals == (
         Refusal(
             reason=Refused.QUOTA_EXCEEDED,

@@ -241,7 +241,7 @@ def test_no_feasible_pool_is_smaller_than_the_chosen_one(
     ledger = Ledger(existing)
     every = [c for e in known for c, refusals in filter_candidates(wanted, e, ledger) if not refusals and c]
     decision = schedule(wanted, environments, existing)
-    assert bool(decision.assignments) == (bool(every) and decision.fault is None)
+    assert bool(decision.assignments) == (bool(every) and decision.general_refusal is None)
     for chosen in decision.assignments:
         order = [p.name for p in wanted.model.profiles]
         assert order.index(chosen.profile) == min(order.index(c.profile.name) for c in every)

@@ -11,7 +11,7 @@ from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.capacity import PoolUse
-from function.scheduling.filters import CHECKS, FIRST_OF_POOL, NEVER, NOT_NOW, check_shared_storage
+from function.scheduling.filters import CHECKS, FIRST_OF_POOL, STEP_CAPACITY, STEP_NEVER, check_shared_storage
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import scale_existing
@@ -100,13 +100,13 @@ UNREAD = Refusal(
 )
 CASES = (
     Case("room", "three of four nodes", FOUR, None, replicas=3),
-    Case("full", "two of four are another's", FOUR, Infeasible(refusals=(FULL,), failed_at=NOT_NOW,
+    Case("full", "two of four are another's", FOUR, Infeasible(refusals=(FULL,), failed_at=STEP_CAPACITY,
               current_replicas=1),
          others=TWO_OF_OTHERS),
     Case("too-small", "it never fits", environment("env", pool(nodes=2)),
-         Infeasible(refusals=(SMALL,), failed_at=NEVER, current_replicas=1)),
+         Infeasible(refusals=(SMALL,), failed_at=STEP_NEVER, current_replicas=1)),
     Case("too-small-and-full", "how many would fit were it empty: two", environment("env", pool(nodes=2)),
-         Infeasible(refusals=(TAKEN,), failed_at=NEVER, current_replicas=1),
+         Infeasible(refusals=(TAKEN,), failed_at=STEP_NEVER, current_replicas=1),
          others=(placement(deployment="other"),)),
     Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),

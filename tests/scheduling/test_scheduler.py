@@ -77,8 +77,8 @@ class TestFill:
 
     def test_ignores_environments_that_are_being_deleted(self) -> None:
         decision = schedule(request(), [environment("a", pool(), deleting=True)], [])
-        assert decision.fault is not None
-        assert (decision.fault.reason, decision.candidates) == (Refused.NO_ENVIRONMENTS, 0)
+        assert decision.general_refusal is not None
+        assert (decision.general_refusal.reason, decision.candidates) == (Refused.NO_ENVIRONMENTS, 0)
 
     def test_chooses_only_free_capacity(self) -> None:
         other = placement("a", deployment="other", namespace="elsewhere")
@@ -114,29 +114,35 @@ class TestFill:
 class TestFaults:
     def test_storage_for_one_node_and_only_profiles_of_several(self) -> None:
         decision = schedule(request(model=TWO_NODES, choice=EMPTY_DIR), environments("a"), [])
-        assert decision.fault is not None
-        assert (decision.fault.reason, decision.fault.field) == (Refused.INVALID_DEPLOYMENT, Field.STORAGE)
+        assert decision.general_refusal is not None
+        assert (decision.general_refusal.reason, decision.general_refusal.field) == (
+            Refused.INVALID_DEPLOYMENT,
+            Field.STORAGE,
+        )
         assert placed(decision) == []
 
     def test_a_claim_for_one_pod_and_several_replicas(self) -> None:
         choice = CreatedStorage(type=CacheType.PVC, access_mode="ReadWriteOnce")
         assert placed(schedule(request(choice=choice), environments("a"), [])) == ["a"]
         decision = schedule(request(choice=choice, replicas=2), environments("a"), [])
-        assert decision.fault is not None
-        assert (decision.fault.reason, decision.fault.field) == (Refused.INVALID_DEPLOYMENT, Field.STORAGE)
+        assert decision.general_refusal is not None
+        assert (decision.general_refusal.reason, decision.general_refusal.field) == (
+            Refused.INVALID_DEPLOYMENT,
+            Field.STORAGE,
+        )
 
     def test_keeps_running_placements_of_an_invalid_deployment(self) -> None:
         """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
         own = [placement("a", shape=shape(2)), placement("b", "gone", shape=shape(2))]
         decision = schedule(request(2, model=TWO_NODES, choice=EMPTY_DIR), environments("ab"), own)
-        assert decision.fault is not None
+        assert decision.general_refusal is not None
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
     def test_empty_list_of_environments_removes_nothing(self) -> None:
         own = [placement("a", was_ready=True, ready=True), placement("b")]
         decision = schedule(request(2), [], own)
-        assert decision.fault is not None
-        assert decision.fault.reason is Refused.NO_ENVIRONMENTS
+        assert decision.general_refusal is not None
+        assert decision.general_refusal.reason is Refused.NO_ENVIRONMENTS
         assert (placed(decision), carried(decision), dropped(decision)) == ([], ["a", "b"], [])
 
 

@@ -8,7 +8,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 from function.reasons import Refused
-from function.scheduling.filters import NEVER, TAINTED, UNSCHEDULABLE
+from function.scheduling.filters import STEP_NEVER, STEP_TAINTED, STEP_UNSCHEDULABLE
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, pool, profile, shape
@@ -129,7 +129,7 @@ def test_nearest_refusal_comes_last_of_all_that_apply() -> None:
         Refused.ENVIRONMENT_TAINTED,
         Refused.POOL_UNSCHEDULABLE,
     ]
-    assert only.failed_at == NEVER < TAINTED < UNSCHEDULABLE
+    assert only.failed_at == STEP_NEVER < STEP_TAINTED < STEP_UNSCHEDULABLE
 
 
 def test_message_names_the_taint_and_its_reason() -> None:

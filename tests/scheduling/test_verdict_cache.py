@@ -80,7 +80,7 @@ def ask(
     verdicts: VerdictCache, request: SchedulingRequest, environments: Sequence[Environment], others: Sequence[Placement]
 ) -> list[Verdict]:
     """Judge every environment, and see that nothing else is said than without a memory."""
-    judging = verdicts.cached_filter(request, environments)
+    judging = verdicts.make_filter(request, environments)
     found = [judging(e, Ledger(others)) for e in environments]
     assert found == [filter_environment(request, e, Ledger(others)) for e in environments]
     return found
@@ -124,7 +124,7 @@ def test_deployments_on_an_environment_share_no_verdicts(mine: tuple[str, ...], 
     verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
         ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
-        assert verdicts.cached_filter(two, [there])(there, ledger) == filter_environment(two, there, ledger)
+        assert verdicts.make_filter(two, [there])(there, ledger) == filter_environment(two, there, ledger)
 
 
 def test_forgets_a_deleted_environment(judged: list[str]) -> None:
@@ -198,6 +198,6 @@ def test_cache_changes_no_decision(
         plain = schedule(asked, environments, existing)
         random.Random(seed).shuffle(environments)
         random.Random(seed).shuffle(existing)
-        found = schedule(asked, environments, existing, partial(_MEMORY.cached_filter, environments=environments))
+        found = schedule(asked, environments, existing, partial(_MEMORY.make_filter, environments=environments))
         assert found == plain
         assert build_scheduled(asked, found) == build_scheduled(asked, plain)

@@ -12,10 +12,10 @@ from function.scheduling.capacity import PoolCapacity, PoolUse
 from function.scheduling.filters import (
     CHECKS,
     FIRST_OF_POOL,
-    NEVER,
-    QUOTA,
-    READINESS,
     SELECTION,
+    STEP_NEVER,
+    STEP_QUOTA,
+    STEP_READINESS,
     check_gpus_per_node,
     filter_environment,
     filter_for_reschedule,
@@ -64,7 +64,7 @@ def unready(message: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", actual=message or None
     )
-    return Infeasible(refusals=(refusal,), failed_at=READINESS)
+    return Infeasible(refusals=(refusal,), failed_at=STEP_READINESS)
 
 
 def unread(*broken: str) -> Infeasible:
@@ -125,11 +125,11 @@ def over_quota(wanted: int, step: int) -> Infeasible:
 
 CASES = (
     Case("beyond a quota", replace(asked(model(profile("default", shape(gpus=12)))), quota_usage=TAKES),
-         environment("env", pool(gpus=16)), over_quota(12, QUOTA)),
+         environment("env", pool(gpus=16)), over_quota(12, STEP_QUOTA)),
     Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), quota_usage=TAKES),
-         environment("env", pool(gpus=16)), over_quota(16, NEVER)),
+         environment("env", pool(gpus=16)), over_quota(16, STEP_NEVER)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
-         Infeasible(refusals=(FULL,), failed_at=NEVER)),
+         Infeasible(refusals=(FULL,), failed_at=STEP_NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
     Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
     Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
@@ -151,7 +151,7 @@ def test_refusal_records_everything_that_was_compared(case: Case) -> None:
 @pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)])
 def test_request_beyond_the_limit_is_never_possible(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
-    assert over_quota(wanted, QUOTA).outlook is outlook
+    assert over_quota(wanted, STEP_QUOTA).outlook is outlook
 
 
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
@@ -232,7 +232,7 @@ def test_fault_of_the_deployment_places_nothing_and_is_reported() -> None:
     everywhere = [environment(name, pool()) for name in "abc"]
     moving = placement("b", pool="gone")
     decision = schedule(request, everywhere, [placement("a"), moving])
-    assert decision.fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
+    assert decision.general_refusal == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
     assert [a.environment for a in decision.assignments] == ["a"]
     assert (decision.carried, decision.dropped) == ((moving,), ())
     assert (decision.candidates, decision.desired) == (3, 3)
@@ -240,12 +240,12 @@ def test_fault_of_the_deployment_places_nothing_and_is_reported() -> None:
 
 def test_reports_a_fault_without_any_environment() -> None:
     request = FaultyRequest(deployment=asked().deployment, model=asked().model, faults=(FAULT,))
-    fault = schedule(request, [], []).fault
+    fault = schedule(request, [], []).general_refusal
     assert fault == Refusal(reason=Refused.INVALID_DEPLOYMENT, field=Field.STORAGE, storage=FAULT)
-    none = schedule(asked(), [], []).fault
+    none = schedule(asked(), [], []).general_refusal
     assert none == Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
     unread = replace(model(broken=(broken_profile(),)), profiles=())
-    assert schedule(asked(unread), [], []).fault == none, "no profile is no fault of storage"
+    assert schedule(asked(unread), [], []).general_refusal == none, "no profile is no fault of storage"
     assert not schedule(request, [environment("env", pool())], []).refusals, "nor do environments repeat it"
 
 

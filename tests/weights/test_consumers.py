@@ -297,13 +297,13 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
     assert parse_claim(uri) == claim
 
 
-def _weights(uri: str, *, gate_open: bool = True) -> Weights:
+def _weights(uri: str, *, may_be_served: bool = True) -> Weights:
     return Weights(
         composed={},
         stale={},
         state=StorageState(finding=Finding.HYDRATED),
-        plan=StoragePlan(type=StorageCase.MANAGED, uri=uri) if uri else None,
-        gate_open=gate_open,
+        plan=StoragePlan(case=StorageCase.MANAGED, uri=uri) if uri else None,
+        may_be_served=may_be_served,
     )
 
 
@@ -317,7 +317,7 @@ NEW = _weights("pvc://c/new")
         ("pvc://c/old", NEW, False, "it reads the old weights"),
         ("pvc://c/new", NEW, True, "it reads the new ones"),
         ("pvc://elsewhere/old", NEW, True, "it reads none of them"),
-        ("pvc://c/new", _weights("pvc://c/new", gate_open=False), False, "the new ones are not complete"),
+        ("pvc://c/new", _weights("pvc://c/new", may_be_served=False), False, "the new ones are not complete"),
         ("pvc://elsewhere/old", _weights(""), False, "nothing is planned that replaces them"),
         ("hf://org/model:main", None, True, "it downloads for itself"),
         ("pvc://c/new", None, False, "it reads from the claim, which nothing replaces"),

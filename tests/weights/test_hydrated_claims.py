@@ -126,7 +126,7 @@ def test_accepts_new_job_after_claim_was_replaced() -> None:
         request_storage(), with_job_status(later), with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     )
     found = reconcile_observed(request_storage(), refilled, earlier)
-    assert (found.gate_open, list_policies(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
+    assert (found.may_be_served, list_policies(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 
@@ -139,11 +139,11 @@ def test_accepts_recorded_hydration_without_namespace() -> None:
         observe_started(request_storage(), without("job-")),
         replace(earlier, namespace="", claim_uid=""),
     )
-    assert (found.gate_open, found.hydration) == (True, earlier)
+    assert (found.may_be_served, found.hydration) == (True, earlier)
     elsewhere = reconcile_observed(
         request_storage(), observe_started(request_storage(), without("job-")), replace(earlier, namespace="another")
     )
-    assert not elsewhere.gate_open
+    assert not elsewhere.may_be_served
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     request = request_storage(case.choice)
     found = reconcile_observed(request, observe_started(request, *case.edits))
     assert list_policies(found.composed) == case.want, case.reason
-    assert (found.state.finding, found.gate_open, found.stale) == (case.finding, case.open, {}), case.reason
+    assert (found.state.finding, found.may_be_served, found.stale) == (case.finding, case.open, {}), case.reason
     assert found.state.environment == "east", case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
@@ -209,7 +209,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
     assert set(list_policies(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
-    assert (found.state.finding, found.gate_open, found.hydration) == (Finding.HYDRATED, True, earlier)
+    assert (found.state.finding, found.may_be_served, found.hydration) == (Finding.HYDRATED, True, earlier)
     absent = reconcile_observed(
         request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
     )
@@ -231,7 +231,7 @@ def test_deletes_job_that_filled_a_replaced_claim(
     replaced = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     found = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE), replaced), earlier)
     assert list_policies(found.composed) == want, reason
-    assert (found.gate_open, found.hydration) == (False, earlier), "and nothing is served on the new one"
+    assert (found.may_be_served, found.hydration) == (False, earlier), "and nothing is served on the new one"
 
 
 def test_returns_objects_of_other_bytes_as_stale() -> None:
@@ -269,7 +269,7 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
         assert (found.state.finding, found.state.environment) == (Finding.CLAIM_TOO_SMALL, "east")
-        assert (found.gate_open, found.stale) == (False, {})
+        assert (found.may_be_served, found.stale) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
 
@@ -282,7 +282,7 @@ def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
     earlier = reconcile_observed(
         request_storage(SMALL), observe_started(request_storage(SMALL), with_job_status(COMPLETE))
     ).hydration
-    assert reconcile_observed(request, observed, earlier).gate_open
+    assert reconcile_observed(request, observed, earlier).may_be_served
     refused = reconcile_observed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
@@ -301,7 +301,7 @@ def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
 
 def test_neither_downloads_nor_waits_without_preload() -> None:
     found = reconcile_observed(request_storage(CreatedStorage(preload=False)), {})
-    assert (list_policies(found.composed), found.gate_open) == ({"claim": OWNED}, True)
+    assert (list_policies(found.composed), found.may_be_served) == ({"claim": OWNED}, True)
     request = request_storage(CreatedStorage())
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
@@ -314,10 +314,10 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
     )
     assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = request_storage(UserClaim(claim="mine", preload=False))
-    assert (reconcile_observed(users, {}).gate_open, reconcile_observed(users, observe_started(users)).gate_open) == (
-        False,
-        True,
-    ), "but for the user's claim"
+    assert (
+        reconcile_observed(users, {}).may_be_served,
+        reconcile_observed(users, observe_started(users)).may_be_served,
+    ) == (False, True), "but for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
     assert reconcile_observed(users, observe_started(users)).state.finding is Finding.PRESTAGED
 
@@ -340,13 +340,13 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, 
     found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
-    assert found.gate_open is (finding is Finding.CACHE_HYDRATED), reason
+    assert found.may_be_served is (finding is Finding.CACHE_HYDRATED), reason
     known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
 
 
 @pytest.mark.parametrize(
-    ("namespace", "finding", "gate_open"),
+    ("namespace", "finding", "may_be_served"),
     [
         ("", Finding.CACHE_HYDRATED, True),
         ("ml-team-research", Finding.CACHE_HYDRATED, True),
@@ -354,17 +354,17 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, 
     ],
 )
 def test_names_namespace_in_which_another_prefix_left_named_cache(
-    namespace: str, finding: Finding, *, gate_open: bool
+    namespace: str, finding: Finding, *, may_be_served: bool
 ) -> None:
     cache = named_cache(PATH, phase=Phase.READY, namespace=namespace)
     weights = reconcile_observed(request_storage(ModelCacheChoice(name="weights"), named_cache=cache), {})
-    assert (weights.state.finding, weights.gate_open) == (finding, gate_open)
+    assert (weights.state.finding, weights.may_be_served) == (finding, may_be_served)
     message = (
         "The ModelCache has its weights in namespace a-research of environment east, where it started under another "
         "remoteNamespacePrefix, and pods in namespace ml-team-research cannot mount them; create another ModelCache "
         "and name that one"
     )
-    assert (describe_storage(weights.state) == message) is not gate_open
+    assert (describe_storage(weights.state) == message) is not may_be_served
 
 
 def test_prepares_job_after_write_failure() -> None:
