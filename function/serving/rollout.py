@@ -58,6 +58,7 @@ class ServiceDecision(Enum):
     INVALID = "it cannot be built"
     WEIGHTS_NOT_READY = "its weights are not ready"
     COMPLETION_NOT_RECORDED = "it would replace another service before the status says that its weights are complete"
+    CLUSTER_UNREACHABLE = "it would move to other nodes or GPUs of a cluster that does not answer"
     NOT_ITS_TURN = "its deployment changes other environments first"
 
 
@@ -107,7 +108,7 @@ def reconcile_service(
         written,
         problems,
         replaces_another=any(name != key for name in kept),
-        waits_for_turn=_waits_for_turn(resolved.placement, requested_digest, kept),
+        waits=_find_wait(resolved, writer.read(key), written, requested_digest, kept),
     )
     if request and decision is ServiceDecision.COMPOSE:
         rollout = _compose_requested(resolved, writer, weights, admission, request)
@@ -133,13 +134,14 @@ def decide_service(
     problems: Sequence[Problem],
     *,
     replaces_another: bool,
-    waits_for_turn: bool,
+    waits: ServiceDecision | None,
 ) -> ServiceDecision:
     """Decides whether the requested service is composed now.
 
     `written`: the service of this name as last written; empty if there is none. `replaces_another`: composing it
     deletes a service of another group. That one is deleted only for weights whose completion is in the composite's
-    status: a Job may disappear, and a later call that still observes the other service would compose it again.
+    status: a Job may disappear, and a later call that still observes the other service would compose it again. `waits`:
+    why it is not composed yet although all that is ready.
     """
     if not admission.admits_service:
         return ServiceDecision.NOT_ADMITTED
@@ -154,7 +156,23 @@ def decide_service(
             return ServiceDecision.WEIGHTS_NOT_READY
         if replaces_another and not weights.completion_recorded:
             return ServiceDecision.COMPLETION_NOT_RECORDED
-    return ServiceDecision.NOT_ITS_TURN if waits_for_turn else ServiceDecision.COMPOSE
+    return waits or ServiceDecision.COMPOSE
+
+
+def _find_wait(
+    resolved: ResolvedPlacement,
+    remote: ObservedObject,
+    written: Manifest,
+    requested_digest: str,
+    kept: Mapping[str, Composed],
+) -> ServiceDecision | None:
+    """Returns why the requested service waits: its cluster does not answer, or its deployment changes others first.
+
+    While nothing shows whether its pods have moved, it would have GPUs in both places, and its status reports only one.
+    """
+    if written and remote.unreachable and not _has_requested_shape(written, resolved):
+        return ServiceDecision.CLUSTER_UNREACHABLE
+    return ServiceDecision.NOT_ITS_TURN if _waits_for_turn(resolved.placement, requested_digest, kept) else None
 
 
 def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[str, Composed]) -> bool:

@@ -156,12 +156,9 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
 
 
 def _build_grant(grant: Grant) -> Manifest:
+    optional: Manifest = {"requestedPool": grant.requested_pool, "generation": grant.generation}
     row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
-    if grant.requested_pool:
-        row["requestedPool"] = grant.requested_pool
-    if grant.generation:
-        row["generation"] = grant.generation
-    return row
+    return row | {key: value for key, value in optional.items() if value}
 
 
 def _keep_unreadable_pools(environment: Environment, published: Manifest) -> list[JSON]:

@@ -152,6 +152,17 @@ DOWN: JSON = [{"type": "Ready", "status": "False"}]
 UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o timeout"}]
 
 
+def test_does_not_move_while_its_cluster_does_not_answer() -> None:
+    """It would have GPUs in both places, and the ledger would know of one (a history with renamed pools, 86497)."""
+    moved = edit_environment("nodePools.0.labels", {"pool": "other-nodes"})
+    silent = edit_observed("service-", "status.conditions", UNANSWERED)
+    rest = load_scene(SEVERAL_NODES)
+    (before,), (after,) = (found.composed().values() for found in (rest, rest.edited(moved)))
+    assert get(before, "spec.template.nodeSelector") != get(after, "spec.template.nodeSelector")
+    (kept,) = rest.edited(moved, silent).composed().values()
+    assert kept == before
+
+
 @pytest.mark.parametrize(
     ("edits", "stay", "reason"),
     [
