@@ -115,9 +115,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     phase = text(manifest, "status.phase")
     update = mapping(manifest, "status.rollout.update")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
-    is_service_ready = service_ready.get("status") == Status.TRUE and is_condition_current(
-        manifest, ConditionType.SERVICE_READY
-    )
+    is_current = is_condition_current(manifest, ConditionType.SERVICE_READY)
+    is_service_ready = service_ready.get("status") == Status.TRUE and is_current
     # Crossplane's Ready is False while a placement that serves waits for its next weights.
     is_serving = is_service_ready or is_ready(manifest)
     if phase == Phase.READY and not is_serving:
@@ -179,7 +178,7 @@ PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_pla
 
 
 def _parse_release(manifest: Manifest) -> Release | None:
-    """Returns what is released; a backup may say so of a later spec, as the API server counts from 1 again."""
+    """Returns the release; None also for one of a later spec, from a backup: generations start at 1 again."""
     row = mapping(manifest, "status.released")
     generation = integer(row, "generation")
     if not 0 < generation <= integer(manifest, "metadata.generation"):

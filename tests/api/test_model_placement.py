@@ -264,7 +264,7 @@ def test_only_a_deployment_composes_a_placement(api_version: str, kind: str, wan
 
 
 @pytest.mark.parametrize(("generation", "is_known"), [(8, True), (9, True), (7, False), (None, False)])
-def test_what_is_released_is_of_an_earlier_spec(generation: int | None, *, is_known: bool) -> None:
+def test_ignores_release_of_a_later_spec(generation: int | None, *, is_known: bool) -> None:
     """The API server counts generations of a restored backup from 1 again."""
     given = manifests.placement()
     given["metadata"] = {"name": "chat-east", "namespace": "ml-team"} | (

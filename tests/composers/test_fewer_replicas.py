@@ -112,7 +112,7 @@ def test_does_not_scale_up_while_input_is_missing(case: Case) -> None:
 
 
 def test_uses_no_grant_that_it_released_earlier() -> None:
-    """Another may have it: in a history, neither had observed the latest version of the other."""
+    """Another placement may have it: neither needs to have observed the latest status of its environment."""
     control = serving(2)
     placement, environment = only(control, "ModelPlacement"), only(control, "InferenceEnvironment")
     before = copy.deepcopy(control.composites[environment])

@@ -145,7 +145,7 @@ CASES = (
     ),
     Case(
         "granted-since",
-        "for its present spec",
+        "for its current spec",
         environment(admitted=(grant(2, generation=9),)),
         Admitted.ADMITTED,
         True,
@@ -221,8 +221,8 @@ def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True, has_objects=True)) == ["me"], "its status was lost"
 
 
-def test_grants_what_was_released_anew() -> None:
-    """Another may have it by then: of four nodes, it gets what the others leave, for the generation of its spec."""
+def test_grants_released_replicas_again_if_there_is_room() -> None:
+    """Another placement may have them by then: of four nodes, this one gets those that the other leaves."""
     there = environment(admitted=(grant(2, generation=7),))
     assert admit_placements(there, [RELEASED_ONE]).grants == (grant(2, generation=9),)
     other = replace(MINE, uid="other", name="other", replicas=3, was_ready=True, created="2025-12-31T00:00:00Z")
@@ -233,7 +233,7 @@ def test_grants_what_was_released_anew() -> None:
 
 @pytest.mark.parametrize("generation", [0, 8])
 def test_release_of_the_current_spec_limits_nothing(generation: int) -> None:
-    """A status says what whoever may write it wants: a grant that would never count was made again without end."""
+    """Users may write a status: the ledger would grant the same replicas in an endless loop."""
     forged = replace(RELEASED_ONE, generation=generation, allocated=None)
     assert admit_placements(environment(), [forged]).grants == (grant(2, generation=generation),)
 
