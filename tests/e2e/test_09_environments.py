@@ -2,13 +2,13 @@
 
 import pytest
 
-from function.kube.manifests import condition, get, listing, text
-from tests.e2e.objects import GROUP, cache, deployment, environment, model, pool
+from function.kube.manifests import condition, get, listing, mapping, text
+from tests.e2e.objects import GROUP, cache, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
 from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
-TEAM, KEEPERS = "both", "keepers"
+TEAM, KEEPERS, MOVERS = "both", "keepers", "movers"
 
 
 def test_the_second_placement_stays_when_the_first_environment_goes(world: World) -> None:
@@ -61,3 +61,34 @@ def test_a_cache_that_leaves_one_of_them_takes_nothing_from_the_other(world: Wor
     world.wait("ModelCache", "both", "Hydrated", "True", KEEPERS)
     world.stack.hub.delete("ModelCache", "both", KEEPERS)
     until("all of it to go", lambda: _claims(world) == [])
+
+
+def test_what_moved_from_a_deleted_environment_is_deleted_there(world: World) -> None:
+    """The provider needs the ClusterProviderConfig of the environment until the last Object is deleted."""
+    world.team(MOVERS)
+    first, second = (environment(f"moves-{side}", pool("gpus", maxNodeCount=3)) for side in ("east", "west"))
+    for each in (first, second):
+        mapping(each, "metadata")["labels"] = {"e2e": "moves"}
+    models = {"one": model("moves-one"), "two": model("moves-two", profile=spanning(2, 8))}
+    world.apply(first, *models.values(), *(deployment(MOVERS, n, f"moves-{n}", on="moves") for n in models))
+    for name in models:
+        world.ready(MOVERS, name)
+    before = [text(world.placement(MOVERS, name), "metadata.name") for name in models]
+
+    world.apply(second)
+    world.wait("InferenceEnvironment", "moves-west", "Ready", "True")
+    world.stack.hub.delete("InferenceEnvironment", "moves-east")
+
+    def left() -> bool:
+        objects = world.stack.hub.find("Object", MOVERS)
+        deleting = [text(each, "metadata.name") for each in objects if text(each, "metadata.deletionTimestamp")]
+        remaining = [name for name in before if world.stack.hub.get("ModelPlacement", name, MOVERS)]
+        if deleting or remaining:
+            raise LookupError(f"{remaining}, {deleting}")
+        return True
+
+    until("what moved to be deleted where it was", left)
+    for name in models:
+        world.ready(MOVERS, name)
+        assert text(world.placement(MOVERS, name), "spec.inferenceEnvironmentRef.name") == "moves-west"
+    world.remove(MOVERS, *models)

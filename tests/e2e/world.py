@@ -184,7 +184,8 @@ class World:
     def clear(self) -> None:
         """Delete everything of ours, deployments first; what an earlier scenario made takes no GPUs then."""
         self.clear_services()
-        # They take their time, and without them the provider could not have finished what it deletes.
+        # The provider may let go of a ClusterProviderConfig before it has deleted the last Object (docs/facts.md).
+        until("every Object that is being deleted to go", self._none_is_being_deleted, seconds=120)
         self._delete(("InferenceEnvironment", *_MODELS))
 
     def clear_services(self) -> None:
@@ -202,6 +203,12 @@ class World:
 
     def _none_of(self, kinds: tuple[str, ...]) -> bool:
         return not any(self.stack.hub.find(kind) for kind in kinds)
+
+    def _none_is_being_deleted(self) -> bool:
+        objects = self.stack.hub.find("Object")
+        if left := [text(each, "metadata.name") for each in objects if text(each, "metadata.deletionTimestamp")]:
+            raise LookupError(", ".join(left))
+        return True
 
     def _nothing_serves(self) -> bool:
         services = self.stack.remote.find("LLMInferenceService")
