@@ -127,12 +127,12 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
 
 def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> Limits:
     """Returns the limits of each namespace that has none of its own."""
-    cost = _parse_cost(block.cost_per_hour, problems["costPerHour"])
+    has_cost = block.cost_per_hour is not None and not problems["costPerHour"].list()
     of_one_namespace = f"{problems.path}.namespaces."
     return Limits(
         placements=weaker.placements if block.placements_per_namespace is None else block.placements_per_namespace,
         gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
-        cost=weaker.cost if cost is None else cost,
+        cost=_parse_cost(block.cost_per_hour, problems["costPerHour"]) if has_cost else weaker.cost,
         invalid=weaker.invalid or not all(problem.path.startswith(of_one_namespace) for problem in problems.list()),
     )
 
@@ -142,7 +142,7 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
     own = block or schemas.Namespaces()
     fallback = Limits()
     if problems.list():
-        fallback = general if general.any else Limits(invalid=True)
+        fallback = general if general.has_limits else Limits(invalid=True)
     return Limits(
         placements=own.placements or fallback.placements,
         gpus=own.gpus or fallback.gpus,

@@ -232,6 +232,16 @@ def test_namespace_has_a_limit_of_costs() -> None:
     assert parsed.value.limits_of("chat") == Limits(gpus=1), "instead of the common ones"
 
 
+def test_limits_of_0_lift_those_of_the_weaker_level() -> None:
+    weaker: Manifest = {
+        "placementsPerNamespace": 20, "gpusPerNamespace": 128, "costPerHour": {"amount": "400", "currency": "USD"},
+    }  # fmt: skip
+    lifted: Manifest = {
+        "placementsPerNamespace": 0, "gpusPerNamespace": 0, "costPerHour": {"amount": "0", "currency": "USD"},
+    }  # fmt: skip
+    assert parse_settings({"limits": weaker}, _context({"limits": lifted})).value.limits_of("chat") == Limits()
+
+
 def test_invalid_setting_leaves_the_weaker_level() -> None:
     parsed = parse_settings({"ttl": {"settled": "5m"}}, _context({"ttl": {"settled": "soon"}}))
     assert parsed.value == replace(BUILT_IN, ttl_settled=300)
