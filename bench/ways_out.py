@@ -14,7 +14,7 @@ from bench.fleet import FLEET, MODEL, TOO_LARGE
 from function.cli.composing import reconcile
 from function.cli.store import Store, read_placements
 from function.composers import compose
-from function.composers.model_deployment import WAYS_OUT, Considered, decide
+from function.composers.model_deployment import WAYS_OUT, DecisionRecord, decide
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, mapping
 from function.scheduling.verdicts import SchedulingRequest
@@ -47,9 +47,9 @@ def main() -> None:
     others = read_placements(store)
     for what, xr in (("too large for every pool", TOO_LARGE), ("fits if another moves", CROWDED)):
         call, _ = reconcile(store, xr)
-        considered = decide(call, BUILT_IN)
-        assert isinstance(considered, Considered)
-        wanted = considered.request.deployment
+        record = decide(call, BUILT_IN)
+        assert isinstance(record, DecisionRecord)
+        wanted = record.request.deployment
 
         def search() -> None:
             WAYS_OUT.__init__()  # type: ignore[misc]  # as it was made
@@ -58,10 +58,10 @@ def main() -> None:
         known, anew = fastest(lambda: compose(call)), fastest(search)  # noqa: B023  # likewise
         click.echo(f"{what:<26}a call {known:6.1f} ms   with a search {anew:6.1f} ms")
         for which, replicas in (("everywhere", 1), ("nowhere", 8)):
-            theirs = replace(considered.request, deployment=replace(wanted, name="other", replicas=replicas))
-            world = considered.build_world(others, _know(theirs))
-            took = fastest(lambda: find_ways_out(world, considered.decision))  # noqa: B023  # likewise
-            ways = find_ways_out(world, considered.decision)
+            theirs = replace(record.request, deployment=replace(wanted, name="other", replicas=replicas))
+            world = record.build_world(others, _know(theirs))
+            took = fastest(lambda: find_ways_out(world, record.decision))  # noqa: B023  # likewise
+            ways = find_ways_out(world, record.decision)
             click.echo(f"  others fit {which:<13}all ways out {took:6.1f} ms   {len(ways)} found")
 
 

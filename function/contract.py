@@ -39,7 +39,8 @@ class Call:
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
     now: float = 0  # seconds since 1970; only ModelServices depend on the time
-    pause: Pause = field(default=noop, compare=False)  # called between two environments; may raise to end the call
+    # Called before a required object is parsed and before an environment is checked; may raise to end the call.
+    pause: Pause = field(default=noop, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

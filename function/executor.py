@@ -1,9 +1,8 @@
 """Computes calls in threads that share one processor fairly.
 
 Composing is arithmetic, and a large fleet may take seconds of it. It runs in threads, so that the event loop only reads
-and writes bytes and always answers health checks. One thread computes at a time, so that caches between calls need no
-locks. It yields only where a call pauses: between one environment and the next (`Call.pause`). Waiting calls run in the
-order in which they came.
+and writes bytes and always answers health checks. One thread computes at a time, so caches between calls need no locks.
+It yields only where a call pauses (`Call.pause`). Waiting calls run in the order in which they came.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-SLICE_SECONDS = 0.02  # after which a call yields at its next pause; between two pauses is less than a tenth of a second
+SLICE_SECONDS = 0.02  # after which a call yields at its next pause; two pauses are less than a tenth of a second apart
 # Of processor time; a call over a thousand ordinary environments takes 0.3 with cold caches (docs/performance.md).
 MAX_CALL_SECONDS = 2.0
 MAX_CALLS = 4  # calls that are decoded in memory at the same time
@@ -34,7 +33,7 @@ class FairExecutor(Generic[T]):
         self._threads = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="call")
 
     async def run(self, work: Callable[[Callable[[], None]], T]) -> T:
-        """Returns what `work` returns; its argument is the function to call between two environments."""
+        """Returns what `work` returns; its argument is the function to call at each pause."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(self._run, work))
 
     def _run(self, work: Callable[[Callable[[], None]], T]) -> T:

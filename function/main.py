@@ -31,7 +31,7 @@ from function.runner import Runner
 # 30 s that a pod has to end.
 ARRIVED_SECONDS = 0.5
 GRACE_SECONDS = 28
-RECEIVE_MEGABYTES = 32  # the SDK's 4 MB end at about 1,140 environments (docs/facts.md, Crossplane)
+RECEIVE_MEGABYTES = 32  # the SDK's 4 MB suffice for some 1,140 environments (docs/facts.md, Crossplane)
 # A call over a large fleet allocates 9,000 objects without cycles: with Python's threshold of 700 the garbage collector
 # would walk all caches every few calls (docs/performance.md).
 GC_THRESHOLD = 20_000
@@ -175,6 +175,6 @@ def _listen(server: grpc.aio.Server, address: str, credentials: grpc.ServerCrede
         )
     except RuntimeError as error:
         # gRPC itself has written the exact cause to standard error.
-        causes = "taken or no address" if credentials is None else "taken, no address or bad certificates"
+        causes = "taken or invalid" if credentials is None else "taken or invalid, or has bad certificates"
         raise click.ClickException(f"cannot listen on {address}: {causes}") from error
     return port

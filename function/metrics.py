@@ -49,7 +49,7 @@ class Metrics:
         self.registry = registry = prometheus.CollectorRegistry()
         self._seconds = prometheus.Histogram(
             "modelplane_call_seconds",
-            "Time from the bytes of a request to a response, without waiting for other calls.",
+            "Time to answer a request, in seconds of wall time, once its turn has come.",
             ("kind", "answered"),
             buckets=_BUCKETS,
             registry=registry,
@@ -130,7 +130,7 @@ class _Caches(Collector):
     def collect(self) -> Iterable[CounterMetricFamily]:
         family = CounterMetricFamily(
             "modelplane_memory_lookups",
-            "Items and verdicts looked up among what earlier calls left, and whether they were known.",
+            "Lookups in the caches that earlier calls filled, by result.",
             labels=("memory", "result"),
         )
         for name, stats in CACHE_STATS.items():

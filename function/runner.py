@@ -79,7 +79,7 @@ class Runner:
             except MalformedError:
                 raise
             except Exception as error:  # noqa: BLE001  # a bug anywhere must not reach Crossplane
-                # None: what is known of the failure stays, which is the first one once recovering has failed too.
+                # An internal error (None) does not replace a cause that is known already.
                 failure = _log_failure(log, error) or failure
                 continue
             seconds = time.perf_counter() - started

@@ -69,9 +69,9 @@ _REQUEST, _RESOURCE, _VALUE = (
 )
 # The list of who wrote which field: often half of an object, changed by every write, and never read here.
 _MANAGED_FIELDS = "managedFields"
-# The tag and the length of a Value with a text. An absent Value has no bytes, null and the empty text have two. The
-# length tells a uid and a version in a row apart from any other two, and no Struct begins as a text does, so that no
-# content equals them.
+# The bytes before the text of a Value: its tag and its length. An absent Value has no bytes; null and the empty text
+# have only these two. Because of the lengths, two pairs of uid and version never have the same bytes, and because of
+# the tag, no serialised Struct has the bytes of such a pair.
 _TEXT_HEAD = 2
 # Those of Kubernetes. Requirements and composed resources repeat the names of the composite.
 _NAME_LIMITS = {"metadata.name": 253, "metadata.namespace": 63}
@@ -106,7 +106,7 @@ def split_request(data: bytes) -> Received:
         outer.ClearField("required_resources")
         return Received(fnv1.RunFunctionRequest.FromString(outer.SerializeToString()), required)
     except DecodeError as error:
-        raise MalformedError("The request is no RunFunctionRequest") from error
+        raise MalformedError("The request is not a RunFunctionRequest") from error
 
 
 def read_call(received: Received, pause: Pause = noop, *, now: float = 0, trust_versions: bool = False) -> Call:
@@ -171,13 +171,13 @@ def parse_metadata(item: bytes) -> Mapping[str, bytes]:
         resource = _RESOURCE.FromString(item).resource
         metadata: Mapping[str, bytes] = _VALUE.FromString(resource.fields["metadata"]).struct_value.fields
     except DecodeError as error:
-        raise MalformedError("A required resource is no Resource") from error
+        raise MalformedError("A required resource is not a Resource") from error
     return metadata
 
 
 def _load_item(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:
     pause()
-    # Parsed again for the few that are needed: three thousand copies at a time cost more than they are read for.
+    # Parsed again, because few items are needed: to keep three thousand parsed copies would cost more.
     return read_struct(_parse_item(items[index]))
 
 
@@ -185,7 +185,7 @@ def _parse_item(item: bytes) -> Struct:
     try:
         struct = fnv1.Resource.FromString(item).resource
     except DecodeError as error:
-        raise MalformedError("A required resource is no Resource") from error
+        raise MalformedError("A required resource is not a Resource") from error
     metadata = struct.fields.get("metadata")
     if metadata is not None and _MANAGED_FIELDS in metadata.struct_value.fields:
         del metadata.struct_value.fields[_MANAGED_FIELDS]
@@ -196,7 +196,7 @@ class TooLargeError(Exception):
     """A response is larger than what Crossplane reads; the text has both sizes."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"It has {size:,} bytes, {RESPONSE_BYTES:,} are read")
+        super().__init__(f"It has {size:,} bytes; Crossplane reads at most {RESPONSE_BYTES:,}")
         self.size = size
 
 

@@ -523,7 +523,7 @@ class Auditor(invariants.Auditor):
             and not (is_new and flag(pool, "unschedulable"))
             and only in {"", text(pool, "name")}
         ]
-        return any(room.fits(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
+        return any(room.count_fitting_replicas(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
 
     def _within_quota(self, namespace: str, wanted: int) -> bool:
         """Tell whether a namespace may take so many GPUs beside all that it has asked for."""

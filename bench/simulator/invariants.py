@@ -166,7 +166,7 @@ class Auditor:
         if not _fit(room, (held for _, held in self._services.values() if held.pool[0] == config)):
             return False
         nodes, gpus, replicas = self._shape(asking)
-        return room.fits(nodes, gpus, replicas) >= replicas > 0
+        return room.count_fitting_replicas(nodes, gpus, replicas) >= replicas > 0
 
     def _shape(self, asking: Version) -> tuple[int, int, int]:
         """Return nodes and GPUs of a replica and how many are asked for, of a deployment or a placement."""
@@ -187,7 +187,7 @@ class Auditor:
 def _fit(room: PoolCapacity, held: Iterable[Held]) -> bool:
     """Take what is held, the largest first: exact where sizes divide each other and a node."""
     for service in sorted((h for h in held if h.replicas), key=lambda h: (-h.gpus, -h.nodes)):
-        if room.fits(service.nodes, service.gpus, service.replicas) < service.replicas:
+        if room.count_fitting_replicas(service.nodes, service.gpus, service.replicas) < service.replicas:
             return False
         room.take(service.nodes, service.gpus, service.replicas)
     return True

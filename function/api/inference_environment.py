@@ -29,14 +29,14 @@ from function.api.values import (
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import (
     Drift,
-    Drifted,
+    DriftField,
     Environment,
     EnvironmentStorage,
     Observe,
     Pool,
     PoolFacts,
-    Unfit,
     Unusable,
+    UnusableReason,
     find_pools,
 )
 from function.domain.model import BrokenEntry, Problem, SecretKey
@@ -336,25 +336,25 @@ def _parse_facts(pool: Manifest) -> PoolFacts | None:
         usable=integer(observed, "usable"),
         unusable=tuple(
             Unusable(
-                reason=Unfit(text(row, "reason")),
+                reason=UnusableReason(text(row, "reason")),
                 detail=text(row, "detail"),
                 count=integer(row, "count"),
                 nodes=list_texts(row, "nodes"),
             )
             for row in listing(observed, "unusable")
-            if text(row, "reason") in set(Unfit)
+            if text(row, "reason") in set(UnusableReason)
         ),
         gpus_per_node=integer(observed, "gpusPerNode") or None,
         product=text(observed, "product"),
         memory_per_gpu=quantity.parse_or_none(text(observed, "memoryPerGpu")),
         drift=tuple(
             Drift(
-                field=Drifted(text(row, "field")),
+                field=DriftField(text(row, "field")),
                 declared=text(row, "declared"),
                 observed=text(row, "observed"),
                 nodes=list_texts(row, "nodes"),
             )
             for row in listing(observed, "drift")
-            if text(row, "field") in set(Drifted)
+            if text(row, "field") in set(DriftField)
         ),
     )

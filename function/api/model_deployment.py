@@ -1,6 +1,6 @@
 """Parses ModelDeployments, and ModelPlacements for the ledger and for the composer that executes them.
 
-The ledger must not lose a placement, so that a placement without a value is one that names no environment. A topology
+The ledger must not lose a placement, so a placement has no value only if it names no environment. A topology
 with problems leaves `shape` None, and any other field with problems counts as absent. A placement with problems is not
 executed.
 """

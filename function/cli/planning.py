@@ -12,7 +12,7 @@ from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools
-from function.composers.model_deployment import Considered, decide
+from function.composers.model_deployment import DecisionRecord, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
 from function.domain.environment import Environment
@@ -95,15 +95,15 @@ class Plan:
         return [manifest for manifest in composed if text(manifest, "kind") == "ModelPlacement"]
 
     @cached_property
-    def considered(self) -> Considered | None:
+    def record(self) -> DecisionRecord | None:
         """The scheduler's decision with its inputs; None: something that it needs is missing or invalid."""
-        considered = decide(self.call, parse_settings(self.call.input, self.call.context).value)
-        return considered if isinstance(considered, Considered) else None
+        record = decide(self.call, parse_settings(self.call.input, self.call.context).value)
+        return record if isinstance(record, DecisionRecord) else None
 
     @property
     def decision(self) -> Decision:
         """The scheduler's decision; an empty one where it made none."""
-        return self.considered.decision if self.considered else Decision()
+        return self.record.decision if self.record else Decision()
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -210,15 +210,15 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 
 
 def _list_rows(plan: Plan) -> Iterator[Row]:
-    if plan.considered is None:
+    if plan.record is None:
         return
-    scope = plan.considered.scope
+    scope = plan.record.scope
     ledger = Ledger(scope.others, scope.own)
     for environment in sorted(scope.environments, key=lambda e: e.name):
         if environment.deleting:
             yield Row(environment=environment.name, verdict="deleted", available="being deleted")
             continue
-        yield from _list_candidates(plan, plan.considered, environment, ledger)
+        yield from _list_candidates(plan, plan.record, environment, ledger)
         for pool in find_invalid_pools(plan.store, environment):
             first, *others = pool.problems
             yield Row(
@@ -231,10 +231,10 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
             )
 
 
-def _list_candidates(plan: Plan, considered: Considered, environment: Environment, ledger: Ledger) -> Iterable[Row]:
+def _list_candidates(plan: Plan, record: DecisionRecord, environment: Environment, ledger: Ledger) -> Iterable[Row]:
     """Returns the candidates of an environment, with the verdict of the decision on those that it chose."""
     rows: dict[tuple[str, str], Row] = {}
-    for candidate, refusals in filter_candidates(considered.request, environment, ledger):
+    for candidate, refusals in filter_candidates(record.request, environment, ledger):
         if refusals:
             row = _describe_refused(environment, refusals)
         else:
@@ -246,7 +246,7 @@ def _list_candidates(plan: Plan, considered: Considered, environment: Environmen
             row = replace(row, replica=_format_replica(candidate.shape), cost=cost)
         rows[row.profile, row.pool] = row
     observed = {text(manifest, "metadata.name") for manifest in plan.call.observed.values()}
-    for assignment in considered.decision.assignments:
+    for assignment in record.decision.assignments:
         if assignment.environment == environment.name:
             key = (assignment.profile, assignment.pool)
             rows[key] = _mark_chosen(rows.get(key), assignment, observed)

@@ -1,6 +1,6 @@
-"""One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the rooms below.
+"""One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the packages below.
 
-Each composer requires resources, hands them to the pure rooms, and turns what comes back into an outcome. Here is what
+Each composer requires resources, hands them to those packages, and turns what comes back into an outcome. Here is what
 holds for all kinds: the table of composers, adoption of orphans, and the outcome after an error.
 """
 
@@ -43,7 +43,9 @@ class Composer(NamedTuple):
 
     compose: Callable[[Call, Settings], Outcome]
     require: Callable[[Call, Settings], Mapping[str, Requirement]] = lambda *_: {}
-    adopts_orphans: bool = False  # it requires its own Objects, also those that Crossplane does not observe
+    adopts_orphans: bool = (
+        False  # its orphans are adopted here, before it is composed; a ModelDeployment adopts its own
+    )
 
 
 COMPOSERS: Mapping[str, Composer] = {
@@ -62,7 +64,7 @@ CACHE_STATS: Mapping[str, CacheStats] = {
     "verdicts": model_deployment.VERDICT_CACHE.stats,
     "nodes": inference_environment.MEMBERS.stats,
 }
-_RETRY_SECONDS = 60  # after an internal error, which no change of the user's may end
+_RETRY_SECONDS = 60  # after any failed call: no change by the user may come to trigger the next one
 
 
 def compose(call: Call) -> Outcome:
@@ -73,8 +75,8 @@ def compose(call: Call) -> Outcome:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
     composer = COMPOSERS[kind]
-    # Orphans are adopted before a kind is composed, so its requirements must be known here; other kinds return theirs
-    # in the outcome. `recover` composes nothing that could return them.
+    # Orphans are adopted before composing, so the requirements of these kinds must be known here; other kinds return
+    # theirs in the outcome. `recover` composes nothing, so it asks every kind.
     required = composer.require(call, settings.value) if composer.adopts_orphans else {}
     outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, settings.value))
     conditions = complete_conditions(call.xr, outcome.conditions)

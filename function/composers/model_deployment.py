@@ -25,7 +25,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
 from function.kube.messages import join_with_more
-from function.reasons import ConditionType, ReferencesResolved, Refused, Status
+from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
 from function.scheduling.admission import build_labels
@@ -33,7 +33,7 @@ from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
 from function.scheduling.quota import find_exceeded_usage, limit_decision, namespace_usage, requests_more
 from function.scheduling.scheduler import drains_first, hold_draining, schedule
-from function.scheduling.turns import asks_gate, assign_turns
+from function.scheduling.turns import assign_turns, needs_gate
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
 from function.scheduling.ways_out import FindRequest, WayOut, WayOutCache, World, find_ways_out
 from function.serving.service import find_pool_problems
@@ -47,7 +47,7 @@ WAYS_OUT = WayOutCache()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Considered:
+class DecisionRecord:
     """A decision for a deployment, with everything that it was made from."""
 
     request: SchedulingRequest
@@ -71,30 +71,30 @@ class Considered:
 
 
 def compose(call: Call, settings: Settings) -> Outcome:
-    considered = decide(call, settings)
-    if isinstance(considered, Outcome):
-        return considered
-    orphans = considered.scope.orphans
+    record = decide(call, settings)
+    if isinstance(record, Outcome):
+        return record
+    orphans = record.scope.orphans
     call = observe_orphans(call, orphans)
-    considered, services_requirement = _hold_draining(call, considered)
-    request = considered.request
-    decision = considered.decision
+    record, services_requirement = _hold_draining(call, record)
+    request = record.request
+    decision = record.decision
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
     gate_obstacle, gate_requirement = _check_gate(call, settings, request.deployment, placements, leaving)
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
-    composed = _carry_over_placements(call, considered) | _compose_placements(call, considered, placed)
+    composed = _carry_over_placements(call, record) | _compose_placements(call, record, placed)
     composed |= _compose_model_service(call, request.deployment)
     conditions = (
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision, _find_ways_out(considered)),
+        report.build_scheduled(request, decision, _find_ways_out(record)),
         report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
     )
-    is_settled = all(c.status is Status.TRUE for c in conditions)
+    is_settled = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
     return Outcome(
-        requirements={**considered.scope.requirements, **services_requirement, **gate_requirement},
+        requirements={**record.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt(composed, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
@@ -103,7 +103,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def decide(call: Call, settings: Settings) -> Considered | Outcome:
+def decide(call: Call, settings: Settings) -> DecisionRecord | Outcome:
     """Decides where a deployment runs; returns the outcome that keeps its placements where it cannot be decided now."""
     parsed = parse_deployment(call.xr)
     deployment = parsed.value
@@ -126,13 +126,13 @@ def decide(call: Call, settings: Settings) -> Considered | Outcome:
     resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
         return hold(own_scope, resolving)
-    considered = _decide_from_own_scope(deployment, model, own_scope)
-    if not _is_steady(considered):
-        considered = _decide_from_fleet(call, settings, considered)
-    return considered if considered.scope.answered else hold(considered.scope, resolving)
+    record = _decide_from_own_scope(deployment, model, own_scope)
+    if not _is_steady(record):
+        record = _decide_from_fleet(call, settings, record)
+    return record if record.scope.answered else hold(record.scope, resolving)
 
 
-def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Considered:
+def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> DecisionRecord:
     """Decides as if there were only the environments that the deployment uses and its own placements."""
     storage_request = StorageRequest(
         model=model,
@@ -145,12 +145,12 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
         deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
     )
     decision = schedule(request, scope.environments, scope.own)
-    return Considered(request=request, storage_request=storage_request, scope=scope, decision=decision)
+    return DecisionRecord(request=request, storage_request=storage_request, scope=scope, decision=decision)
 
 
-def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Considered) -> Considered:
+def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: DecisionRecord) -> DecisionRecord:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
-    considered = from_own_scope
+    record = from_own_scope
     request = from_own_scope.request
     # Required only where a quota limits the namespace.
     namespace_placements = requirements.collect_placements(call, [requirements.PLACEMENTS_IN_NAMESPACE]) or []
@@ -161,13 +161,13 @@ def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Considere
             return replace(from_own_scope, scope=scope)
         make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
-        considered = replace(from_own_scope, scope=scope, decision=decision)
+        record = replace(from_own_scope, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     # What is new was chosen within the quota already, in a smaller shape if need be; this refuses what still exceeds it
-    decision = limit_decision(considered.decision, request.to_placement, namespace_placements, limits)
+    decision = limit_decision(record.decision, request.to_placement, namespace_placements, limits)
     request = replace(request, quota_usage=find_exceeded_usage(decision))
-    return replace(considered, request=request, decision=decision, usage=usage)
+    return replace(record, request=request, decision=decision, usage=usage)
 
 
 def _hold_placements(
@@ -184,27 +184,27 @@ def _hold_placements(
     )
 
 
-def _is_steady(considered: Considered) -> bool:
-    """Whether nothing but the deployment's own scope is needed: all is placed and unchanged, or too much."""
-    decision = considered.decision
+def _is_steady(record: DecisionRecord) -> bool:
+    """Whether the deployment's own scope suffices: all is placed and unchanged, or only has to be scaled down."""
+    decision = record.decision
     return (
-        not considered.scope.has_file_environments
+        not record.scope.has_file_environments
         and decision.general_refusal is None
         and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
-        and all(_is_unchanged(assignment, considered) for assignment in decision.assignments)
+        and all(_is_unchanged(assignment, record) for assignment in decision.assignments)
     )
 
 
-def _is_unchanged(assignment: Assignment, considered: Considered) -> bool:
+def _is_unchanged(assignment: Assignment, record: DecisionRecord) -> bool:
     placement = assignment.placement
     if placement is None or assignment.is_rescheduled or assignment.replicas > placement.replicas:
         return False
-    if any((placement.uid, placement.pool) in environment.rejected for environment in considered.scope.environments):
+    if any((placement.uid, placement.pool) in environment.rejected for environment in record.scope.environments):
         return False
-    return not requests_more(placement, considered.request.to_placement(assignment))
+    return not requests_more(placement, record.request.to_placement(assignment))
 
 
 def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
@@ -220,27 +220,27 @@ def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]
     return scopes.required_resources(call, deployment, labels, settings)
 
 
-def _find_ways_out(considered: Considered) -> tuple[WayOut, ...]:
+def _find_ways_out(record: DecisionRecord) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
-    deployment = considered.request.deployment
-    decision = considered.decision
+    deployment = record.request.deployment
+    decision = record.decision
     name = deployment.namespace, deployment.name
     if not decision.refusals:
         WAYS_OUT.forget(name)
         return ()
-    world = considered.build_world(considered.scope.others)
+    world = record.build_world(record.scope.others)
     return WAYS_OUT.find(name, (world, decision.refusals), lambda: find_ways_out(world, decision))
 
 
-def _hold_draining(call: Call, considered: Considered) -> tuple[Considered, dict[str, Requirement]]:
+def _hold_draining(call: Call, record: DecisionRecord) -> tuple[DecisionRecord, dict[str, Requirement]]:
     """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
-    if not drains_first(considered.decision):
-        return considered, {}
+    if not drains_first(record.decision):
+        return record, {}
     answer = call.answers.get(requirements.MODEL_SERVICES)
     services = None if answer is None else [parse_listing(item.load()) for item in answer]
-    decision = hold_draining(considered.decision, services)
-    services_requirement = {requirements.MODEL_SERVICES: requirements.services(considered.request.deployment.namespace)}
-    return replace(considered, decision=decision), services_requirement
+    decision = hold_draining(record.decision, services)
+    services_requirement = {requirements.MODEL_SERVICES: requirements.services(record.request.deployment.namespace)}
+    return replace(record, decision=decision), services_requirement
 
 
 def _check_gate(
@@ -256,7 +256,7 @@ def _check_gate(
     settings list are therefore required (decision 32), and only while a change waits for the gate.
     """
     rollout = deployment.rollout
-    if rollout is None or rollout.gate is None or not asks_gate(rollout, placements, leaving):
+    if rollout is None or rollout.gate is None or not needs_gate(rollout, placements, leaving):
         return "", {}
     gate = rollout.gate
     if (gate.api_version, gate.kind) not in settings.gates:
@@ -297,28 +297,28 @@ def refuse_foreign_service(name: str) -> Problem:
     return Problem("spec.service", message)
 
 
-def _carry_over_placements(call: Call, considered: Considered) -> dict[str, Composed]:
+def _carry_over_placements(call: Call, record: DecisionRecord) -> dict[str, Composed]:
     """Returns the placements that stay as observed: carried by the decision, orphans, and those that are unreadable."""
     readable = {placement.name for placement in scopes.parse_placements(call.observed)}
-    carried = {placement.name for placement in considered.decision.carried}
-    draining = {drained.placement.name for drained in considered.decision.draining}
+    carried = {placement.name for placement in record.decision.carried}
+    draining = {drained.placement.name for drained in record.decision.draining}
     composed: dict[str, Composed] = {}
     drained: dict[str, Composed] = {}
     for key, manifest in call.observed.items():
         name = text(manifest, "metadata.name")
         if name in draining:
             drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
-        elif key != SERVICE_KEY and (name in carried or name not in readable or key in considered.scope.orphans):
+        elif key != SERVICE_KEY and (name in carried or name not in readable or key in record.scope.orphans):
             composed[key] = reapply_observed(manifest)
-    return _lower_replicas(composed, considered.request.deployment.replicas) | drained
+    return _lower_replicas(composed, record.request.deployment.replicas) | drained
 
 
-def _compose_placements(call: Call, considered: Considered, placed: Sequence[Placement]) -> dict[str, Composed]:
+def _compose_placements(call: Call, record: DecisionRecord, placed: Sequence[Placement]) -> dict[str, Composed]:
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
     composed: dict[str, Composed] = {}
-    for assignment, placement in zip(considered.decision.assignments, placed, strict=True):
+    for assignment, placement in zip(record.decision.assignments, placed, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
-        manifest = build_placement(considered.request.deployment, placement, get(call.xr, "spec.modelCache"))
+        manifest = build_placement(record.request.deployment, placement, get(call.xr, "spec.modelCache"))
         composed[key] = Composed(manifest=manifest, ready=placement.ready)
         if key in call.observed and not assignment.is_rescheduled:
             # The observed pool may be stale: applied as it was, it must not overwrite a later decision.

@@ -65,7 +65,10 @@ def environments(labels: Mapping[str, str]) -> Requirement:
 def placements(
     namespace: str | None = None, *, deployment: str = "", environment: str = "", cache: str = ""
 ) -> Requirement:
-    """Requires every placement of a namespace, or of all: of a deployment, on an environment, naming a ModelCache."""
+    """Requires the placements of a namespace (None: of all) of which each filter that is set holds.
+
+    The filters are the deployment of a placement, its environment, and the ModelCache that it names.
+    """
     names = {LABEL_DEPLOYMENT: deployment, LABEL_ENVIRONMENT: environment, LABEL_CACHE: cache}
     labels = {label: label_value(name) for label, name in names.items() if name}
     return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
@@ -97,9 +100,9 @@ def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) ->
 def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
     """Requires each resource of some kinds that the composite lists and that Crossplane does not observe.
 
-    An Object that only its label finds is seen in every second call where lists are always equally late, and what one
-    call writes the next one takes back, without end (tests/simulator/test_races.py). A Usage has no such label, and is
-    found by its name alone (decision 14).
+    If an Object were found only by its label, a list that is always late would show it in every second call, and each
+    call would undo the one before, for ever (tests/simulator/test_races.py). A Usage has no such label, and is found
+    only by its name (decision 14).
     """
     namespace = text(call.xr, "metadata.namespace")
     observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}

@@ -142,7 +142,7 @@ def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | N
 def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns the requirement of all placements of the namespace where a quota limits it."""
     namespace = text(call.xr, "metadata.namespace")
-    if not settings.limits_of(namespace).any:
+    if not settings.limits_of(namespace).has_limits:
         return {}
     return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.placements(namespace)}
 

@@ -111,7 +111,7 @@ class Limits:
     invalid: bool = False  # a limit cannot be read: nothing more is allowed
 
     @property
-    def any(self) -> bool:
+    def has_limits(self) -> bool:
         return bool(self.placements or self.gpus or self.cost or self.invalid)
 
     def charge(self, price: Price | None, gpus: int) -> Decimal:
@@ -172,7 +172,7 @@ class QuotaUsage:
     def message(self) -> str:
         if self.limits.invalid:
             fault = f"the platform settings have an invalid limit for namespace {self.namespace}"
-            return f"{fault}, so that it gets nothing more"
+            return f"{fault}, so it gets nothing more"
         holders = join_with_more([f"{name} ({format_count(gpus, 'GPU')})" for name, gpus in self.holders])
         held_by = f", held by {holders}" if holders else ""
         return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"
@@ -196,5 +196,9 @@ def format_replica(nodes: int, gpus: int) -> str:
 
 def format_replicas(replicas: int, size: Shape | Share, *, exclusive_node: bool = False) -> str:
     """Returns the number of replicas and their size, and whether each pod needs a node to itself."""
-    alone = ", each pod with a node to itself (ports of the node's network, or its devices)," if exclusive_node else ""
+    alone = (
+        ", each pod with a node to itself (it uses the node's network ports, or all of its devices),"
+        if exclusive_node
+        else ""
+    )
     return f"{format_count(replicas, 'replica')} of {format_replica(size.nodes, size.gpus_per_node)}{alone}"

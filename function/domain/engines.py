@@ -1,4 +1,4 @@
-"""The engines: in what they differ, as data, and what in their arguments contradicts a model or the shape of a replica.
+"""The engines: how they differ, as data, and which arguments of theirs contradict a model or the shape of a replica.
 
 To add an engine, add it to `EngineName`, give it a row in `ENGINES`, and write how it starts (`serving/engine.py`,
 where mypy demands a branch). tests/domain/test_engine_spec.py asks every table for every engine.

@@ -16,7 +16,7 @@ GPU_RESOURCE = "nvidia.com/gpu"
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
-class Unfit(StrEnum):
+class UnusableReason(StrEnum):
     """Reasons why a node cannot be used, the most severe first."""
 
     DELETING = "Deleting"
@@ -27,7 +27,7 @@ class Unfit(StrEnum):
     TOO_FEW_GPUS = "TooFewGPUs"
 
 
-class Drifted(StrEnum):
+class DriftField(StrEnum):
     """Fields of a pool that can differ from its nodes."""
 
     LABELS = "labels"
@@ -45,7 +45,7 @@ class Drifted(StrEnum):
 class Unusable:
     """Nodes that cannot be used for one reason."""
 
-    reason: Unfit
+    reason: UnusableReason
     detail: str = ""  # the taint, or the number of GPUs of the declared number
     count: int
     nodes: tuple[str, ...]  # the first of them by name
@@ -55,7 +55,7 @@ class Unusable:
 class Drift:
     """A difference between the declaration of a pool and its nodes."""
 
-    field: Drifted
+    field: DriftField
     declared: str
     observed: str
     nodes: tuple[str, ...] = ()  # the first nodes with the observed value, by name
@@ -197,12 +197,12 @@ def format_unusable(rows: Sequence[Unusable]) -> str:
         more = row.count - len(row.nodes)
         is_, has = ("is", "has") if row.count == 1 else ("are", "have")
         why = {
-            Unfit.DELETING: f"{is_} being deleted",
-            Unfit.NOT_READY: f"{is_} NotReady",
-            Unfit.CORDONED: f"{is_} cordoned",
-            Unfit.TAINTED: f"{has} taint {row.detail}",
-            Unfit.NO_GPUS: f"{has} no {row.detail} yet",
-            Unfit.TOO_FEW_GPUS: f"{has} {row.detail}",
+            UnusableReason.DELETING: f"{is_} being deleted",
+            UnusableReason.NOT_READY: f"{is_} NotReady",
+            UnusableReason.CORDONED: f"{is_} cordoned",
+            UnusableReason.TAINTED: f"{has} taint {row.detail}",
+            UnusableReason.NO_GPUS: f"{has} no {row.detail} yet",
+            UnusableReason.TOO_FEW_GPUS: f"{has} {row.detail}",
         }
         parts.append(", ".join(row.nodes) + (f" and {more} more " if more > 0 else " ") + why[row.reason])
     return join_with_more(parts)

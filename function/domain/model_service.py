@@ -59,7 +59,7 @@ class BackendEntry:
     ready_replicas: int = 0
     weight: int = 0
     reason: str = ""  # why it gets no traffic
-    since: int | None = None  # seconds since 1970; the cluster's gateway was first seen without it
+    since: int | None = None  # seconds since 1970, when the gateway was first seen without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class EndpointEntry:
     state: EndpointState = EndpointState.NOT_READY
     reason: str = ""
     weight: int = 0
-    since: int | None = None  # seconds since 1970; everything was first seen in place, or the route without it
+    since: int | None = None  # seconds since 1970, when all was first seen in place, or the route was first without it
     backends: tuple[BackendEntry, ...] = ()
 
 

@@ -5,7 +5,7 @@ this call belong to that step. Of the rest ours are of the few kinds that we com
 label is recognised by its composition-resource-name, and one on which the label was changed by its own name, which is a
 hash that only this function makes. What another step composed and does not desire any more is left to Crossplane.
 
-A resource that Crossplane does not observe it neither shows nor deletes: if it is no longer composed, it runs on and
+Crossplane neither shows nor deletes a resource that it does not observe: if it is no longer composed, it runs on and
 nothing ever deletes it. Such an orphan is found by its label, and by its name in Crossplane's list. Its controller is
 this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as observed and is
 composed once more over the resourceVersion that was seen, so that Crossplane adopts it; what should be deleted is
@@ -105,8 +105,8 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
     """Returns the orphans of any composite but a ModelDeployment by composition-resource-name.
 
     `listed` are the resources with the label of the composite, and those that it lists; of two with one name the one
-    that is not deleted counts. With `deleting` those that are being deleted are returned, whose remote
-    objects exist until they are, else the others.
+    that is not being deleted counts. With `deleting`, those that are being deleted are returned (their remote objects
+    exist until the deletion is complete), otherwise the others.
     """
     composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
     observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}

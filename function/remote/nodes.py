@@ -14,7 +14,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from function.domain.environment import MAX_NODE_NAMES, Drift, Drifted, Environment, Pool, PoolFacts, Unfit, Unusable
+from function.domain.environment import (
+    MAX_NODE_NAMES,
+    Drift,
+    DriftField,
+    Environment,
+    Pool,
+    PoolFacts,
+    Unusable,
+    UnusableReason,
+)
 from function.kube import quantity
 from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint
@@ -96,22 +105,22 @@ def _parse_number(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS else None
 
 
-def find_unusable_reason(node: Node, pool: Pool) -> tuple[Unfit, str] | None:
+def find_unusable_reason(node: Node, pool: Pool) -> tuple[UnusableReason, str] | None:
     """Returns the gravest reason why pods of a pool cannot start on a node, with its detail; None: it is usable."""
     if node.deleting:
-        return Unfit.DELETING, ""
+        return UnusableReason.DELETING, ""
     if not node.ready:
-        return Unfit.NOT_READY, ""
+        return UnusableReason.NOT_READY, ""
     if node.cordoned:
-        return Unfit.CORDONED, ""
+        return UnusableReason.CORDONED, ""
     taints = _untolerated_taints(node, pool)
     if taints:
-        return Unfit.TAINTED, str(taints[0])
+        return UnusableReason.TAINTED, str(taints[0])
     gpus = node.allocatable.get(pool.gpu_resource)
     if gpus is None:
-        return Unfit.NO_GPUS, pool.gpu_resource
+        return UnusableReason.NO_GPUS, pool.gpu_resource
     if gpus < pool.gpus_per_node:
-        return Unfit.TOO_FEW_GPUS, f"{gpus} of {pool.gpus_per_node} {pool.gpu_resource}"
+        return UnusableReason.TOO_FEW_GPUS, f"{gpus} of {pool.gpus_per_node} {pool.gpu_resource}"
     return None
 
 
@@ -153,13 +162,13 @@ def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str
     return summaries
 
 
-def _group_unusable(reasons: Mapping[str, tuple[Unfit, str] | None]) -> tuple[Unusable, ...]:
+def _group_unusable(reasons: Mapping[str, tuple[UnusableReason, str] | None]) -> tuple[Unusable, ...]:
     """Returns a row for each reason and detail, the gravest first; the last one also counts those beyond the limit."""
-    names_by_reason: dict[tuple[Unfit, str], list[str]] = defaultdict(list)
+    names_by_reason: dict[tuple[UnusableReason, str], list[str]] = defaultdict(list)
     for name, reason in reasons.items():
         if reason is not None:
             names_by_reason[reason].append(name)
-    by_gravity = sorted(names_by_reason, key=lambda reason: (list(Unfit).index(reason[0]), reason[1]))
+    by_gravity = sorted(names_by_reason, key=lambda reason: (list(UnusableReason).index(reason[0]), reason[1]))
     rows = [(unfit, detail, names_by_reason[unfit, detail]) for unfit, detail in by_gravity]
     if len(rows) > _MAX_ROWS:
         unfit, _, _ = rows[_MAX_ROWS - 1]
@@ -183,9 +192,9 @@ def _find_missing_nodes(
         declared = ", ".join(f"{key}={value}" for key, value in pool.labels) or pool.gpu_resource
         nearest = min(nearby, key=lambda node: (len(_missing_labels(node, pool)), node.name), default=None)
         observed = "" if nearest is None else ", ".join(_missing_labels(nearest, pool))
-        yield _build_drift(Drifted.LABELS, declared[:_MAX_TEXT], observed, [] if nearest is None else [nearest.name])
+        yield _build_drift(DriftField.LABELS, declared[:_MAX_TEXT], observed, [] if nearest is None else [nearest.name])
     elif len(nodes) < pool.max_nodes and not pool.autoscaled:
-        yield _build_drift(Drifted.NODE_COUNT, pool.max_nodes, len(nodes), [])
+        yield _build_drift(DriftField.NODE_COUNT, pool.max_nodes, len(nodes), [])
 
 
 def _missing_labels(node: Node, pool: Pool) -> list[str]:
@@ -198,7 +207,7 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
     """Yields one row for each declared field that nodes contradict, with the worst value, and for each other pool."""
     for owner in sorted({name for _, name in shared}):
         overlap = [node.name for node, name in shared if name == owner]
-        yield _build_drift(Drifted.OVERLAP, "nodes of its own", f"pool {owner}", overlap)
+        yield _build_drift(DriftField.OVERLAP, "nodes of its own", f"pool {owner}", overlap)
     declared_memory = pool.memory_per_gpu or 0
     counts: dict[str, int] = {}
     mebibytes: dict[str, int] = {}
@@ -213,12 +222,12 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
             products[node.name] = node.product
         if node.labels.get(_MIG, "none") not in ("", "none"):
             mig_strategies[node.name] = node.labels[_MIG]
-    yield from _find_lowest(Drifted.GPUS_PER_NODE, pool.gpus_per_node, counts)
-    yield from _find_lowest(Drifted.MEMORY_PER_GPU, f"{declared_memory // _MIB}Mi", mebibytes, "Mi")
-    yield from _find_lowest(Drifted.ACCELERATOR_TYPE, pool.accelerator_type, products)
+    yield from _find_lowest(DriftField.GPUS_PER_NODE, pool.gpus_per_node, counts)
+    yield from _find_lowest(DriftField.MEMORY_PER_GPU, f"{declared_memory // _MIB}Mi", mebibytes, "Mi")
+    yield from _find_lowest(DriftField.ACCELERATOR_TYPE, pool.accelerator_type, products)
     yield from _find_small_domain(pool, nodes)
     yield from _find_common_taint(pool, nodes)
-    yield from _find_lowest(Drifted.MIG, "none", mig_strategies)
+    yield from _find_lowest(DriftField.MIG, "none", mig_strategies)
 
 
 def _find_small_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
@@ -229,7 +238,7 @@ def _find_small_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
     if domain > pool.gpus_per_node and cliques and all(cliques) and not pool.autoscaled:
         largest = max(Counter(cliques).values()) * pool.gpus_per_node
         if largest < domain:
-            yield _build_drift(Drifted.NVLINK_DOMAIN, domain, largest, [])
+            yield _build_drift(DriftField.NVLINK_DOMAIN, domain, largest, [])
 
 
 def _find_common_taint(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
@@ -237,11 +246,11 @@ def _find_common_taint(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
     taints_of_nodes = [{str(taint) for taint in _untolerated_taints(node, pool)} for node in nodes]
     common = set.intersection(*taints_of_nodes) if taints_of_nodes else set[str]()
     if common:
-        yield _build_drift(Drifted.TAINTS, "not among them", min(common), [node.name for node in nodes])
+        yield _build_drift(DriftField.TAINTS, "not among them", min(common), [node.name for node in nodes])
 
 
 def _find_lowest(
-    drifted: Drifted, declared: object, values: Mapping[str, int] | Mapping[str, str], unit: str = ""
+    drifted: DriftField, declared: object, values: Mapping[str, int] | Mapping[str, str], unit: str = ""
 ) -> Iterable[Drift]:
     """Yields the lowest of the contradicting values by node, where there are any."""
     if values:
@@ -262,6 +271,6 @@ def _gpu_models(name: str) -> set[tuple[str, ...]]:
     return {match.groups() for word in words if (match := _MODEL.fullmatch(word))}
 
 
-def _build_drift(field: Drifted, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
+def _build_drift(field: DriftField, declared: object, observed: object, nodes: Sequence[str]) -> Drift:
     first = tuple(sorted(nodes)[:MAX_NODE_NAMES])
     return Drift(field=field, declared=str(declared), observed=str(observed)[:_MAX_TEXT], nodes=first)

@@ -22,7 +22,7 @@ class _Facts:
     """What a state says to the user, and about the object and its cluster."""
 
     message: str = ""  # the provider's own words follow
-    cluster: ClusterReady = ClusterReady.SYNC_FAILED  # where the Object is the one on KServe's preset
+    cluster: ClusterReady = ClusterReady.SYNC_FAILED  # the reason, if this is the Object for KServe's preset
     unreachable: bool = False  # the cluster cannot be asked
     refused: bool = False  # the cluster refuses what was written, and will as long as nothing changes
     transient: bool = False  # the write failed, the mirrored manifest is current
@@ -240,7 +240,7 @@ def _assess_job(manifest: Manifest) -> Health:
     if failed.get("status") == "True":
         return Health(Level.FAILED, f"{text(failed, 'reason')}: {text(failed, 'message')}")
     if integer(manifest, "status.failed"):
-        return Health(Level.PROGRESSING, f"{integer(manifest, 'status.failed')} attempts have failed so far")
+        return Health(Level.PROGRESSING, f"failed attempts so far: {integer(manifest, 'status.failed')}")
     if condition(manifest, "Suspended").get("status") == "True":
         return Health(Level.PROGRESSING, "suspended on the cluster; it continues once it is resumed there")
     if not integer(manifest, "status.active"):

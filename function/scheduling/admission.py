@@ -70,7 +70,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and actual_labels.get(key) != value}
-    # Of the placements that users wrote only the admitted ones are published.
+    # No rejection of a placement that a user wrote is published, so such a placement always counts as evaluated.
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
     if missing:
         reason = Admitted.LABEL_MISSING
@@ -121,9 +121,9 @@ def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release 
 
 
 def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:
-    """Tells whether a service would move with fewer replicas than it is admitted to where it runs.
+    """Tells whether a move to the requested pool would cost a service replicas that it is admitted to where it runs.
 
-    Only pools that exchange names do that: an earlier grant that is not released yet is then for what is requested.
+    This happens only if pools exchange names: an earlier grant that is not released yet is then for what is requested.
     """
     if runs_as_requested(placement.allocated, request, environment.pools):
         return False

@@ -68,18 +68,21 @@ class PoolCapacity:
         unused = self.free.get(self.gpus_per_node, 0)
         return min(self.nodes, self.nodes - self.unusable_nodes - unused + self.overcommitted_nodes)
 
-    def charged(self, nodes: int, gpus: int) -> int:
+    def count_charged_gpus(self, nodes: int, gpus: int) -> int:
         """Returns the GPUs of a node that one pod makes unavailable to others."""
         return max(gpus, self.gpus_per_node) if self.exclusive_nodes[nodes > 1] else gpus
 
     def count_fitting(self, share: Share) -> int:
         exclusive = share.exclusive_replica_nodes
-        return self.fits(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive)
+        return self.count_fitting_replicas(share.nodes, share.gpus_per_node, share.replicas, exclusive=exclusive)
 
-    def fits(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
-        """Returns how many replicas fit, exclusive ones on nodes of their own. Where a number fits, so do all less."""
+    def count_fitting_replicas(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
+        """Returns how many replicas fit, exclusive ones on nodes of their own.
+
+        If a number of replicas fits, every smaller number does, so the largest is found by bisection.
+        """
         most = 1 if exclusive else replicas
-        gpus = self.charged(nodes, gpus)
+        gpus = self.count_charged_gpus(nodes, gpus)
         slots = [(min(level // gpus, most), count) for level, count in self.free.items() if level >= gpus]
         low, high, tried = 0, replicas, replicas
         while low < high:
@@ -93,7 +96,7 @@ class PoolCapacity:
     def take(self, nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> int:
         """Takes GPUs for the replicas as far as they fit; returns the number of pods that do not."""
         pods = nodes * replicas
-        gpus = self.charged(nodes, gpus)
+        gpus = self.count_charged_gpus(nodes, gpus)
         # From the fullest node up: what is left of a node belongs to a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
             each = min(level // gpus, 1 if exclusive else replicas)
@@ -210,7 +213,7 @@ def _measure(room: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
     gpus = min(share.gpus_per_node, room.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) <= 0:
         return None
-    charged = room.charged(share.nodes, gpus)
+    charged = room.count_charged_gpus(share.nodes, gpus)
     exclusive = share.exclusive_replica_nodes
     one_by_one = (share.nodes == 1 and not exclusive) or room.gpus_per_node // charged == 1
     replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)

@@ -1,6 +1,6 @@
 """The gate of a roll-out: an object of the user's whose condition must be True before the next environment changes.
 
-When a change needs the gate at all is decided in turns.py.
+turns.py decides whether a change needs the gate.
 """
 
 from function.contract import Answered

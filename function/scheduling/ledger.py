@@ -8,7 +8,7 @@ placements, and where an environment comes from a file. Both charge in one order
    service is charged to the pools that select the nodes on which it runs.
 3. Every other request, if there is room: placements that were ever Ready first, then those with composed resources
    (none has any before it was admitted; where its status was lost, its Objects say so), then by creation, uid and name.
-   One that does not fit is rejected, and not charged to those after it.
+   One that does not fit is rejected, and leaves its GPUs to those after it.
 
 A placement that is being deleted still has its nodes. A pool whose nodes now have fewer GPUs than a granted or
 serving replica is charged whole nodes, and an overcommitted pool has nothing left. Unusable nodes are not available to

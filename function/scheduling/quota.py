@@ -1,7 +1,7 @@
 """The quota of a namespace: which of its placements exceed what the platform allows each namespace.
 
 What has resources is charged first and keeps them, whatever the limits became. Then come further requests, in the order
-of the ledger: one that does not fit exceeds the quota, and is not charged to those after it. Every placement of the
+of the ledger: one that does not fit exceeds the quota, and leaves the quota to those after it. Every placement of the
 namespace counts, on every environment, whether a deployment composed it or a user wrote it.
 """
 
@@ -19,7 +19,7 @@ from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
 
 class _QuotaBook:
-    """What is charged to the quota of a namespace: at first everything with resources, what its service has."""
+    """What is charged to the quota of a namespace, beginning with what the services of its placements have."""
 
     def __init__(self, namespace: str, placements: Iterable[Placement], limits: Limits) -> None:
         self.namespace, self.limits = namespace, limits
@@ -97,7 +97,7 @@ def find_excess(placement: Placement, others: Iterable[Placement], limits: Limit
 
 def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
     """Returns what a namespace has of its quota; None without limits."""
-    if not limits.any:
+    if not limits.has_limits:
         return None
     book = _QuotaBook(namespace, placements, limits)
     for placement in book.placements:
@@ -132,7 +132,7 @@ def limit_decision(
 
     New placements are charged after all existing ones, and after new ones that were decided before.
     """
-    if not limits.any:
+    if not limits.has_limits:
         return decision
     accepted: list[Assignment] = []
     unchanged: list[Placement] = []

@@ -58,20 +58,23 @@ NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 class Retained:
     """The placements of a deployment by what is decided about them; at most one for each environment is not dropped."""
 
-    # The default. Also where its environment is not Ready, its pool's capabilities or storage changed, a better profile
-    # became possible, or its pool is overcommitted and it was Ready once. What is declared but cannot be read changes
-    # nothing: invalid input removes no running workload.
+    # Everything that is in neither of the other two. A placement stays here even if its environment is not Ready, its
+    # pool's capabilities or storage changed, a better profile became possible, or its pool is overcommitted and it was
+    # Ready once. What is declared but cannot be read changes nothing: invalid input removes no running workload.
     kept: list[Placement] = field(default_factory=list)
-    # Its environment, pool or profile is deleted, its shape changed, a selector no longer admits the environment, its
-    # environment has a NoExecute taint that its deployment does not tolerate, its pool does not suit another model, or
-    # there is no room for a new shape; it keeps running meanwhile.
+    # Placements whose environment, pool or profile is deleted, whose shape changed, whose environment is not selected
+    # any more or has a NoExecute taint that is not tolerated, whose pool does not suit another model, or for whose new
+    # shape there is no room; they keep running meanwhile.
     to_reschedule: list[Placement] = field(default_factory=list)
-    # Evicted, or one of several on the same environment.
+    # Placements that are evicted, and all but one of several on the same environment.
     dropped: list[Dropped] = field(default_factory=list)
 
 
 def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
-    """Sorts placements: those that are kept longest come first (Ready, was Ready, has resources, then by name)."""
+    """Sorts placements, those that are kept longest first.
+
+    These are not being deleted, Ready, were Ready, may have resources; then environments and names are compared.
+    """
     return (
         placement.deleting,
         not placement.ready,
@@ -160,7 +163,7 @@ def scale_existing(
     current = placement.replicas
     if (placement.uid, placement.pool) in environment.rejected:
         current = min(current, environment.count_admitted(placement.uid, requested) or 0)
-    steps = _why_not_scaled(request, environment, placement, shape, ledger) if desired > current else []
+    steps = _find_scaling_refusals(request, environment, placement, shape, ledger) if desired > current else []
     profile = request.find_profile(placement.profile)
     pool = environment.pool(placement.pool)
     assignment = Assignment(
@@ -178,7 +181,7 @@ def scale_existing(
     return assignment, not_scaled
 
 
-def _why_not_scaled(
+def _find_scaling_refusals(
     request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
 ) -> list[Step]:
     pool = environment.pool(placement.pool)
@@ -368,6 +371,7 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
             yield verdict
         else:
             feasible.append(verdict)
+    # After an eviction without the last three, the nodes left and the names: equals stay in the order of the hash.
     yield from sorted(feasible, key=lambda a: a.preference[:6] if after_eviction else a.preference)
 
 

@@ -50,11 +50,11 @@ def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Plac
     return sorted(placements, key=lambda p: (_has_arrived(p), position(p)))
 
 
-def asks_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> bool:
-    """Tells whether the next change goes further in the order than every earlier one, for which a gate must be open.
+def needs_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> bool:
+    """Tells whether the gate must be open for the next change: it goes further in the order than every one before it.
 
-    The first change does not, nor does one of a placement that has not arrived at an earlier spec, or one that rolls
-    back: it comes before placements that serve the requested spec still.
+    The first change needs no gate. Neither does a placement that has not arrived at an earlier spec, nor a roll-back,
+    which comes before placements that still serve the requested spec.
     """
     turns = sort_turns(rollout, placements, leaving)
     position = _get_position(rollout)

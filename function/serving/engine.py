@@ -6,10 +6,10 @@
 | pipeline or tensor over nodes | own command: Ray, or vLLM's own flags for several nodes | own command |
 | data over nodes | KServe's preset; own command where that cannot start this version | cannot |
 
-A preset serves a directory, so that weights of one file need an own command in every mode.
+A preset serves a directory, so weights in one file need a command of our own in every mode.
 
 KServe's presets pass `args` through `eval`, so each one is quoted once for a shell; what they render themselves (served
-names, tensor, and over nodes also data and expert parallelism) is not repeated. In an own command no shell parses
+names, tensor, and over nodes also data and expert parallelism) is not repeated. In our own commands no shell parses
 anything, and the author's arguments come last, because the last of two flags counts.
 
 `$(NAME)` in an author's arguments means what it means in any pod: the kubelet replaces it where the container has such
@@ -169,7 +169,7 @@ def wrap_in_shell(launch: Launch, line: str) -> Launch:
 
 
 def _start_vllm(request: ServingRequest) -> Group:
-    """Starts vLLM by the preset, or by an own command: on one node, as ranks of data parallelism, or over nodes."""
+    """Starts vLLM by the preset, or by a command of ours: on one node, as ranks of data parallelism, or over nodes."""
     engine = request.profile.engine
     shape = request.shape
     author_args = _list_author_args(request)

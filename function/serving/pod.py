@@ -5,7 +5,8 @@ which only their own does: every other image is released from that one demand an
 escalation). In pipeline mode there is no preset: the engine gets shared memory, and the right to lock memory, which
 RDMA needs. Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
 
-A variable of the engine counts over one of the pool, except those that a network preset sets (`find_pool_problems`).
+A variable of the engine takes precedence over one of the pool, except those that a network preset sets
+(`find_pool_problems`).
 
 Pods of one group are told apart by the index that LeaderWorkerSet puts on them (`matchLabelKeys`), replicas on several
 nodes likewise (`mismatchLabelKeys`). Replicas on one node are pods of the same revision, so that the old pods do not
@@ -13,7 +14,8 @@ block an update, which starts the new ones first.
 
 **Start.** Ten minutes for the engine, eight seconds for each Gi of weights (128 MiB/s, a slow network file system) or,
 where the speed of the storage is known, four times what reading them takes (read page by page they came at a quarter of
-it, docs/storage.md), and half an hour for the other pods of a group to join. One hour where the size is unknown.
+it, docs/storage.md), and half an hour for the other pods of a group to join. Where the size is unknown, one hour
+replaces the first two.
 
 **End.** KServe's gateway needs some seconds to learn that an engine ends, so the container pauses first. A leader then
 finishes its requests, where its version can, within the grace period. A stopped worker breaks whatever its leader still
@@ -55,7 +57,7 @@ _PROBE_PERIOD_SECONDS = 10  # as in KServe's presets
 _ENGINE_START_SECONDS = 600  # in addition to reading its weights
 _READ_SECONDS_PER_GIB = 8  # where the speed of the storage is not known
 _PAGE_BY_PAGE_FACTOR = 4  # by which reading takes longer page by page than at the speed of the storage
-_START_SECONDS_OF_UNKNOWN_SIZE = 3600  # in total
+_START_SECONDS_OF_UNKNOWN_SIZE = 3600  # including the time to read the weights
 # How a container ends ("End" above).
 _PAUSE_SECONDS = 15  # until the gateway has learnt of it, as in KServe's presets
 _GRACE_SECONDS = 60  # at least, as in KServe's presets
@@ -88,7 +90,7 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
     if inter_node and inter_node.start:
         launch = wrap_in_shell(launch, inter_node.start)
     volumes, mounts = _list_volumes(request)
-    # Where an own command starts a pod of a group, no preset says how it ends.
+    # Where a command of ours starts a pod of a group, no preset says how it ends.
     ends_itself = nodes > 1 and bool(launch.command)
     drain = drain_seconds(engine)
     pause = _PAUSE_SECONDS if is_leader else _PAUSE_SECONDS + drain

@@ -245,7 +245,7 @@ def _compose_requested(
 def _keep_one_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
 ) -> dict[str, Composed]:
-    """Returns the service that runs over the version that was seen, with these replicas if it is the one of the key.
+    """Returns the service that runs, applied only over the version that was seen; the one of `key` with these replicas.
 
     There are two if a call that still saw a service composed it again beside its successor (decision 24). Only one was
     granted GPUs: the one that serves stays, otherwise the older one, which no call has deleted.

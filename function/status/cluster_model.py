@@ -49,15 +49,15 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
     shape = profile.shape
     file = find_single_file(model.source)
     if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
-        yield "engine.image", "does not tell the engine's version, the newest is assumed; engine.version says it"
+        yield "engine.image", "does not show the engine's version, so the newest is assumed; set engine.version"
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
         field = "replicaTopology.placement.podsAcrossNodes"
-        yield field, "with none two pods may share a node, and each is charged one"
+        yield field, "is none: two pods may share a node, but each is charged a whole one"
     if any(text(entry, "value").startswith("hf_") for entry in engine.env):
         yield "engine.env", "has a Hugging Face token in plain text; name its Secret in spec.huggingFace.secretRef"
     tokenizer = ENGINES[engine.name].tokenizer_flag
     if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
-        yield "engine.args", f"engines read no tokenizer well from {file}; {tokenizer} names another"
+        yield "engine.args", f"engines do not read the tokenizer in {file} well; name another with {tokenizer}"
     if shape and (beyond := note_insufficient_memory(model, shape, profile.requires.memory_per_gpu)):
         yield "replicaTopology", beyond
 

@@ -7,7 +7,7 @@ from function.api.inference_environment import build_share
 from function.api.model_deployment import parse_deployment
 from function.contract import Condition
 from function.domain.allocation import Grant
-from function.domain.environment import Drift, Drifted, Environment, Pool, PoolFacts, format_unusable
+from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, condition, listing, prune, text
@@ -92,7 +92,7 @@ def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
     """Returns remarks about pools: settings that are valid but probably unintended."""
     notes = [note for pool in pools if (note := note_tcp_fallback(pool))]
     notes += [
-        f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} count"
+        f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} counts"
         for pool in pools
         if pool.node_count > pool.max_nodes
     ]
@@ -203,9 +203,9 @@ _UNKNOWN: Mapping[HardwareAsDeclared, str] = {
     ),
     HardwareAsDeclared.UNREACHABLE: "The nodes are as last known: {error}",
 }
-_FAULTS: Mapping[Drifted, HardwareAsDeclared] = {
-    Drifted.LABELS: HardwareAsDeclared.NO_NODES,
-    Drifted.OVERLAP: HardwareAsDeclared.NODES_OVERLAP,
+_FAULTS: Mapping[DriftField, HardwareAsDeclared] = {
+    DriftField.LABELS: HardwareAsDeclared.NO_NODES,
+    DriftField.OVERLAP: HardwareAsDeclared.NODES_OVERLAP,
 }
 
 
@@ -253,7 +253,7 @@ def build_hardware_as_declared(environment: Environment, observation: NodeObserv
     if not nodes:
         message = "No nodes yet; the autoscaler adds them on demand"
         return _hardware_as_declared(Status.TRUE, HardwareAsDeclared.NO_NODES_YET, message)
-    message = f"{nodes} nodes, all usable and matching their declaration"
+    message = f"{format_count(nodes, 'node')}, all usable and as declared"
     return _hardware_as_declared(Status.TRUE, HardwareAsDeclared.AS_DECLARED, message)
 
 
@@ -272,14 +272,14 @@ def _list_faults(pool: Pool) -> list[tuple[HardwareAsDeclared, str]]:
 def describe_drift(pool: str, row: Drift) -> str:
     where = f" ({', '.join(row.nodes)})" if row.nodes else ""
     match row.field:
-        case Drifted.LABELS:
+        case DriftField.LABELS:
             nearest = f"; the nearest, {row.nodes[0]}, has {row.observed}" if row.nodes else ""
             return f"pool {pool}: no node has {row.declared}{nearest}"
-        case Drifted.OVERLAP:
+        case DriftField.OVERLAP:
             return f"pool {pool}: nodes also belong to {row.observed}, and count there{where}"
-        case Drifted.TAINTS:
+        case DriftField.TAINTS:
             return f"pool {pool}: its nodes have taint {row.observed}, which it does not declare{where}"
-        case Drifted.NODE_COUNT:
+        case DriftField.NODE_COUNT:
             return f"pool {pool}: {row.declared} nodes declared, {row.observed} exist"
         case _:
             return f"pool {pool}: {row.field} is declared as {row.declared}, nodes have {row.observed}{where}"
@@ -290,7 +290,7 @@ def note_unusable_nodes(pool: Pool) -> str:
     if pool.facts is None or not pool.facts.unusable:
         return ""
     count = sum(row.count for row in pool.facts.unusable)
-    return f"pool {pool.name} lost {count} of {pool.facts.nodes} nodes ({format_unusable(pool.facts.unusable)})"
+    return f"pool {pool.name} cannot use {count} of {pool.facts.nodes} nodes ({format_unusable(pool.facts.unusable)})"
 
 
 def note_tcp_fallback(pool: Pool) -> str:

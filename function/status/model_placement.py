@@ -156,7 +156,7 @@ def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: s
     """Returns ServiceReady with notes: unusable nodes while pods may wait for one, the network of several nodes."""
     notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
     notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
-    appended = "".join(f". Note: {note} of InferenceEnvironment {environment}" for note in notes if note)
+    appended = "".join(f". Note on InferenceEnvironment {environment}: {note}" for note in notes if note)
     return replace(serving, message=f"{serving.message}{appended}")
 
 

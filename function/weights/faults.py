@@ -108,8 +108,9 @@ def _describe_empty_dir(fault: StorageFault) -> str:
 
 def _describe_size(fault: StorageFault) -> str:
     # A ModelCache has no replica, whose GPU memory would bound its weights.
-    undeclared = "nor its vram is" if fault.is_of_cache else "and vram nor the pool's memoryPerGpu are"
-    return f"required where neither the model's disk {undeclared} declared"
+    if fault.is_of_cache:
+        return "required where neither the model's disk nor its vram is declared"
+    return "required where none of the model's disk, its vram and the pool's memoryPerGpu is declared"
 
 
 def _describe_small_claim(fault: StorageFault) -> str:
@@ -126,7 +127,7 @@ _ADD_SHARED_CLASS = "Set spec.storage.storageClassName of InferenceEnvironment {
 
 
 class FaultKind(Enum):
-    """One row for each kind of fault, in the order in which the rules check."""
+    """One row for each kind of fault."""
 
     NOTHING_TO_CACHE = FaultRow(
         Refused.INVALID_DEPLOYMENT,
@@ -237,7 +238,7 @@ class FaultKind(Enum):
     )
 
 
-# Ignored once the weights are on their claim: they evidently fit.
+# Ignored once these bytes are or were being downloaded: a model whose disk is raised later must not stop them.
 SIZE_FAULTS = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
 # Ignored once the claim exists: nothing of it can be changed.
 NEW_CLAIM_FAULTS = frozenset(

@@ -69,8 +69,6 @@ BUNDLE_DIRECTORY = "CA_BUNDLE_VOLUME_MOUNT_POINT"
 _KSERVE_BUNDLE_NAME = "AWS_CA_BUNDLE_CONFIGMAP"
 _KSERVE_BUNDLE_FILE = "AWS_CA_BUNDLE"
 _BUNDLE_FILE = "cabundle.crt"
-# A reference is applied as a whole: without its default version, two Objects that describe one Job would take it from
-# each other for ever.
 _JOB_NAME = "metadata.labels['job-name']"
 # Progress is worth a line every half minute, not ten a second, in a log that is kept for a day.
 _ENV: tuple[Manifest, ...] = (
@@ -316,6 +314,8 @@ def _build_prepare_container(spec: DownloadSpec, security: Manifest) -> Manifest
 
 def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     download = spec.download
+    # With the default apiVersion: without it, two Objects that describe one Job would take the field from each other
+    # for ever, because a reference is applied as a whole.
     own: list[Manifest] = [
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},

@@ -108,7 +108,7 @@ def name_claim(request: StorageRequest) -> str:
 
 
 def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
-    """Adds the claim, and unless a ModelCache or the user fills it, the Job with its scripts and Secrets."""
+    """Adds the claim, and unless the user fills it, the Job with its scripts and Secrets."""
     claim_policy, job_policy = CASES[request.case]
     path = model_directory(source)
     claim = ClaimPlan(

@@ -1,7 +1,7 @@
 """What is known when weights are planned, and which row of the case table applies.
 
-The case follows from the source, the deployment's choice and the environment alone. Only one node without any option of
-a claim is left to KServe's own initializer, and only for the schemes that KServe accepts.
+The case follows from the source, the deployment's choice and the environment alone. KServe's own initializer downloads
+only for replicas on one node, unless a claim is asked for, and only for the schemes that KServe accepts.
 
 The cache key identifies the bytes. It is the first 16 hex digits of the SHA-256 of the normalised source: a JSON array
 of the URI without revision, the revision ("" where the source has none) and the allow and the ignore patterns, each

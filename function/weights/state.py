@@ -63,7 +63,7 @@ class Finding(Enum):
     JOB_REFUSED = PlacementStorage.DOWNLOAD_FAILED, "The cluster refused the Job: {message}"
     JOB_FAILED = (
         PlacementStorage.DOWNLOAD_FAILED,
-        "Job {name} failed ({failure}): {advice}. Then set another {retry}; files that are complete are kept",
+        "Job {name} failed ({failure}): {advice}. Then set {retry} to another value; files that are complete are kept",
     )
     JOB_NOT_STARTED = PlacementStorage.DOWNLOADING, "The download has not started yet"
     JOB_HELD_BACK = PlacementStorage.DOWNLOADING, "The download has not started yet: {message}"

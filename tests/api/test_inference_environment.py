@@ -7,14 +7,14 @@ import pytest
 from function.api.inference_environment import ClusterAccess, ParsedEnvironment, name_provider_config, parse_environment
 from function.domain.environment import (
     Drift,
-    Drifted,
+    DriftField,
     Environment,
     EnvironmentStorage,
     Observe,
     Pool,
     PoolFacts,
-    Unfit,
     Unusable,
+    UnusableReason,
 )
 from function.domain.model import Problem, SecretKey
 from function.domain.settings import BUILT_IN, Download, Kserve, Settings
@@ -116,11 +116,11 @@ READ = Environment(
             facts=PoolFacts(
                 nodes=3,
                 usable=1,
-                unusable=(Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8", count=2, nodes=("a", "b")),),
+                unusable=(Unusable(reason=UnusableReason.TOO_FEW_GPUS, detail="7 of 8", count=2, nodes=("a", "b")),),
                 gpus_per_node=8,
                 product="NVIDIA-H100",
                 memory_per_gpu=81559 * 2**20,
-                drift=(Drift(field=Drifted.TAINTS, declared="none", observed="x:NoSchedule", nodes=("a",)),),
+                drift=(Drift(field=DriftField.TAINTS, declared="none", observed="x:NoSchedule", nodes=("a",)),),
             ),
         ),
     ),

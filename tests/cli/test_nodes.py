@@ -66,7 +66,7 @@ def test_picture_hatches_unusable_nodes(kimi: list[Manifest], tmp_path: Path) ->
     assert drawn.count('fill="url(#lost)"') == 8 + 1, "the GPUs of one node, and the legend"
     assert drawn.count(">cannot be used</text>") == 1
     assert "cannot be used: 8" in drawn
-    assert "lost 1 of 4 nodes (h200-4 is cordoned)" in drawn
+    assert "cannot use 1 of 4 nodes (h200-4 is cordoned)" in drawn
 
 
 def test_validate_compares_a_file_with_the_nodes(live: Live, kimi: list[Manifest], tmp_path: Path) -> None:

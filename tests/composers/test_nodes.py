@@ -202,7 +202,7 @@ def test_waiting_placement_names_unusable_node() -> None:
     (ready,) = [c for c in call(request).conditions if c.type == "ServiceReady"]
     assert ready.reason == "Degraded"
     assert ready.message.endswith(
-        "Note: pool h200 lost 1 of 4 nodes (gpu2 is NotReady) of InferenceEnvironment h200-east"
+        "Note on InferenceEnvironment h200-east: pool h200 cannot use 1 of 4 nodes (gpu2 is NotReady)"
     )
 
 

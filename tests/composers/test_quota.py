@@ -7,7 +7,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.composers import compose
-from function.composers.model_deployment import Considered, decide
+from function.composers.model_deployment import DecisionRecord, decide
 from function.contract import Call, Outcome
 from function.domain.allocation import Limits
 from function.domain.settings import Settings
@@ -160,7 +160,7 @@ def test_invalid_limit_admits_nothing_more_and_keeps_what_runs(limits: Manifest)
     assert said(control, placement, ADMITTED) == ("True", "Admitted")
     assert said(control, mine, ADMITTED) == ("False", "QuotaExceeded")
     assert not composed(control, mine)
-    why = "the platform settings have an invalid limit for namespace chat, so that it gets nothing more"
+    why = "the platform settings have an invalid limit for namespace chat, so it gets nothing more"
     assert why in message(control, mine, ADMITTED)
     for ref in (deployment, Ref.of(another)):
         assert said(control, ref, SCHEDULED) == ("False", "QuotaExceeded")
@@ -414,7 +414,7 @@ def test_considered_decision_records_what_the_quota_refused() -> None:
         ref = only(control, "ModelDeployment")
         first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": limit}})
         found = decide(fetched(first, control.composites.values()), Settings(limits=Limits(gpus=limit)))
-        assert isinstance(found, Considered)
+        assert isinstance(found, DecisionRecord)
         assert (found.request.quota_usage is not None) is refused
 
 

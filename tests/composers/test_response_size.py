@@ -142,6 +142,22 @@ def test_environment_beyond_response_size_reports_why(monkeypatch: pytest.Monkey
     assert reason(control) == "Downloading", "the other one goes on"
 
 
+def test_full_response_delays_only_what_would_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is composed already stays as it is, and its row says so, even where it alone exceeds the limit."""
+    bounded(monkeypatch, 170_000)
+    environments: list[Manifest] = [environment(number) for number in range(2)]
+    names = [text(each, "metadata.name") for each in environments]
+    spec: Manifest = {**mapping(CACHE, "spec"), "environments": [*names]}
+    control = sizes.plane(sizes.Sizes(), StepByStep(), ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec})
+    control.advance()
+    before = rows(control)
+    assert [phase for phase, _ in before.values()] == ["Downloading", "Pending"]
+    bounded(monkeypatch, 100_000)
+    control.advance()
+    assert rows(control)[names[0]] == before[names[0]]
+    assert rows(control)[names[1]][1].endswith(" bytes, the limit is 100,000")
+
+
 def test_condition_names_both_sizes_when_nothing_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, 140_000)
     control = sizes.cached(sizes.Sizes(), 1, named=True)
@@ -173,7 +189,7 @@ def test_keeps_observed_resources_when_response_is_too_large() -> None:
     assert message.startswith(
         "The response for this object is larger than Crossplane reads. Running workloads are not affected. It has "
     )
-    assert message.endswith(" bytes, 4,194,304 are read")
+    assert message.endswith(" bytes; Crossplane reads at most 4,194,304")
 
 
 def test_fatal_result_when_observed_resources_are_too_large() -> None:

@@ -10,6 +10,7 @@ from function.cli.composing import reconcile
 from function.cli.store import Ref
 from function.composers import compose
 from function.contract import Call, Outcome
+from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from tests.support.plane import change, manifests, only, plane, remote
 from tools.control_plane import ControlPlane
@@ -265,6 +266,7 @@ def test_all_change_at_once_without_a_rollout() -> None:
     change(control, only(control, "ModelDeployment"), "spec.rollout", None)
     control.settle()
     assert rolled_out(control)[:2] == ("Unknown", "AllAtOnce")
+    assert reconcile_deployment(control)[1].ttl_seconds == BUILT_IN.ttl_settled, "there is nothing to wait for"
     use_image(control, NEW)
     control.advance()
     assert images(control) == {OSLO: NEW, TOKYO: NEW, WIEN: NEW}

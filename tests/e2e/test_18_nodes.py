@@ -95,7 +95,7 @@ def untouched(world: World, before: dict[str, str]) -> Iterator[None]:
 
 
 def test_three_honest_pools_are_as_declared(world: World, record_property: Callable[[str, object], None]) -> None:
-    assert hardware(world, PLACE, "True/AsDeclared") == "14 nodes, all usable and matching their declaration"
+    assert hardware(world, PLACE, "True/AsDeclared") == "14 nodes, all usable and as declared"
     pools = listing(world.stack.hub.get("InferenceEnvironment", PLACE), "status.pools")
     assert [get(pool, "observed") for pool in pools] == [
         {"nodes": 2, "usable": 2, "gpusPerNode": 2},

@@ -37,7 +37,7 @@ def _free(environment: Version, *placements: Version, services: dict[str, Held] 
     """Returns how many replicas of one node with 8 GPUs pool a still takes, of the two that it has empty."""
     pool = listing(environment.manifest, "spec.nodePools")[0]
     room = room_beside(beside, environment, pool, {p.uid: p for p in placements}, (services or {}).items(), 0)
-    return room.fits(1, 8, 2)
+    return room.count_fitting_replicas(1, 8, 2)
 
 
 def test_counts_what_others_were_granted() -> None:

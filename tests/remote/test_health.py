@@ -76,7 +76,7 @@ CASES = (
     Case("job-resumed", "and let it go on", _of(JOB, {"active": 1, "conditions": [_condition("Suspended", "False")]}),
          Level.PROGRESSING, "running"),
     Case("job-again", "the backoff goes on", _of(JOB, {"active": 1, "failed": 2}), Level.PROGRESSING,
-         "2 attempts have failed so far"),
+         "failed attempts so far: 2"),
     Case("job-failed", "a failed Job and a running one differ",
          _of(JOB, {"conditions": [{**_condition("Failed", "True", "Job was active too long"), "reason": "Deadline"}]}),
          Level.FAILED, "Deadline: Job was active too long"),

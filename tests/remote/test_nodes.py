@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from function.domain.environment import Drift, Drifted, Environment, Observe, Pool, PoolFacts, Unfit, Unusable
+from function.domain.environment import (
+    Drift,
+    DriftField,
+    Environment,
+    Observe,
+    Pool,
+    PoolFacts,
+    Unusable,
+    UnusableReason,
+)
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
 from function.remote.adoption import is_own
@@ -190,7 +199,7 @@ class Case:
     id: str
     reason: str
     node: Manifest
-    want: tuple[Unfit, str] | None
+    want: tuple[UnusableReason, str] | None
     pool: Pool = pool()
 
 
@@ -198,15 +207,15 @@ CASES = (
     Case("usable", "all that a pool of eight asks for", node(), None),
     Case("number", "a quantity may be a number", node(gpus=8), None),
     Case("milli", "and have a suffix", node(gpus="8k"), None),
-    Case("deleting", "it goes, whatever else it is", node(deleting=True, ready="False"), (Unfit.DELETING, "")),
-    Case("not-ready", "the kubelet says no", node(ready="False"), (Unfit.NOT_READY, "")),
-    Case("silent", "the kubelet says nothing", node(ready="Unknown", cordoned=True), (Unfit.NOT_READY, "")),
-    Case("cordoned", "kubectl cordon", node(cordoned=True), (Unfit.CORDONED, "")),
+    Case("deleting", "it goes, whatever else it is", node(deleting=True, ready="False"), (UnusableReason.DELETING, "")),
+    Case("not-ready", "the kubelet says no", node(ready="False"), (UnusableReason.NOT_READY, "")),
+    Case("silent", "the kubelet says nothing", node(ready="Unknown", cordoned=True), (UnusableReason.NOT_READY, "")),
+    Case("cordoned", "kubectl cordon", node(cordoned=True), (UnusableReason.CORDONED, "")),
     Case(
         "cordoned-with-its-taint",
         "Kubernetes taints what is cordoned; one reason is enough",
         node(cordoned=True, taints=(taint("node.kubernetes.io/unschedulable"),)),
-        (Unfit.CORDONED, ""),
+        (UnusableReason.CORDONED, ""),
     ),
     Case(
         "starting",
@@ -225,13 +234,13 @@ CASES = (
         "tainted",
         "no pod of the pool tolerates it",
         node(taints=(taint("dedicated", "ml"),)),
-        (Unfit.TAINTED, "dedicated=ml:NoSchedule"),
+        (UnusableReason.TAINTED, "dedicated=ml:NoSchedule"),
     ),
     Case(
         "evicted",
         "NoExecute keeps away too, and a taint need have no value",
         node(taints=(taint("maintenance", effect="NoExecute"),)),
-        (Unfit.TAINTED, "maintenance:NoExecute"),
+        (UnusableReason.TAINTED, "maintenance:NoExecute"),
     ),
     Case(
         "declared-taint",
@@ -251,13 +260,13 @@ CASES = (
         "other-effect",
         "a toleration is for one effect",
         node(taints=(taint("dedicated", "ml", "NoExecute"),)),
-        (Unfit.TAINTED, "dedicated=ml:NoExecute"),
+        (UnusableReason.TAINTED, "dedicated=ml:NoExecute"),
         pool(taints=(taint("dedicated", "ml"),)),
     ),
-    Case("installing", "its driver is being installed", node(gpus=None), (Unfit.NO_GPUS, "nvidia.com/gpu")),
-    Case("nonsense", "what is no quantity is none", node(gpus="many"), (Unfit.NO_GPUS, "nvidia.com/gpu")),
-    Case("truth", "nor is a truth value", node(gpus=True), (Unfit.NO_GPUS, "nvidia.com/gpu")),
-    Case("seven", "of no use for eight", node(gpus="7"), (Unfit.TOO_FEW_GPUS, "7 of 8 nvidia.com/gpu")),
+    Case("installing", "its driver is being installed", node(gpus=None), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("nonsense", "what is no quantity is none", node(gpus="many"), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("truth", "nor is a truth value", node(gpus=True), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("seven", "of no use for eight", node(gpus="7"), (UnusableReason.TOO_FEW_GPUS, "7 of 8 nvidia.com/gpu")),
     Case("seven-for-four", "though for four", node(gpus="7"), None, pool(gpus_per_node=4)),
     Case(
         "other-resource",
@@ -281,7 +290,7 @@ def test_unusable_reason(case: Case) -> None:
 def test_parses_node_with_missing_or_malformed_fields() -> None:
     """What a cluster wrote is never trusted to have a shape."""
     empty = parse_node({"spec": {"taints": "none"}, "status": {"allocatable": [], "conditions": 7}})
-    assert find_unusable_reason(empty, pool()) == (Unfit.NOT_READY, "")
+    assert find_unusable_reason(empty, pool()) == (UnusableReason.NOT_READY, "")
 
 
 GIB, MIB = 2**30, 2**20
@@ -299,7 +308,7 @@ def labelled(**labels: str) -> Manifest:
     return node(labels={key: value for key, value in {POOL: "h100", **H100, **named}.items() if value})
 
 
-def drift(field: Drifted, declared: str, observed: str, *nodes: str) -> tuple[Drift, ...]:
+def drift(field: DriftField, declared: str, observed: str, *nodes: str) -> tuple[Drift, ...]:
     return (Drift(field=field, declared=declared, observed=observed, nodes=nodes),)
 
 
@@ -322,27 +331,27 @@ DRIFTS = (
          labelled(gpu_product="NVIDIA-L4", gpu_memory="23034")),
     Drifts("tenth", "a tenth more is allowed: 1,000 MiB for 1,100", declared(1100 * MIB), labelled(gpu_memory="1000")),
     Drifts("more-than-a-tenth", "and no more", declared(1101 * MIB), labelled(gpu_memory="1000"),
-         drift(Drifted.MEMORY_PER_GPU, "1101Mi", "1000Mi", "gpu-1")),
+         drift(DriftField.MEMORY_PER_GPU, "1101Mi", "1000Mi", "gpu-1")),
     Drifts("more-than-declared", "more than declared contradicts nothing", declared(40 * GIB), labelled()),
     Drifts("no-labels", "who labels nothing contradicts nothing", declared(800 * GIB, "nvidia-b200"), node()),
     Drifts("no-number", "a label that is no number says nothing", declared(80 * GIB), labelled(gpu_memory="much")),
     Drifts("long-number", "nor one that goes on and on", declared(80 * GIB), labelled(gpu_memory="1" * 60)),
     Drifts("other-model", "the product is of another model", declared(None, "nvidia-h200-141gb"), labelled(),
-         drift(Drifted.ACCELERATOR_TYPE, "nvidia-h200-141gb", "NVIDIA-H100-80GB-HBM3", "gpu-1")),
+         drift(DriftField.ACCELERATOR_TYPE, "nvidia-h200-141gb", "NVIDIA-H100-80GB-HBM3", "gpu-1")),
     Drifts("name-of-ones-own", "a type that names no model is a name", declared(None, "frontier"), labelled()),
     Drifts("amd", "AMD's labeller has a label of its own", declared(None, "amd-mi300x"),
          node(labels={POOL: "h100", "amd.com/gpu.product-name": "AMD_Instinct_MI325X"}),
-         drift(Drifted.ACCELERATOR_TYPE, "amd-mi300x", "AMD_Instinct_MI325X", "gpu-1")),
+         drift(DriftField.ACCELERATOR_TYPE, "amd-mi300x", "AMD_Instinct_MI325X", "gpu-1")),
     Drifts("fewer-gpus", "a node that has four has no eight", declared(),
-         labelled(gpu_count="4"), drift(Drifted.GPUS_PER_NODE, "8", "4", "gpu-1")),
+         labelled(gpu_count="4"), drift(DriftField.GPUS_PER_NODE, "8", "4", "gpu-1")),
     Drifts("more-gpus", "a pool may take four of eight", declared(gpus_per_node=4), labelled()),
     Drifts("mig", "GPUs in slices are no GPUs", declared(), labelled(mig_strategy="mixed"),
-         drift(Drifted.MIG, "none", "mixed", "gpu-1")),
+         drift(DriftField.MIG, "none", "mixed", "gpu-1")),
     Drifts("taint", "a taint on every node belongs into the pool", declared(),
-         node(taints=(taint("dedicated", "ml"),)), drift(Drifted.TAINTS, "not among them", "dedicated=ml:NoSchedule",
+         node(taints=(taint("dedicated", "ml"),)), drift(DriftField.TAINTS, "not among them", "dedicated=ml:NoSchedule",
                                                          "gpu-1")),
     Drifts("domain", "no NVLink domain has 16 GPUs where there is one node", declared(nvlink_domain=16),
-         labelled(gpu_clique="fabric.1"), drift(Drifted.NVLINK_DOMAIN, "16", "8")),
+         labelled(gpu_clique="fabric.1"), drift(DriftField.NVLINK_DOMAIN, "16", "8")),
     Drifts("domain-unknown", "no label says which domain a node is in", declared(nvlink_domain=72), labelled()),
     Drifts("domain-of-a-node", "cliques do not identify a domain within a node", declared(nvlink_domain=8),
          labelled(gpu_clique="fabric.1")),
@@ -376,7 +385,7 @@ def test_counts_allocatable_gpus_without_label() -> None:
 def test_names_three_nodes_and_counts_the_others() -> None:
     names = [f"gpu-{number}" for number in range(5)]
     found = facts(*(node(name, cordoned=True) for name in names), of=pool(max_nodes=5))
-    assert found.unusable == (Unusable(reason=Unfit.CORDONED, count=5, nodes=("gpu-0", "gpu-1", "gpu-2")),)
+    assert found.unusable == (Unusable(reason=UnusableReason.CORDONED, count=5, nodes=("gpu-0", "gpu-1", "gpu-2")),)
 
 
 def test_bounds_reasons_of_unusable_nodes() -> None:
@@ -392,7 +401,7 @@ def test_counts_shared_node_for_first_pool() -> None:
     gold = Pool(name="gold", gpus_per_node=8, max_nodes=1, labels=(("tier", "gold"),))
     found = summarize_pools(environment(ONE, gold), [parse_node(node(labels=both))])
     assert (found["h100"].nodes, found["gold"].nodes) == (1, 0)
-    overlap = Drift(field=Drifted.OVERLAP, declared="nodes of its own", observed="pool h100", nodes=("gpu-1",))
+    overlap = Drift(field=DriftField.OVERLAP, declared="nodes of its own", observed="pool h100", nodes=("gpu-1",))
     assert overlap in found["gold"].drift
 
 
@@ -407,28 +416,28 @@ class Absent:
 
 ABSENT = (
     Absent("none", "no node has the label", pool("h200"), (),
-           drift(Drifted.LABELS, f"{POOL}=h200", "")),
+           drift(DriftField.LABELS, f"{POOL}=h200", "")),
     Absent("nearest", "the nearest of those that are looked at tells the slip",
            pool("h200", labels=((POOL, "h200"), ("zone", "a"))),
            (node("gpu-1", {POOL: "h100"}), node("gpu-2", {POOL: "h100", "zone": "a"})),
-           drift(Drifted.LABELS, f"{POOL}=h200, zone=a", f"{POOL}=h100", "gpu-2")),
+           drift(DriftField.LABELS, f"{POOL}=h200, zone=a", f"{POOL}=h100", "gpu-2")),
     Absent("no-such-key", "it has not even the key", pool("h200"), (node("gpu-1", {}),),
-           drift(Drifted.LABELS, f"{POOL}=h200", f"no {POOL}", "gpu-1")),
+           drift(DriftField.LABELS, f"{POOL}=h200", f"no {POOL}", "gpu-1")),
     Absent("fewer", "no autoscaler adds the third", pool(max_nodes=3), (node(), node("gpu-2")),
-           drift(Drifted.NODE_COUNT, "3", "2")),
+           drift(DriftField.NODE_COUNT, "3", "2")),
     Absent("more", "more nodes than are declared are not this pool's to use", pool(max_nodes=1),
            (node(), node("gpu-2"))),
     Absent("autoscaled", "an autoscaler adds them", pool("h200", autoscaled=True), ()),
     Absent("autoscaled-slip", "GPUs that no pool has are most likely those of the empty pool",
            pool("h200", autoscaled=True), (node("cpu", {POOL: "web"}, gpus=None), node("gpu-1", {POOL: "h100"})),
-           drift(Drifted.LABELS, f"{POOL}=h200", f"{POOL}=h100", "gpu-1")),
+           drift(DriftField.LABELS, f"{POOL}=h200", f"{POOL}=h100", "gpu-1")),
     Absent("autoscaled-without-gpus", "nodes of other kinds are not", pool("h200", autoscaled=True),
            (node("cpu", {POOL: "web"}, gpus=None),)),
     Absent("empty", "a pool of no nodes misses none", pool("h200", max_nodes=0), ()),
     Absent("unlabelled", "a pool without labels has every node with its GPUs", pool(labels=(), max_nodes=1),
            (node("control-plane", gpus=None), node(labels=EKS_A100))),
     Absent("unlabelled-none", "and misses such a node", pool(labels=(), max_nodes=1), (node("cpu", {}, gpus=None),),
-           drift(Drifted.LABELS, "nvidia.com/gpu", "", "cpu")),
+           drift(DriftField.LABELS, "nvidia.com/gpu", "", "cpu")),
 )  # fmt: skip
 
 

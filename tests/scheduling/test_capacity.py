@@ -143,7 +143,7 @@ def test_fits_exactly_what_some_assignment_holds(
     for demand in taken:
         room.take(*demand)
     want = max(count for count in range(replicas + 1) if possible(listed(room), nodes, gpus, count))
-    assert room.fits(nodes, gpus, replicas) == want
+    assert room.count_fitting_replicas(nodes, gpus, replicas) == want
 
 
 @given(taken=taken)
@@ -151,7 +151,7 @@ def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None
     room = PoolCapacity(4, 4)
     for nodes, gpus, replicas in taken:
         before = sum(listed(room))
-        fits = room.fits(nodes, gpus, replicas)
+        fits = room.count_fitting_replicas(nodes, gpus, replicas)
         lacking = room.take(nodes, gpus, replicas)
         after = listed(room)
         assert len(after) == 4

@@ -215,4 +215,7 @@ def test_no_placement_waits_beside_free_capacity(rows: list[tuple[int, Shape, st
     room = admit_placements(there, others).pools["pool"].room
     for waiting in (p for p in others if not there.find_grants(p.uid)):
         assert waiting.shape is not None
-        assert room.fits(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas) < waiting.replicas
+        assert (
+            room.count_fitting_replicas(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas)
+            < waiting.replicas
+        )

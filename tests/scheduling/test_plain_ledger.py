@@ -24,7 +24,12 @@ def charge_one_by_one(of: Pool, grants: Iterable[Grant]) -> PoolCapacity:
     shares = [grant.share for grant in grants if grant.share.replicas > 0]
     for s in sorted(
         shares,
-        key=lambda s: (not s.exclusive_replica_nodes, -room.charged(s.nodes, s.gpus_per_node), -s.nodes, -s.replicas),
+        key=lambda s: (
+            not s.exclusive_replica_nodes,
+            -room.count_charged_gpus(s.nodes, s.gpus_per_node),
+            -s.nodes,
+            -s.replicas,
+        ),
     ):
         if room.take(s.nodes, s.gpus_per_node, s.replicas, exclusive=s.exclusive_replica_nodes):
             room.free.clear()
@@ -65,7 +70,12 @@ def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
     if any(g.share.is_like(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
         return True
     room = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
-    if room.fits(asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes) < asks.replicas:
+    if (
+        room.count_fitting_replicas(
+            asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes
+        )
+        < asks.replicas
+    ):
         return False
     held[p.uid] = [*(g for g in held[p.uid] if not g.share.is_like(asks)), _grant(p, asks)]
     return True

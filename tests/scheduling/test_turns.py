@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.placement import Gate, PendingUpdate, Placement, Rollout
-from function.scheduling.turns import asks_gate, assign_turns
+from function.scheduling.turns import assign_turns, needs_gate
 from tests.support.builders import placement
 
 STUCK = PendingUpdate("1 of 2 pods")
@@ -170,7 +170,7 @@ GATE_CASES = (
 
 @pytest.mark.parametrize("case", GATE_CASES, ids=lambda case: case.id)
 def test_gate_is_asked_before_a_change_goes_further(case: GateCase) -> None:
-    assert asks_gate(case.rollout, case.placements) is case.asks, case.reason
+    assert needs_gate(case.rollout, case.placements) is case.asks, case.reason
 
 
 def test_nothing_changes_while_the_gate_is_closed() -> None:

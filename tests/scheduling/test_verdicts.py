@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.allocation import Free, Limits, QuotaUsage
-from function.domain.environment import Environment, PoolFacts, Unfit, Unusable
+from function.domain.environment import Environment, PoolFacts, Unusable, UnusableReason
 from function.domain.placement import Preference
 from function.reasons import Outlook, Refused
 from function.scheduling.capacity import PoolCapacity, PoolUse
@@ -164,7 +164,7 @@ def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
 
 
 def test_pool_use_reports_unusable_nodes() -> None:
-    facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=Unfit.CORDONED, count=1, nodes=("n",)),))
+    facts = PoolFacts(nodes=4, usable=3, unusable=(Unusable(reason=UnusableReason.CORDONED, count=1, nodes=("n",)),))
     room = PoolCapacity(4, 8, unusable_nodes=1)
     seen = room.measure_use(replace(pool(nodes=4), facts=facts))
     assert seen == PoolUse(nodes=4, nodes_in_use=0, placements=0, unusable_nodes=1, unusable=facts.unusable)

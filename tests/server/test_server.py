@@ -101,8 +101,8 @@ def test_answers_malformed_bytes_with_invalid_argument(server: Running, service:
     item = fnv1.RunFunctionRequest(required_resources={"model": fnv1.Resources()}).SerializeToString()
     broken = item.replace(b"model\x12\x00", b"model\x12\x03\x0a\x01\xff").replace(b"\x42\x09", b"\x42\x0c")
     for sent, said in (
-        (b"\xff", "The request is no RunFunctionRequest"),
-        (request().SerializeToString() + broken, "A required resource is no Resource"),
+        (b"\xff", "The request is not a RunFunctionRequest"),
+        (request().SerializeToString() + broken, "A required resource is not a Resource"),
     ):
         with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(f"/{service}/RunFunction")(sent, timeout=30)

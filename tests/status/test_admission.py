@@ -85,8 +85,8 @@ CASES = (
         "a-node-to-itself",
         Admission(reason=Admitted.REJECTED, evaluated=True, exclusive_node=True, free=FREE, missing_labels={}),
         "False",
-        "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (ports of the node's network, "
-        "or its devices), required, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment reschedules it",
+        "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (it uses the node's network "
+        "ports, or all of its devices), required, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment reschedules it",
     ),
     Case(
         "room-in-the-quota-again",

@@ -56,7 +56,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
         "0/1 environments can run m: 1 too small.",
         (
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
-            "(ports of the node's network, or its devices), required, the whole pool (2 nodes) holds 2"
+            "(it uses the node's network ports, or all of its devices), required, the whole pool (2 nodes) holds 2"
         ),
         "Add 1 node to pool x of InferenceEnvironment a (maxNodeCount 3)",
     ]

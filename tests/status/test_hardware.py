@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.environment import Drift, Drifted, Pool, PoolFacts, Unfit, Unusable
+from function.domain.environment import Drift, DriftField, Pool, PoolFacts, Unusable, UnusableReason
 from function.kube.manifests import integer, mapping
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.node_collection import NodeObservation, Unobserved
@@ -15,11 +15,11 @@ from tests.support.builders import candidate, environment, placement, shape
 from tests.support.nodes import pool
 
 SEEN = NodeObservation()
-GONE = Unusable(reason=Unfit.NOT_READY, count=5, nodes=("a", "b", "c"))
-FEW = Unusable(reason=Unfit.TOO_FEW_GPUS, detail="7 of 8 nvidia.com/gpu", count=1, nodes=("gpu-3",))
+GONE = Unusable(reason=UnusableReason.NOT_READY, count=5, nodes=("a", "b", "c"))
+FEW = Unusable(reason=UnusableReason.TOO_FEW_GPUS, detail="7 of 8 nvidia.com/gpu", count=1, nodes=("gpu-3",))
 
 
-def drift(field: Drifted, declared: str = "x", observed: str = "y", *nodes: str) -> Drift:
+def drift(field: DriftField, declared: str = "x", observed: str = "y", *nodes: str) -> Drift:
     return Drift(field=field, declared=declared, observed=observed, nodes=nodes)
 
 
@@ -40,31 +40,34 @@ class Case:
 FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
 CASES = (
     Case("all", "as declared", (seen(), seen(name="b")),
-         (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and matching their declaration")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and as declared")),
     Case("unseen", "a pool that was not observed yet has no fault", (seen(), pool("b")),
-         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and matching their declaration")),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and as declared")),
+    Case("one", "one node", (seen(nodes=1),),
+         (TRUE, HardwareAsDeclared.AS_DECLARED, "1 node, all usable and as declared")),
     Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
          (TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand")),
     Case("unusable", "three are named and the others counted", (seen(unusable=(GONE, FEW)),),
          (FALSE, HardwareAsDeclared.NODES_UNUSABLE,
           "pool h100: a, b, c and 2 more are NotReady, gpu-3 has 7 of 8 nvidia.com/gpu")),
-    Case("labels", "without a node to compare with", (seen(drift(Drifted.LABELS, "x=1", "")),),
+    Case("labels", "without a node to compare with", (seen(drift(DriftField.LABELS, "x=1", "")),),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1")),
-    Case("nearest", "and with one", (seen(drift(Drifted.LABELS, "x=1", "x=2", "gpu-1")),),
+    Case("nearest", "and with one", (seen(drift(DriftField.LABELS, "x=1", "x=2", "gpu-1")),),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1; the nearest, gpu-1, has x=2")),
-    Case("overlap", "the pool that comes second says it", (seen(drift(Drifted.OVERLAP, "", "pool a", "gpu-1")),),
+    Case("overlap", "the pool that comes second says it", (seen(drift(DriftField.OVERLAP, "", "pool a", "gpu-1")),),
          (FALSE, HardwareAsDeclared.NODES_OVERLAP,
           "pool h100: nodes also belong to pool a, and count there (gpu-1)")),
-    Case("memory", "both sizes and where", (seen(drift(Drifted.MEMORY_PER_GPU, "141Gi", "81559Mi", "gpu-1", "gpu-2")),),
+    Case("memory", "both sizes and where",
+         (seen(drift(DriftField.MEMORY_PER_GPU, "141Gi", "81559Mi", "gpu-1", "gpu-2")),),
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: memoryPerGpu is declared as 141Gi, nodes have 81559Mi (gpu-1, gpu-2)")),
-    Case("taints", "what is to be declared", (seen(drift(Drifted.TAINTS, "", "x:NoSchedule", "gpu-1")),),
+    Case("taints", "what is to be declared", (seen(drift(DriftField.TAINTS, "", "x:NoSchedule", "gpu-1")),),
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: its nodes have taint x:NoSchedule, which it does not declare (gpu-1)")),
-    Case("count", "how many are there", (seen(drift(Drifted.NODE_COUNT, "4", "3")),),
+    Case("count", "how many are there", (seen(drift(DriftField.NODE_COUNT, "4", "3")),),
          (FALSE, HardwareAsDeclared.DRIFTED, "pool h100: 4 nodes declared, 3 exist")),
     Case("gravest", "a pool without nodes comes before one that drifts, whatever their order",
-         (seen(drift(Drifted.NODE_COUNT, "4", "3"), name="a"), seen(drift(Drifted.LABELS, "x=1", ""), name="b")),
+         (seen(drift(DriftField.NODE_COUNT, "4", "3"), name="a"), seen(drift(DriftField.LABELS, "x=1", ""), name="b")),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 exist")),
     Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
          (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
@@ -98,12 +101,13 @@ def test_usable_gpus() -> None:
 
 def test_notes_nothing_for_a_pool_without_unusable_nodes() -> None:
     assert note_unusable_nodes(pool()) == note_unusable_nodes(seen()) == ""
-    assert note_unusable_nodes(seen(unusable=(FEW,))) == "pool h100 lost 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
+    note = note_unusable_nodes(seen(unusable=(FEW,)))
+    assert note == "pool h100 cannot use 1 of 8 nodes (gpu-3 has 7 of 8 nvidia.com/gpu)"
 
 
 def test_refusal_names_unusable_nodes() -> None:
     """Four declared, three usable, two taken by another: one is left for two that are wanted."""
-    cordoned = Unusable(reason=Unfit.CORDONED, count=1, nodes=("gpu-3",))
+    cordoned = Unusable(reason=UnusableReason.CORDONED, count=1, nodes=("gpu-3",))
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
     other = placement("env", "frontier", deployment="other", shape=shape(2, 8))
     where = environment("env", four)

@@ -13,8 +13,9 @@ VLLM = engine()
 UNKNOWN = engine(image="vllm/vllm-openai@sha256:00ff")
 FILE = replace(HUB, file="kimi.gguf")
 WHERE = "spec.serving[default]."
-NEWEST = f"{WHERE}engine.image: does not tell the engine's version, the newest is assumed; engine.version says it"
-SHARE = "replicaTopology.placement.podsAcrossNodes: with none two pods may share a node, and each is charged one"
+NEWEST = f"{WHERE}engine.image: does not show the engine's version, so the newest is assumed; set engine.version"
+TOKENIZER = f"{WHERE}engine.args: engines do not read the tokenizer in kimi.gguf well"
+SHARE = "replicaTopology.placement.podsAcrossNodes: is none: two pods may share a node, but each is charged a whole one"
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ CASES = [
          one(engine=replace(engine(), env=({"name": "HF_TOKEN", "value": "hf_abc"},))),
          (f"{WHERE}engine.env: {TOKEN}",)),
     Case("tokenizer", "of a file of weights", replace(one(), source=FILE),
-         (f"{WHERE}engine.args: engines read no tokenizer well from kimi.gguf; --tokenizer names another",)),
+         (f"{TOKENIZER}; name another with --tokenizer",)),
     Case("tokenizer-said", "the author's", replace(one(engine=engine("--tokenizer=org/base")), source=FILE)),
     Case("tokenizer-sglang", "by another flag", replace(one(engine=engine(image=SGLANG)), source=FILE),
-         (f"{WHERE}engine.args: engines read no tokenizer well from kimi.gguf; --tokenizer-path names another",)),
+         (f"{TOKENIZER}; name another with --tokenizer-path",)),
     Case("fits", "16 x 80 x 0.9 = 1152", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB)),
     Case("does-not-fit", "one byte more", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB + 1),
          (f"{WHERE}replicaTopology: 16 GPUs of 80Gi can hold 1152Gi of weights, and spec.resources.disk is 1153Gi",

@@ -72,7 +72,7 @@ def test_notes_pools_without_labels(case: Unlabelled) -> None:
 def test_notes_more_nodes_than_the_pool_may_have() -> None:
     large = replace(pool("a", bandwidth=None, nodes=2), node_count=6)
     found = environments.build_pools_valid((large,), ())
-    assert found.message == "1 pool. Note: pool a has nodeCount 6, and only its maxNodeCount of 2 count"
+    assert found.message == "1 pool. Note: pool a has nodeCount 6, and only its maxNodeCount of 2 counts"
     assert environments.build_pools_valid((replace(large, node_count=2),), ()).message == "1 pool"
 
 
@@ -120,7 +120,7 @@ def serving(reason: ServiceReady) -> Condition:
 
 def test_notes_tcp_fallback_in_service_ready() -> None:
     said = with_pool_notes(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
-    assert said == "Said. Note: " + SLOW.removeprefix("2 pools. Note: ") + " of InferenceEnvironment east"
+    assert said == "Said. Note on InferenceEnvironment east: " + SLOW.removeprefix("2 pools. Note: ")
 
 
 @pytest.mark.parametrize(

@@ -59,4 +59,4 @@ CASES = (
 def test_advises_fields_that_exist(case: Case) -> None:
     full = observe_started(case.request, with_job_status({"conditions": [FULL]}))
     said = describe_storage(reconcile_observed(case.request, full).state)
-    assert f"failed (DiskFull): the claim is full: {case.room}. Then set another {case.retry};" in said
+    assert f"failed (DiskFull): the claim is full: {case.room}. Then set {case.retry} to another value;" in said

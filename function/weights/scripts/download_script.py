@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 
 class Exit(IntEnum):
-    """Exit codes; `gave_up` of those from 51 on, which a retry may cure, is the last attempt's."""
+    """Exit codes. A retry may cure the causes from 51 on; for these, `gave_up` is the code of the last attempt."""
 
     UNAUTHORISED = 41
     NOT_FOUND = 42

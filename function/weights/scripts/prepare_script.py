@@ -1,9 +1,8 @@
 """Make the directory of one model on a claim whose root belongs to somebody else, and give it to the download's user.
 
 This file runs as root inside the initializer's image, before the download and with no capability but CHOWN,
-DAC_OVERRIDE and FOWNER: the Job hands its text to that image's python with `-c`, followed by the claim's mount, the
-directory below it, and the user and group. Nothing else changes hands: neither the claim's root, nor `models`, nor what
-lies beside, nor what a symbolic link points to.
+DAC_OVERRIDE and FOWNER. Its arguments are the claim's mount, the directory below it, and the user and group. Nothing
+else changes hands: neither the claim's root, nor `models`, nor what lies beside, nor what a symbolic link points to.
 """
 
 import errno
