@@ -203,7 +203,7 @@ def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
 
 
 def _fit_response(parts: list[_Part]) -> list[_Part]:
-    """Leaves environments to which something would be added as observed once the response is full."""
+    """Once the response is full, leaves each environment as observed to which something would be added."""
     base = _BASE_BYTES + sum(_ROW_BYTES + len(part.row.message.encode()) for part in parts if part.row)
     upper_bound = base + sum(_measure(part.composed, max_wire_bytes) for part in parts)
     if upper_bound <= RESPONSE_BYTES or not any(part.adds_resources for part in parts):
@@ -214,7 +214,7 @@ def _fit_response(parts: list[_Part]) -> list[_Part]:
     fitting: list[_Part] = []
     for part, composed, size in zip(parts, without_additions, sizes, strict=True):
         added = _measure(part.composed) - size if part.adds_resources else 0
-        if part.row is None or total + added <= RESPONSE_BYTES:
+        if part.row is None or not part.adds_resources or total + added <= RESPONSE_BYTES:
             total += added
             fitting.append(part)
         else:
