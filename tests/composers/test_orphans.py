@@ -101,6 +101,30 @@ def test_adopts_orphan_placement(case: Case) -> None:
     assert scheduled == case.scheduled, case.reason
 
 
+def test_orphan_needs_no_further_round_of_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Crossplane calls six times at most, and what is listed may change once in between (histories, seed 95888)."""
+    control = plane("kimi-k2-two-nodes")
+    deployment, placement, *there = (
+        copy.deepcopy(control.composites[only(control, kind)])
+        for kind in ("ModelDeployment", "ModelPlacement", "ClusterModel", "InferenceEnvironment")
+    )
+    mapping(deployment, "metadata")["uid"] = ME
+    mapping(deployment, "spec")["environments"] = 3
+    orphan = owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z")
+    calls: list[Call] = []
+
+    def compose_counted(call: Call) -> Outcome:
+        calls.append(call)
+        return compose(call)
+
+    monkeypatch.setattr("tests.support.plane.compose", compose_counted)
+    outcome = composed(deployment, there, orphan)
+    assert "placement-h200-east" in outcome.composed
+    # The model and its placements; their environments and the selected ones; all environments; and one that asks for
+    # no more.
+    assert len(calls) == 4
+
+
 @pytest.mark.parametrize("there", [[], ["ClusterModel"]], ids=["model-gone", "model-there"])
 @pytest.mark.parametrize("labels", [True, False], ids=["labelled", "label-gone"])
 def test_adopts_orphan_without_label_or_model(there: list[str], *, labels: bool) -> None:

@@ -43,6 +43,7 @@ def test_a_history_is_its_seed() -> None:
         (75962, {8, 9}),
         (80988, set()),
         (86497, set()),
+        (95888, set()),
     ],
 )
 def test_reports_nothing_in_histories_that_were_reported_once(seed: int, without: set[int]) -> None:
