@@ -18,7 +18,16 @@ from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
 from function.cli.store import Ref, Store, adopt_placements, is_ours, normalize_json, refuse_unknown
 from function.cli.tables import warn
-from function.cli.validation import Fault, Item, check_items, find_entry, find_problems, list_known, print_faults
+from function.cli.validation import (
+    NODE_POOLS,
+    Fault,
+    Item,
+    check_items,
+    find_entry,
+    find_problems,
+    list_known,
+    print_faults,
+)
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
@@ -31,7 +40,7 @@ _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it was built in, which is ten times as fast
-    """Reads a time as text, as JSON has it, and refuses a key that a map has twice."""
+    """Reads a time as text, as JSON has it, and refuses a key that a map has twice, and types that JSON lacks."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:  # noqa: FBT001, FBT002  # yaml's signature
         """Returns a map. YAML forbids duplicate keys, and PyYAML would silently take the last one."""
@@ -44,8 +53,14 @@ class _Loader(_Base):  # type: ignore[misc, valid-type]  # libyaml's where it wa
         constructed: dict[object, object] = super().construct_mapping(node, deep)
         return constructed
 
+    def refuse(self, node: yaml.Node) -> None:
+        kind = node.tag.rpartition(":")[2]
+        raise yaml.MarkedYAMLError(problem=f"!!{kind} is not a type of Kubernetes", problem_mark=node.start_mark)
+
 
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_str)
+for _kind in ("binary", "set", "omap", "pairs"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.refuse)
 
 
 def read_files(paths: Sequence[str]) -> list[Item | Fault]:
@@ -57,20 +72,19 @@ def read_files(paths: Sequence[str]) -> list[Item | Fault]:
 
 
 def _read_path(path: str) -> Iterator[Item | Fault]:
-    if path == "-":
-        yield from _parse_manifests("standard input", sys.stdin.read())
-        return
-    files = [Path(path)]
-    if files[0].is_dir():
-        files = sorted(file for file in files[0].rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    files = [path]
+    if path != "-" and Path(path).is_dir():
+        files = sorted(str(f) for f in Path(path).rglob("*") if f.suffix in _SUFFIXES and f.is_file())
         if not files:
             yield _refuse(path, 0, f"the folder holds no {', '.join(_SUFFIXES)}. Name another")
     for file in files:
+        name = "standard input" if file == "-" else file
         try:
-            yield from _parse_manifests(str(file), file.read_text())
+            content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            yield from _parse_manifests(name, content.decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            yield _refuse(str(file), 0, f"cannot be read: {reason}. Name a file, a folder or -")
+            reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            yield _refuse(name, 0, f"cannot be read: {reason}. Name a file, a folder or -")
 
 
 def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
@@ -89,6 +103,8 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
         problem = getattr(error, "problem", None) or "it is not YAML"
         advice = "" if _ADVICE in problem else ". Correct the YAML"
         yield _refuse(file, mark.line + 1 if mark else line, f"{problem}{advice}")
+    except ValueError as error:  # `!!int foo`, or a number with thousands of digits
+        yield _refuse(file, line, f"it has a value that is not what its type says ({error}). Correct the YAML")
     except RecursionError:
         yield _refuse(file, line, "it is nested too deeply, or contains itself. Correct the YAML")
 
@@ -218,7 +234,8 @@ def _set_value(store: Store, value: str) -> Ref:
     ref = Ref("InferenceEnvironment", "", environment)
     before = store.require(ref, context=f"--set {value}: ")
     after = copy.deepcopy(before)
-    pools = {text(item, "name"): item for item in listing(after, "spec.nodePools")}
+    blocks = (listing(after, path) for path in NODE_POOLS)
+    pools = {text(item, "name"): item for block in blocks for item in block}
     if pool not in pools:
         raise refuse_unknown(f"--set {value}: there is no pool {pool} of {ref}", pool, [*pools])
     *path, last = field.split(".")
@@ -227,8 +244,8 @@ def _set_value(store: Store, value: str) -> Ref:
         block[key] = mapping(block, key)
         block = mapping(block, key)
     try:
-        block[last] = yaml.safe_load(content)
-    except yaml.YAMLError as error:
+        block[last] = normalize_json(yaml.load(content, _Loader))  # noqa: S506  # a safe loader
+    except (yaml.YAMLError, ValueError) as error:
         raise CliError(f"--set {value}: {content} is not YAML") from error
     if problems := sorted({*find_problems(after)} - {*find_problems(before)}):
         raise CliError(f"--set {value}: {problems[0]}")

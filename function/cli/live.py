@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import yaml
 
 from function.cli.options import CliError, Code, Sources, import_extra
 from function.cli.store import OBJECT_GROUP, Ref, normalize_json
@@ -159,7 +160,7 @@ class Cluster:
             why = f" ({error})" if str(error) else f" within {_ANSWER_SECONDS} seconds"
             message = f"cannot {what}: the control plane does not answer{why}. Check --context and your network"
             raise CliError(message, Code.UNREACHABLE) from error
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, yaml.YAMLError) as error:
             # The system's separator joins several files, as for kubectl.
             files = self._sources.kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
             context = f"context {self._sources.context}" if self._sources.context else "current context"

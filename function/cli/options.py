@@ -96,6 +96,11 @@ def read_name(kind: str) -> Callable[[str], str]:
     return lambda value: split_name(value, kind)[1]
 
 
+def read_subject(value: str) -> tuple[str, str]:
+    """Returns kind and name of a deployment or a ModelService; no kind of a name alone."""
+    return split_name(value, "ModelDeployment", "ModelService")
+
+
 _REQUIREMENT = re.compile(
     r"\s*(?:(?P<absent>!)\s*)?(?P<key>[^\s,!=()]+)"
     r"(?:\s*(?P<equality>==|=|!=)\s*(?P<value>[^\s,!=()]*)|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?\s*(?:,|$)"

@@ -11,7 +11,7 @@ from typing import Any
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
-from function.cli.store import Ref, Store, find_invalid_pools
+from function.cli.store import Ref, Store, find_invalid_pools, refuse_unknown
 from function.composers.model_deployment import DecisionRecord, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
@@ -178,12 +178,25 @@ def _withdraw(plan: Plan) -> None:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 
 
-def find_subject(inventory: Inventory, name: str | None, selector: Selector | None) -> Ref:
-    """Returns the deployment of a name, or the only one; or the ModelService of a name that no deployment has."""
+def find_subject(inventory: Inventory, subject: tuple[str, str] | None, selector: Selector | None) -> Ref:
+    """Returns the object of a kind and a name, or the only deployment.
+
+    A name without a kind (empty) is that of a deployment, or of a ModelService if no deployment has it.
+    """
+    kind, name = subject or ("", None)
     refs = [ref for ref in inventory.store.refs("ModelDeployment", "ModelService") if inventory.in_scope(ref)]
-    named = [ref for ref in refs if ref.name == name]
-    is_service = [ref.kind for ref in named] == ["ModelService"]
-    return named[0] if is_service else inventory.find_deployment(name, selector)
+    kinds = [kind] if kind else [ref.kind for ref in refs if ref.name == name]
+    return find_service(inventory, name) if kinds == ["ModelService"] else inventory.find_deployment(name, selector)
+
+
+def find_service(inventory: Inventory, name: str | None) -> Ref:
+    """Returns the ModelService of a name, or the only one."""
+    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
+    matching = [ref for ref in refs if name in (None, ref.name)]
+    if len(matching) != 1:
+        message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
+        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
+    return matching[0]
 
 
 def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:

@@ -6,10 +6,10 @@ import click
 
 from function.api.model_service import parse_model_service
 from function.cli import tables
-from function.cli.inputs import Inventory, load_inventory
+from function.cli.inputs import load_inventory
 from function.cli.options import WATCH, CliError, Code, Form, Sources, examples, form, read_name, sources
-from function.cli.planning import compose_files
-from function.cli.store import Ref, read_conditions, refuse_unknown
+from function.cli.planning import compose_files, find_service
+from function.cli.store import Ref, read_conditions
 from function.domain.model_service import ModelService
 from function.kube.manifests import Manifest, text
 
@@ -31,7 +31,7 @@ def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -
         inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
         if sources.files:
             compose_files(inventory)
-        manifest = inventory.store[_find_service(inventory, service)]
+        manifest = inventory.store[find_service(inventory, service)]
         parsed = parse_model_service(manifest)
         if parsed.value is None:
             raise CliError(f"{Ref.of(manifest)}: {'; '.join(map(str, parsed.problems))}", Code.REFUSED)
@@ -40,15 +40,6 @@ def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -
         return _format_traffic(manifest, parsed.value)
 
     tables.print_watched(render, watch=watch)
-
-
-def _find_service(inventory: Inventory, name: str | None) -> Ref:
-    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
-    matching = [ref for ref in refs if name in (None, ref.name)]
-    if len(matching) != 1:
-        message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
-        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
-    return matching[0]
 
 
 def _format_traffic(manifest: Manifest, service: ModelService) -> str:

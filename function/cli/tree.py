@@ -11,7 +11,7 @@ import click
 
 from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_name, sources
+from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_subject, sources
 from function.cli.planning import compose_deployment, compose_files, find_condition, find_subject, plan_deployments
 from function.cli.store import Ref, Store
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
@@ -34,18 +34,20 @@ class Node:
 
 
 @click.command(epilog=examples("tree"))
-@click.argument("deployment", type=read_name("ModelDeployment"), required=False)
+@click.argument("subject", metavar="[DEPLOYMENT]", type=read_subject, required=False)
 @sources
 @SELECTOR
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
-def tree(deployment: str | None, *, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
+def tree(
+    subject: tuple[str, str] | None, *, sources: Sources, selector: Selector | None, watch: bool, form: Form
+) -> None:
     """Show a deployment with its placements and their remote objects, with age, state and message."""
 
     def render() -> str:
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
         inventory = load_inventory(sources, kinds, one_namespace=not sources.files)
-        ref = find_subject(inventory, deployment, selector)
+        ref = find_subject(inventory, subject, selector)
         if ref.kind == "ModelService":
             if sources.files:
                 compose_files(inventory)

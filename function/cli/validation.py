@@ -9,11 +9,13 @@ nothing else.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import click
 import yaml
+from pydantic import create_model
 
+from function import schemas
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
@@ -54,12 +56,13 @@ from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
+from function.serving.service import find_pool_problems
 from function.status.cluster_model import list_notes
 from function.status.inference_environment import list_pool_notes
 from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
-from function.weights.faults import find_faults, find_remarks
+from function.weights.faults import FaultKind, find_faults, find_remarks
 from function.weights.request import Case, StorageRequest, build_cache_request, cache_key
 
 Level: TypeAlias = Literal["error", "warning"]
@@ -69,12 +72,23 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _MAX_NAME = 253
 _MAX_LABEL = 63
 _MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates from XRDs
-_NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
+NODE_POOLS = tuple(f"spec.{block}nodePools" for block in ("", "cluster.existing.", "cluster.gke."))
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")  # of `spec.pools[0]` or `metadata.labels[example.org/tier]`
 _SCALING = "; set fixed.replicas, as nothing scales replicas"
 _SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
 _SMALLEST_SIZE = 2**20  # bytes; no GPU and no claim has less
 _NOWHERE = Environment(name="")
+_METADATA = (
+    "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
+    "labels managedFields name namespace ownerReferences resourceVersion selfLink uid"
+)
+_ANY: Any = (Any, None)
+_OBJECT, _OBJECT_META = (
+    create_model("Fields", __base__=schemas.BaseModel, **dict.fromkeys(fields.split(), _ANY))
+    for fields in ("apiVersion kind metadata spec status", _METADATA)
+)
+# These refuse even an empty pool, until the deployment, the model or the environment is corrected.
+_AVOIDABLE = (Refused.INVALID_DEPLOYMENT, Refused.INVALID_PROFILE, Refused.SHARED_STORAGE_MISSING)
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
     "Model": parse_model,
@@ -204,6 +218,8 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
             for p in parse_settings(fields, {}).problems if is_settings else ():
                 yield Problem(p.path.replace("input", f"spec.pipeline[{index}].input", 1), p.message)
     elif is_ours(manifest):
+        yield from (Problem(p.path.lstrip("."), p.message) for p in find_unknown_fields(_OBJECT, manifest, ""))
+        yield from find_unknown_fields(_OBJECT_META, manifest.get("metadata"), "metadata")
         unknown = find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
         yield from (
             Problem(p.path, p.message + (_SCALING if p.path.startswith("spec.scaling.") else "")) for p in unknown
@@ -238,7 +254,13 @@ def _find_metadata_problems(manifest: Manifest) -> Iterator[Problem | None]:
         yield from _find_invalid_labels(labels, "metadata.labels")
     elif labels is not None:
         yield invalid_value("metadata.labels", labels, "a map")
-    for path in _NODE_POOLS if is_ours(manifest) else ():
+    annotations = get(manifest, "metadata.annotations") if is_ours(manifest) else None
+    if isinstance(annotations, dict):
+        others = ((key, value) for key, value in annotations.items() if not isinstance(value, str))
+        yield from (invalid_value(f"metadata.annotations[{key}]", value, "text") for key, value in others)
+    elif annotations is not None:
+        yield invalid_value("metadata.annotations", annotations, "a map")
+    for path in NODE_POOLS if is_ours(manifest) else ():
         for index, pool in enumerate(listing(manifest, path)):
             yield from _find_invalid_labels(strings(pool, "labels"), f"{path}[{index}].labels")
 
@@ -325,7 +347,8 @@ def _check_placement(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if model is not None and pool is not None and placement.shape is not None:
         storage_request = _request_storage(store, placement, model)
         faults = find_faults(storage_request.with_pool(environment, pool, placement.shape, placement.replicas))
-        yield from (fault.problem for fault in faults)
+        # As `plan` does, it assumes that a ModelCache will have the weights: until then the placement waits.
+        yield from (fault.problem for fault in faults if fault.kind is not FaultKind.CACHE_PENDING)
 
 
 def _check_service(store: Store, manifest: Manifest) -> Iterator[Problem]:
@@ -379,7 +402,9 @@ def _read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:
     if deployment is None or model is None:
         return None
     storage_request = _request_storage(store, deployment, model)
-    return SchedulingRequest(deployment=deployment, model=model, storage_request=storage_request)
+    return SchedulingRequest(
+        deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
+    )
 
 
 def _request_storage(store: Store, user: Deployment | Placement, model: Model) -> StorageRequest:
@@ -412,7 +437,7 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
         case "InferenceEnvironment":
             pools = parse_environment(manifest, BUILT_IN).value.pools
-            path = next((path for path in _NODE_POOLS[1:] if get(manifest, path)), _NODE_POOLS[0])
+            path = next((path for path in NODE_POOLS[1:] if get(manifest, path)), NODE_POOLS[0])
             yield from (Problem(path, note) for note in list_pool_notes(pools))
             yield from find_contradictions(store, manifest)
 
@@ -461,17 +486,25 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield Problem("spec.modelCache", f"is EmptyDir: {note}")
         else:
             yield from note_costs(request)
-    unshared = [
-        f"{fault.message.rstrip('.')}. {fault.remedy(request.environment.name)}"
-        for request in requests
-        for fault in find_faults(request)[:1]
-        if fault.reason is Refused.SHARED_STORAGE_MISSING and request.environment is not _NOWHERE
-    ]
-    if unshared and len(unshared) == len(requests):
-        yield Problem("spec.modelRef", unshared[0])
+    yield from _find_common_refusal(scheduling, environments)
     others = (ref for ref in store.refs("ModelDeployment") if ref.namespace == scheduling.deployment.namespace)
     sharing = filter(None, (_read_request(store, store[other]) for other in others))
     yield from _find_full_claims([scheduling, *sharing], environments)
+
+
+def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Environment]) -> Iterator[Problem]:
+    """Yields why the first pool with what the profiles require is refused, where no such pool can be chosen."""
+    refused = [
+        next((refusal for refusal in refusals if refusal.reason in _AVOIDABLE), None)
+        for environment in environments
+        for candidate, refusals in filter_candidates(request, environment, Ledger(()))
+        if candidate and all(refusal.reason is not Refused.NO_POOL_SATISFIES_REQUIREMENTS for refusal in refusals)
+    ]
+    first = refused[0] if refused else None
+    if first and all(refused) and find_unsatisfiable_storage(request, environments) is None:  # else it is an error
+        message = first.message.rstrip(".")
+        where = f"InferenceEnvironment {first.environment}: {message}"
+        yield Problem("spec.modelRef", f"{message}. {first.remedy}" if first.remedy else where)
 
 
 def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:

@@ -14,7 +14,7 @@ from function.cli import tables
 from function.cli.advice import explain_preference, list_ways_out
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_name, sources
+from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_subject, sources
 from function.cli.planning import compose_files, find_subject, plan_deployments
 from function.cli.store import Ref, Store, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
@@ -63,14 +63,20 @@ class Report:
 
 
 @click.command(epilog=examples("why"))
-@click.argument("deployment", type=read_name("ModelDeployment"), required=False)
+@click.argument("subject", metavar="[DEPLOYMENT]", type=read_subject, required=False)
 @sources
 @SELECTOR
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
 @WATCH
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def why(
-    deployment: str | None, *, sources: Sources, selector: Selector | None, show_all: bool, watch: bool, form: Form
+    subject: tuple[str, str] | None,
+    *,
+    sources: Sources,
+    selector: Selector | None,
+    show_all: bool,
+    watch: bool,
+    form: Form,
 ) -> Code:
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
@@ -80,7 +86,7 @@ def why(
 
     def build() -> Report:
         inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
-        ref = find_subject(inventory, deployment, selector)
+        ref = find_subject(inventory, subject, selector)
         if ref.kind == "ModelService":
             if sources.files:
                 compose_files(inventory)

@@ -36,7 +36,7 @@ class _Installed(click.Command):
 
 
 def run(
-    *arguments: str, stdin: str = "", program: str = "modelplane", **variables: str
+    *arguments: str, stdin: str | bytes = "", program: str = "modelplane", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in this process."""
     done = _invoke(program, arguments, stdin, variables, terminal=False)
@@ -49,7 +49,7 @@ def on_a_terminal(*arguments: str, **variables: str) -> str:
 
 
 def _invoke(
-    program: str, arguments: Sequence[str], stdin: str, variables: Mapping[str, str], *, terminal: bool
+    program: str, arguments: Sequence[str], stdin: str | bytes, variables: Mapping[str, str], *, terminal: bool
 ) -> Result:
     environment = {**dict.fromkeys(os.environ), **ENVIRONMENT, **variables}
     with contextlib.chdir(ROOT):

@@ -52,6 +52,13 @@ def test_set_reads_standard_input_once(three: str) -> None:
     assert done.stdout.rstrip().endswith(CHANGE)
 
 
+def test_set_changes_pools_below_the_cluster() -> None:
+    """The model needs four nodes of four GPUs."""
+    done = run("plan", "-f", "examples/kimi-k26-vram", "--set", "gke-us-central1/a100.maxNodeCount=3")
+    assert " -> PoolTooSmall: 0/1 environments can run kimi-k2.6: 1 too small" in done.stdout
+    assert done.returncode == 1
+
+
 def test_set_changes_live_pools(live: Live) -> None:
     shown = run("plan", "--set", "h200-east/h200.maxNodeCount=1", *live()).stdout
     assert "nothing changes" in shown, "what runs stays"
@@ -70,6 +77,8 @@ def test_set_changes_live_pools(live: Live) -> None:
             "spec.nodePools[0].acceleratorCount: 72 is not allowed; must be at m",
         ),
         ("h200-east/h200.maxNodeCount=[", 2, "[ is not YAML"),
+        ("h200-east/h200.maxNodeCount=!!int many", 2, "!!int many is not YAML"),
+        ("h200-east/h200.acceleratorCount=2026-11-28", 2, 'acceleratorCount: "2026-11-28" is not allowed'),
     ],
 )
 def test_set_refuses_invalid_values(value: str, code: int, says: str) -> None:

@@ -46,6 +46,20 @@ CASES = (
         says="there is no object",
     ),
     Case(id="not-text", reason="an image", arguments=("plan", "-f", "{folder}/image.yaml"), code=2, says="not text"),
+    Case(
+        id="number-of-letters",
+        reason="YAML lets an author name a type",
+        arguments=("plan", "-f", "{folder}/number.yaml"),
+        code=2,
+        says="number.yaml:2: it has a value that is not what its type says (invalid literal",
+    ),
+    Case(
+        id="bytes",
+        reason="JSON has no such type",
+        arguments=("plan", "-f", "{folder}/bytes.yaml"),
+        code=2,
+        says="bytes.yaml:1: !!binary is not a type of Kubernetes. Correct the YAML",
+    ),
     Case(id="empty-folder", reason="nothing in it", arguments=("render", "-f", "{folder}/none"), code=2, says="none"),
     Case(
         id="no-deployment",
@@ -116,6 +130,13 @@ CASES = (
         code=3,
         says="has no usable current context. Give",
     ),
+    Case(
+        id="kubeconfig-of-broken-yaml",
+        reason="a list that does not end",
+        arguments=("plan", "--kubeconfig", "{folder}/broken.yaml"),
+        code=3,
+        says="broken.yaml has no usable current context. Give",
+    ),
     Case(id="size-of-what", reason="says how", arguments=("size",), code=2, says="--params"),
     Case(id="size-in-what", reason="says how", arguments=("size", "--params", "7B"), code=2, says="--precision"),
     Case(id="size-of-words", reason="says how", arguments=("size", "--params", "big"), code=2, says="671B"),
@@ -128,6 +149,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.yaml").write_text("a: 1\nb: [1\nc: 2\n")
     (tmp_path / "list.yaml").write_text("- 1\n- 2\n")
     (tmp_path / "image.yaml").write_bytes(b"\x89PNG\xff\xfe")
+    (tmp_path / "number.yaml").write_text("---\nkind: !!int foo\n")
+    (tmp_path / "bytes.yaml").write_text("kind: !!binary aGk=\n")
     (tmp_path / "none").mkdir()
     (tmp_path / "empty").write_text("")
     (tmp_path / "nothing").write_text("apiVersion: v1\nkind: Config\ncontexts: null\nclusters: null\nusers: null\n")
@@ -151,6 +174,14 @@ def test_failures_are_one_line_with_an_exit_code(case: Case, folder: Path) -> No
     done = run(*(argument.format(folder=folder) for argument in case.arguments))
     assert case.says in one_line(done), case.reason
     assert done.returncode == case.code, case.reason
+
+
+def test_standard_input_is_text() -> None:
+    done = run("plan", "-f", "-", stdin=b"\x89PNG\xff\xfe")
+    assert one_line(done) == (
+        "error: standard input: cannot be read: it is not text in UTF-8. Name a file, a folder or -"
+    )
+    assert done.returncode == 2
 
 
 def test_forbidden_names_the_kind_and_the_required_rights(live: Live, server: ApiServer) -> None:

@@ -1,10 +1,13 @@
 """`validate` reports placements that a user wrote and that the controller would never start."""
 
+from pathlib import Path
+
 import pytest
 
 from function.cli.store import Store
 from function.cli.validation import Item, check_items
 from function.kube.manifests import JSON, Manifest
+from tests.cli.process import output_of, run
 from tests.cli.test_validate import EXISTING, GOOD, PLACED, POOL, manifest
 
 EIGHT: Manifest = {**POOL, "acceleratorCount": 8, "nodeCount": 1, "maxNodeCount": 1}
@@ -48,3 +51,11 @@ def test_warns_of_more_than_the_pool_holds(gpus: int, replicas: int, size: str) 
     topology: Manifest = {"nodes": 1, "gpusPerNode": gpus}
     want = [f"warning: spec.pool: {size} {HOLDS}"]
     assert find_faults(LABELS, topology=topology, replicas=replicas) == want
+
+
+def test_placement_may_wait_for_the_download_of_a_cache(tmp_path: Path) -> None:
+    """`plan` and `render` assume that a ModelCache in files has the weights."""
+    rendered = str(tmp_path / "rendered")
+    output_of("render", "-f", "examples/model-cache", "--output-dir", rendered)
+    done = run("validate", rendered, "examples/model-cache")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "21 objects valid\n", "")

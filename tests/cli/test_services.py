@@ -103,9 +103,17 @@ def test_tree_shows_endpoints_and_routes(server: ApiServer, tmp_path: Path) -> N
     assert output_of("tree", "chat", *CANARY, "-q", "-o", "dot").startswith("digraph modelplane {")
 
 
+def test_name_may_have_its_kind() -> None:
+    assert output_of("why", "mdlsvc/chat", *CANARY) == output_of("why", "chat", *CANARY)
+    assert output_of("tree", "modelservices/chat", *CANARY) == output_of("tree", "chat", *CANARY)
+
+
 def test_unknown_name_is_that_of_a_deployment() -> None:
     done = run("why", "chatter", *CANARY)
     assert "there is no ModelDeployment chatter" in done.stderr
+    done = run("why", "mdlsvc/chat-stable", *CANARY)
+    assert done.stderr.splitlines()[-1] == "error: there is no ModelService chat-stable. There are chat"
+    assert done.returncode == 4
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "traffic"])
