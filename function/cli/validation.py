@@ -87,8 +87,8 @@ _OBJECT, _OBJECT_META = (
     create_model("Fields", __base__=schemas.BaseModel, **dict.fromkeys(fields.split(), _ANY))
     for fields in ("apiVersion kind metadata spec status", _METADATA)
 )
-# These refuse even an empty pool, until the deployment, the model or the environment is corrected.
-_AVOIDABLE = (Refused.INVALID_DEPLOYMENT, Refused.INVALID_PROFILE, Refused.SHARED_STORAGE_MISSING)
+# Reasons that refuse even an empty pool, until the deployment, the model or the environment is corrected.
+_REFUSING_EMPTY_POOLS = (Refused.INVALID_DEPLOYMENT, Refused.INVALID_PROFILE, Refused.SHARED_STORAGE_MISSING)
 _PARSERS: Mapping[str, Callable[[Manifest], Parsed[object]]] = {
     "ClusterModel": parse_model,
     "Model": parse_model,
@@ -493,9 +493,9 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Environment]) -> Iterator[Problem]:
-    """Yields why the first pool with what the profiles require is refused, where no such pool can be chosen."""
+    """Warns if every pool that has what a profile requires is refused all the same, with the reason of the first."""
     refused = [
-        next((refusal for refusal in refusals if refusal.reason in _AVOIDABLE), None)
+        next((refusal for refusal in refusals if refusal.reason in _REFUSING_EMPTY_POOLS), None)
         for environment in environments
         for candidate, refusals in filter_candidates(request, environment, Ledger(()))
         if candidate and all(refusal.reason is not Refused.NO_POOL_SATISFIES_REQUIREMENTS for refusal in refusals)
@@ -503,8 +503,8 @@ def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Envi
     first = refused[0] if refused else None
     if first and all(refused) and find_unsatisfiable_storage(request, environments) is None:  # else it is an error
         message = first.message.rstrip(".")
-        where = f"InferenceEnvironment {first.environment}: {message}"
-        yield Problem("spec.modelRef", f"{message}. {first.remedy}" if first.remedy else where)
+        on_environment = f"InferenceEnvironment {first.environment}: {message}"
+        yield Problem("spec.modelRef", f"{message}. {first.remedy}" if first.remedy else on_environment)
 
 
 def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:

@@ -43,9 +43,8 @@ class Composer(NamedTuple):
 
     compose: Callable[[Call, Settings], Outcome]
     require: Callable[[Call, Settings], Mapping[str, Requirement]] = lambda *_: {}
-    adopts_orphans: bool = (
-        False  # its orphans are adopted here, before it is composed; a ModelDeployment adopts its own
-    )
+    # Its orphans are adopted here, before it is composed; a ModelDeployment adopts its own.
+    adopts_orphans: bool = False
 
 
 COMPOSERS: Mapping[str, Composer] = {

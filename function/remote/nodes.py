@@ -250,13 +250,13 @@ def _find_common_taint(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
 
 
 def _find_lowest(
-    drifted: DriftField, declared: object, values: Mapping[str, int] | Mapping[str, str], unit: str = ""
+    field: DriftField, declared: object, values: Mapping[str, int] | Mapping[str, str], unit: str = ""
 ) -> Iterable[Drift]:
     """Yields the lowest of the contradicting values by node, where there are any."""
     if values:
         lowest = min(values.values())
         yield _build_drift(
-            drifted, declared, f"{lowest}{unit}", [name for name, value in values.items() if value == lowest]
+            field, declared, f"{lowest}{unit}", [name for name, value in values.items() if value == lowest]
         )
 
 

@@ -73,7 +73,8 @@ class Retained:
 def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
     """Sorts placements, those that are kept longest first.
 
-    These are not being deleted, Ready, were Ready, may have resources; then environments and names are compared.
+    First those that are not being deleted, then Ready ones, those that were Ready, those that may have resources, and
+    then by environment and name.
     """
     return (
         placement.deleting,

@@ -47,8 +47,8 @@ CASES = (
     ),
     Case(id="not-text", reason="an image", arguments=("plan", "-f", "{folder}/image.yaml"), code=2, says="not text"),
     Case(
-        id="number-of-letters",
-        reason="YAML lets an author name a type",
+        id="not-a-number",
+        reason="an author may give the type of a value in YAML",
         arguments=("plan", "-f", "{folder}/number.yaml"),
         code=2,
         says="number.yaml:2: it has a value that is not what its type says (invalid literal",

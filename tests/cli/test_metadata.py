@@ -21,9 +21,9 @@ OBJECT_META: Manifest = {
     "selfLink": "",
     "uid": "1",
 }
-
-
 KNOWN = sorted((*OBJECT_META, "annotations", "labels", "name", "namespace"))
+SPEC: Manifest = {"spec": GOOD["spec"]}
+FAULT = "error: standard input:{}: ClusterModel model: {}\n\n1 fault in 1 object\n"
 
 
 def validate(manifest: Manifest) -> tuple[int, str]:
@@ -34,10 +34,6 @@ def validate(manifest: Manifest) -> tuple[int, str]:
 
 def with_metadata(**metadata: JSON) -> Manifest:
     return {"apiVersion": VERSION, "kind": "ClusterModel", "metadata": {"name": "model", **metadata}, **SPEC}
-
-
-SPEC: Manifest = {"spec": GOOD["spec"]}
-FAULT = "error: standard input:{}: ClusterModel model: {}\n\n1 fault in 1 object\n"
 
 
 def test_accepts_what_the_control_plane_returns() -> None:

@@ -13,7 +13,7 @@ from bench.fleet import CACHE, MODEL, environment
 from function import composers
 from function.composers import model_cache as composer
 from function.contract import RESPONSE_BYTES, Call, Composed, Outcome
-from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
 from function.reasons import Unfinished
 from function.runner import Runner
 from function.status import weights
@@ -127,15 +127,19 @@ def test_downloads_new_revision_where_earlier_one_is_missing(
     assert measured.responses["ModelCache"] <= 300_000
 
 
+def on_two_environments() -> ControlPlane:
+    environments: list[Manifest] = [environment(number) for number in range(2)]
+    names: list[JSON] = [text(each, "metadata.name") for each in environments]
+    spec: Manifest = {**mapping(CACHE, "spec"), "environments": names}
+    return sizes.plane(sizes.Sizes(), StepByStep(), ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec})
+
+
 def test_environment_beyond_response_size_reports_why(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, 170_000)
-    environments: list[Manifest] = [environment(number) for number in range(2)]
-    names = [text(each, "metadata.name") for each in environments]
-    spec: Manifest = {**mapping(CACHE, "spec"), "environments": [*names]}
-    control = sizes.plane(sizes.Sizes(), StepByStep(), ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec})
+    control = on_two_environments()
     control.advance()
     first, second = rows(control).values()
-    assert "waits" not in first[1]
+    assert "waiting" not in first[1]
     assert second[0] == "Pending"
     assert second[1].startswith("waiting for other environments: the response would have ")
     assert second[1].endswith(" bytes, the limit is 170,000")
@@ -145,17 +149,15 @@ def test_environment_beyond_response_size_reports_why(monkeypatch: pytest.Monkey
 def test_full_response_delays_only_what_would_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is composed already stays as it is, and its row says so, even where it alone exceeds the limit."""
     bounded(monkeypatch, 170_000)
-    environments: list[Manifest] = [environment(number) for number in range(2)]
-    names = [text(each, "metadata.name") for each in environments]
-    spec: Manifest = {**mapping(CACHE, "spec"), "environments": [*names]}
-    control = sizes.plane(sizes.Sizes(), StepByStep(), ("ModelCache",), MODEL, *environments, {**CACHE, "spec": spec})
+    control = on_two_environments()
     control.advance()
-    before = rows(control)
-    assert [phase for phase, _ in before.values()] == ["Downloading", "Pending"]
+    first, second = rows(control).values()
+    assert (first[0], second[0]) == ("Downloading", "Pending")
     bounded(monkeypatch, 100_000)
     control.advance()
-    assert rows(control)[names[0]] == before[names[0]]
-    assert rows(control)[names[1]][1].endswith(" bytes, the limit is 100,000")
+    unchanged, waiting = rows(control).values()
+    assert unchanged == first
+    assert waiting[1].endswith(" bytes, the limit is 100,000")
 
 
 def test_condition_names_both_sizes_when_nothing_fits(monkeypatch: pytest.MonkeyPatch) -> None:
