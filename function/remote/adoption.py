@@ -1,9 +1,9 @@
 """Which resources this function composed for a composite, also those that Crossplane does not observe.
 
-Crossplane observes what all steps of a pipeline composed for a composite. Resources that an earlier step desires in
-this call belong to that step. Of the rest ours are of the few kinds that we compose, with our label. One that lost the
-label is recognised by its composition-resource-name, and one on which the label was changed by its own name, which is a
-hash that only this function makes. What another step composed and does not desire any more is left to Crossplane.
+Crossplane observes what all steps of a pipeline composed for a composite, and nothing that another controller owns.
+Resources that an earlier step desires in this call belong to that step. Of the rest, the kind and the
+composition-resource-name identify those of this function. Labels do not: any user who may edit a resource may remove or
+change them. What another step composed and does not desire any more is left to Crossplane.
 
 Crossplane neither shows nor deletes a resource that it does not observe: if it is no longer composed, it runs on and
 nothing ever deletes it. Such an orphan is found by its label, and by its name in Crossplane's list. Its controller is
@@ -20,55 +20,59 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
-from function.remote.node_collection import name_collection
 from function.remote.object_writer import (
     COLLECTION_KIND,
     SERVICE,
     carry_over,
-    object_name,
     reapply_observed,
     stop_managing,
     with_resource_version,
 )
 
-_KINDS: Mapping[str, tuple[str, ...]] = {
-    "kubernetes.m.crossplane.io": ("Object", "ClusterProviderConfig", COLLECTION_KIND),
-    "protection.crossplane.io": ("Usage",),
-    GROUP: ("ModelPlacement", "ModelService"),
-    "v1": ("Service",),
-    "discovery.k8s.io": ("EndpointSlice",),
-    "gateway.networking.k8s.io": ("HTTPRoute", "BackendTLSPolicy"),
-}
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
-# A ModelCache prefixes its names with that of the environment.
-_NAME = re.compile(
-    r"provider-config|storage-class|pipeline-preset|nodes|placement-.+"
-    r"|model-service|route|gateway-[0-9a-f]{8}/(?:route|service|slice|tls)"
-    r"|(?:[^/]+/)?(?:namespace|cache-usage|(?:claim|job|scripts|token|service)-.+)"
-)
+_HASHED = r"[a-z](?:[a-z0-9-]*[a-z0-9])?-[0-9a-f]{8}"  # `names.build_name`
+_OF_GATEWAY = r"gateway-[0-9a-f]{8}/"
+# The composition-resource-names of each kind, by API group (version in the core group) and kind.
+_NAMES: Mapping[tuple[str, str], re.Pattern[str]] = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        # A ModelCache prefixes the names of an environment's Objects with the environment.
+        ("kubernetes.m.crossplane.io", "Object"): (
+            rf"storage-class|pipeline-preset|workload|{_OF_GATEWAY}route"
+            rf"|(?:[^/]+/)?(?:namespace|claim-.+|(?:job|pull|scripts|service|token)-{_HASHED})"
+        ),
+        ("kubernetes.m.crossplane.io", "ClusterProviderConfig"): "provider-config",
+        ("kubernetes.m.crossplane.io", COLLECTION_KIND): "nodes",
+        ("protection.crossplane.io", "Usage"): "cache-usage",
+        (GROUP, "ModelPlacement"): "placement-.+",
+        (GROUP, "ModelService"): "model-service",
+        ("v1", "Service"): f"{_OF_GATEWAY}service",
+        ("discovery.k8s.io", "EndpointSlice"): f"{_OF_GATEWAY}slice",
+        ("gateway.networking.k8s.io", "HTTPRoute"): "route",
+        ("gateway.networking.k8s.io", "BackendTLSPolicy"): f"{_OF_GATEWAY}tls",
+    }.items()
+}
 
 
 def select_own(call: Call) -> Call:
     """Returns the call with only those observed resources that this function composed."""
-    composite = text(call.xr, "metadata.name")
     observed = {
         name: manifest
         for name, manifest in call.observed.items()
-        if name not in call.desired_by_earlier_steps and is_own(composite, name, manifest)
+        if name not in call.desired_by_earlier_steps and is_own(name, manifest)
     }
     return replace(call, observed=observed)
 
 
-def is_own(composite: str, name: str, manifest: Manifest) -> bool:
-    """Tells whether this function composed a resource of a composite that no earlier step desires."""
-    if text(manifest, "kind") not in _KINDS.get(text(manifest, "apiVersion").partition("/")[0], ()):
+def is_own(name: str, manifest: Manifest) -> bool:
+    """Tells whether this function composed a resource that no earlier step desires.
+
+    A resource under a name that only another release gives is recognised by its label.
+    """
+    names = _NAMES.get((text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")))
+    if names is None:
         return False
-    manager = strings(manifest, "metadata.labels").get(_LABEL)
-    if not manager:
-        return _NAME.fullmatch(name) is not None
-    scope, _, key = name.rpartition("/")
-    own_names = {object_name(composite, key, scope), name_collection(composite)}
-    return manager == _MANAGER or text(manifest, "metadata.name") in own_names
+    return names.fullmatch(name) is not None or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
 
 
 def find_orphan_placements(
@@ -108,7 +112,8 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
     that is not being deleted counts. With `deleting`, those that are being deleted are returned (their remote objects
     exist until the deletion is complete), otherwise the others.
     """
-    composite, uid, namespace = (text(call.xr, f"metadata.{field}") for field in ("name", "uid", "namespace"))
+    uid = text(call.xr, "metadata.uid")
+    namespace = text(call.xr, "metadata.namespace")
     observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     orphans: dict[str, Manifest] = {}
@@ -122,7 +127,7 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
             and key
             and key not in call.observed
             and (text(manifest, "kind"), text(manifest, "metadata.name")) not in observed
-            and is_own(composite, key, manifest)
+            and is_own(key, manifest)
         ):
             orphans.setdefault(key, manifest)
     return {key: manifest for key, manifest in orphans.items() if is_deleting(manifest) is deleting}

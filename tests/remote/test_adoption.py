@@ -3,38 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
-from function.kube.manifests import JSON, Manifest, get, mapping, text
-from function.remote.adoption import (
-    adopt,
-    adopt_all,
-    find_orphan_placements,
-    find_orphans,
-    is_own,
-    observe_orphans,
-    select_own,
-)
-from function.remote.object_writer import carry_over, object_name
+from function.kube.manifests import JSON, Manifest, get, text
+from function.remote.adoption import adopt, adopt_all, find_orphan_placements, find_orphans, observe_orphans, select_own
+from function.remote.object_writer import carry_over
 from tests.support import builders
-from tests.support.remote_scene import build_scene, set_field
-from tools.documents import document
+from tests.support.remote_scene import set_field
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_recognises_everything_that_is_composed(path: Path) -> None:
-    for name, composed in mapping(document(path), "desired.resources").items():
-        manifest = mapping({"of": composed}, "of.resource")
-        assert is_own("", name, manifest), "its label says so"
-        manifest["metadata"] = {}
-        assert is_own("", name, manifest), "its name says so, where the label was removed"
 
 
 @dataclass(frozen=True)
@@ -48,16 +28,19 @@ class Case:
     want: bool
 
 
+JOB = "job-x-0a1b2c3d"
 CASES = (
     Case("labelled", "under a name that another release gave it", "odd", OBJECT, "Object", "modelplane", True),
     Case("other-version", "a later provider's", "odd", "kubernetes.m.crossplane.io/v1", "Object", "modelplane", True),
-    Case("unlabelled", "known by its name", "job-x", OBJECT, "Object", None, True),
-    Case("of-a-cache", "known by its name behind an environment's", "east/job-x", OBJECT, "Object", None, True),
+    Case("unlabelled", "known by its name", JOB, OBJECT, "Object", None, True),
+    Case("relabelled", "known by its name", JOB, OBJECT, "Object", "helm", True),
+    Case("of-a-cache", "known by its name behind an environment's", f"east/{JOB}", OBJECT, "Object", "helm", True),
     Case("odd", "nothing says that it is ours", "odd", OBJECT, "Object", None, False),
     Case("prefix-only", "a prefix alone is no name of ours", "job-", OBJECT, "Object", None, False),
-    Case("another-manager", "another manager's, whatever its name", "job-x", OBJECT, "Object", "helm", False),
+    Case("unhashed", "our names of Jobs end in a hash", "job-nightly", OBJECT, "Object", "helm", False),
+    Case("name-of-another-kind", "our Services have other names", JOB, "v1", "Service", "helm", False),
     Case("other-kind", "a kind that we never compose", "namespace", "v1", "Namespace", "modelplane", False),
-    Case("other-group", "an Object of another provider", "job-x", "example.org/v1", "Object", "modelplane", False),
+    Case("other-group", "an Object of another provider", JOB, "example.org/v1", "Object", "modelplane", False),
 )
 
 
@@ -73,30 +56,8 @@ def test_ownership(case: Case) -> None:
 
 
 def test_ignores_resources_desired_by_earlier_steps() -> None:
-    observed = {"job-x": _manifest(CASES[0])}
-    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({"job-x"}))).observed == {}
-
-
-def test_keeps_relabelled_objects() -> None:
-    """Its name is a hash of the composite and of the composed resource; a service would go with the label."""
-    serving = build_scene("model-cache")
-    before = serving.outcome().composed
-    for manifest in serving.observed.values():
-        set_field(manifest, "metadata.labels", {"app.kubernetes.io/managed-by": "helm"})
-    serving.answers.clear()
-    objects = {key for key, item in before.items() if text(item.manifest, "kind") == "Object"}
-    assert objects <= serving.outcome().composed.keys()
-
-
-def test_recognises_relabelled_object_of_cache_by_name() -> None:
-    named: Manifest = {
-        "name": object_name("cache", "job-x", "east"),
-        "labels": {"app.kubernetes.io/managed-by": "helm"},
-    }
-    relabelled: Manifest = {"apiVersion": OBJECT, "kind": "Object", "metadata": named}
-    assert is_own("cache", "east/job-x", relabelled)
-    assert not is_own("cache", "west/job-x", relabelled)
-    assert not is_own("other", "east/job-x", relabelled)
+    observed = {JOB: _manifest(CASES[0])}
+    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({JOB}))).observed == {}
 
 
 XR: Manifest = {"metadata": {"name": "chat", "namespace": "team", "uid": "me"}}
@@ -216,8 +177,8 @@ def test_does_not_load_observed_objects() -> None:
 
 def test_recognises_relabelled_orphan_by_name() -> None:
     label: JSON = {"app.kubernetes.io/managed-by": "helm"}
-    ours = an_object("job-k", metadata__labels=label, metadata__name=object_name("chat-env", "job-k"))
-    assert find_orphans(CALL, answer(ours)) == {"job-k": ours}
+    ours = an_object(JOB, metadata__labels=label)
+    assert find_orphans(CALL, answer(ours)) == {JOB: ours}
 
 
 def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:

@@ -17,9 +17,7 @@ from function.domain.environment import (
 )
 from function.kube.manifests import Manifest
 from function.reasons import HardwareAsDeclared
-from function.remote.adoption import is_own
 from function.remote.node_collection import (
-    NODES,
     Unobserved,
     build_collection,
     name_collection,
@@ -28,7 +26,7 @@ from function.remote.node_collection import (
     select_nodes,
 )
 from function.remote.nodes import find_unusable_reason, parse_node, summarize_pools
-from function.remote.object_writer import API_VERSION, COLLECTION_KIND, ObjectWriter
+from function.remote.object_writer import ObjectWriter
 from tests.support.nodes import (
     DGX_H100,
     EKS_A100,
@@ -54,17 +52,6 @@ def test_collection_name_leaves_room_for_provider_suffix(environment: str) -> No
 
 def test_long_collection_names_stay_distinct() -> None:
     assert name_collection("e" * 100) != name_collection("e" * 101)
-
-
-def test_recognises_relabelled_collection_by_name() -> None:
-    labels: Manifest = {"app.kubernetes.io/managed-by": "helm"}
-    found: Manifest = {
-        "apiVersion": API_VERSION,
-        "kind": COLLECTION_KIND,
-        "metadata": {"name": name_collection("east"), "labels": labels},
-    }
-    assert is_own("east", NODES, found)
-    assert not is_own("west", NODES, found)
 
 
 def test_builds_collection_for_selector() -> None:

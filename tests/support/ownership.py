@@ -1,0 +1,72 @@
+"""Everything that composers compose, in the cases and in the examples at rest."""
+
+import functools
+from collections.abc import Iterator
+
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+from crossplane.function.resource import struct_to_dict
+
+from function.composers import COMPOSERS
+from function.kube.manifests import Manifest, mapping, text
+from tests import test_cases
+from tests.support import plane
+from tools.control_plane import ControlPlane
+from tools.engine import Engine
+from tools.world import World
+
+CASES = test_cases.NAMES
+_EXAMPLES = [path.name for path in sorted(plane.EXAMPLES.iterdir()) if path.is_dir() and path.name != "recipes"]
+
+
+# What no example has: a copied pull Secret, a roll-out of one environment after the other, the service of a deployment.
+EVERYTHING = "everything"
+STORIES = [*_EXAMPLES, EVERYTHING]
+SETTINGS: Manifest = {"gateway": {"name": "models", "url": "https://models.example.com"}}
+
+
+@functools.cache
+def example_requests(story: str) -> tuple[fnv1.RunFunctionRequest, ...]:
+    """Returns the request for each composite of an example at rest that observes something."""
+    control = _settle_everything() if story == EVERYTHING else plane.plane(story)
+    requests = [plane.request_of(control, ref) for ref in control.store.refs(*COMPOSERS)]
+    return tuple(request for request in requests if request.observed.resources)
+
+
+def _settle_everything() -> ControlPlane:
+    control = ControlPlane(renderer=Engine(plane.call, SETTINGS), world=_KServe())
+    for manifest in plane.manifests("gemma-one-gpu"):
+        spec = mapping(manifest, "spec")
+        if manifest["kind"] == "InferenceEnvironment":
+            spec["imagePullSecrets"] = [{"secretRef": {"name": "registry"}}]
+        if manifest["kind"] == "ModelDeployment":
+            spec |= {"rollout": {"environments": "OneByOne"}, "service": {}}
+        control.apply([manifest])
+    control.settle()
+    return control
+
+
+class _KServe(World):
+    """Clusters on which KServe says which Deployment has the pods of a service."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        observed = super().advance(resource, step)
+        remote = mapping(observed, "status.atProvider.manifest")
+        if remote.get("kind") == "LLMInferenceService":
+            name = text(remote, "metadata.name")
+            mapping(remote, "status")["workloads"] = {"primary": {"kind": "Deployment", "name": f"{name}-kserve"}}
+        return observed
+
+
+@functools.cache
+def collect_composed() -> tuple[tuple[str, Manifest], ...]:
+    """Returns all composed resources under their composition-resource-names."""
+    requests = [test_cases.request_of(test_cases.load(name)) for name in CASES]
+    requests += [request for story in STORIES for request in example_requests(story)]
+    return tuple(_compose_all(requests))
+
+
+def _compose_all(requests: list[fnv1.RunFunctionRequest]) -> Iterator[tuple[str, Manifest]]:
+    for request in requests:
+        for state in (request.observed.resources, plane.call(request).desired.resources):
+            for name, item in state.items():
+                yield name, struct_to_dict(item.resource)
