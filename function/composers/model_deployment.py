@@ -89,7 +89,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(record)),
-        report.build_placements_ready((*placed, *decision.carried), request.deployment.environments),
+        report.build_placements_ready(
+            (*placed, *decision.carried), request.deployment.environments, replicas=request.deployment.replicas
+        ),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
     )
     is_settled = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
@@ -98,9 +100,14 @@ def compose(call: Call, settings: Settings) -> Outcome:
         composed=adopt(composed, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
-        ready=False if decision.placed < decision.desired else None,
+        ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
+
+
+def _lacks_replicas(deployment: Deployment, placed: Iterable[Placement]) -> bool:
+    """Tells whether a placement serves nothing because no replica of those that are requested fits or is allowed."""
+    return deployment.replicas > 0 and any(placement.replicas == 0 for placement in placed)
 
 
 def decide(call: Call, settings: Settings) -> DecisionRecord | Outcome:

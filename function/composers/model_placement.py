@@ -193,7 +193,7 @@ def _hold(
     references_resolved = conditions[0]
     if references_resolved.reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
         conditions = [*conditions, report.build_cannot_start()]
-    services = hold_services(call.observed, placement if scale_down else None)
+    services = hold_services(call.observed, placement, scale_down=scale_down)
     requested = max(placement.replicas, services.replicas)
     ready = report.build_service_ready(services.remote, requested, was_ready=placement.was_ready)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))

@@ -273,19 +273,20 @@ class HeldServices:
     composed: Mapping[str, Composed]
     remote: ObservedObject  # the first of them
     replicas: int  # of the largest, as composed
-    allocated_replicas: int  # of the largest, as composed or last seen on the cluster
+    allocated_replicas: int  # that have GPUs: of the largest as composed or last seen on the cluster, or that return
 
 
-def hold_services(observed: Mapping[str, Manifest], placement: Placement | None) -> HeldServices:
-    """Keeps the observed services, with no more replicas than requested; None: the request cannot be read."""
+def hold_services(observed: Mapping[str, Manifest], placement: Placement, *, scale_down: bool) -> HeldServices:
+    """Keeps the observed services; with `scale_down`, with no more replicas than requested."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
-    composed = {k: _scale_down(m, placement) if placement else reapply_observed(m) for k, m in services.items()}
-    replicas = _count_replicas(*(mapping(item.manifest, _WRITTEN) for item in composed.values()))
+    composed = {k: _scale_down(m, placement) if scale_down else reapply_observed(m) for k, m in services.items()}
+    written = [mapping(item.manifest, _WRITTEN) for item in composed.values()]
+    on_cluster = [read_object(manifest).manifest for manifest in services.values()]
     return HeldServices(
         composed=composed,
         remote=read_object(next(iter(services.values()), None)),
-        replicas=replicas,
-        allocated_replicas=max(replicas, _count_replicas(*(read_object(m).manifest for m in services.values()))),
+        replicas=_count_replicas(*written),
+        allocated_replicas=_count_allocated(placement, written, on_cluster),
     )
 
 
@@ -306,8 +307,28 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
 
 
 def _count_replicas(*services: Manifest) -> int:
-    """Returns the replicas of the largest of these services."""
-    return max((integer(service, "spec.replicas") for service in services), default=0)
+    """Returns the replicas of the largest of these services; an empty one does not exist.
+
+    A service whose replicas another controller sets has no `spec.replicas`. It has one replica at least.
+    """
+    return max((_read_replicas(service) for service in services if service), default=0)
+
+
+def _read_replicas(service: Manifest) -> int:
+    reported = integer(service, f"{PRIMARY_WORKLOAD}.readyReplicas")
+    return integer(service, "spec.replicas", max(1, reported))
+
+
+def _count_allocated(placement: Placement, written: Sequence[Manifest], on_cluster: Sequence[Manifest]) -> int:
+    """Returns how many replicas of a placement have GPUs.
+
+    A service without replicas although some are requested is stopped: its pods end before new ones start. It keeps the
+    GPUs that it had for the replicas that return (decision 33).
+    """
+    allocated = placement.allocated
+    is_stopped = bool(written) and not _count_replicas(*written)
+    returning = min(allocated.replicas, max(0, placement.replicas)) if allocated and is_stopped else 0
+    return max(_count_replicas(*written, *on_cluster), returning)
 
 
 def _has_requested_shape(service: Manifest, resolved: ResolvedPlacement) -> bool:
@@ -339,7 +360,8 @@ def _allocate(
     has_shape = _has_requested_shape(desired.get(key, {}), resolved)
     if (is_rolled_out and has_shape) or allocated is None:
         allocated = requested and replace(requested, labels=resolved.pool.labels)
-    return allocated and replace(allocated, replicas=_count_replicas(*desired.values(), *on_cluster.values()))
+    replicas = _count_allocated(resolved.placement, [*desired.values()], [*on_cluster.values()])
+    return allocated and replace(allocated, replicas=replicas)
 
 
 def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bool:

@@ -115,8 +115,12 @@ def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
     return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *ends)))
 
 
-def build_placements_ready(placements: Sequence[Placement], desired: int) -> Condition:
-    """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False."""
+def build_placements_ready(placements: Sequence[Placement], desired: int, *, replicas: int = 0) -> Condition:
+    """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False.
+
+    `replicas` are those that the deployment requests for each of the `desired` placements. A placement that may have
+    none of them serves nothing.
+    """
     if not placements:
         message = "No placement exists; Scheduled says why"
         return _placements_ready(Status.FALSE, PlacementsReady.NOTHING_PLACED, message)
@@ -124,18 +128,20 @@ def build_placements_ready(placements: Sequence[Placement], desired: int) -> Con
     if unreachable:
         message = f"Unknown on {join_with_more(unreachable)}: the conditions of its placement say why"
         return _placements_ready(Status.UNKNOWN, PlacementsReady.UNREACHABLE, message)
-    ready = sum(p.ready for p in placements)
-    counts = f"{ready} of {desired} placements are ready"
-    if ready >= desired:
+    serving = [p for p in placements if p.ready and (p.replicas or not replicas)]
+    counts = f"{len(serving)} of {desired} placements are ready"
+    if len(serving) >= desired:
         return _placements_ready(Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}")
     phases = (Phase.FAILED, *Phase)  # those that failed come first, then those that are furthest from Ready
-    unready = sorted((p for p in placements if not p.ready), key=lambda p: (phases.index(p.phase), p.name))
+    unready = sorted((p for p in placements if p not in serving), key=lambda p: (phases.index(p.phase), p.name))
     rows = join_with_more([_describe_unready(p) for p in unready], separator="; ")
     message = f"{counts}; {rows or 'Scheduled says why there are no more'}"
     return _placements_ready(Status.FALSE, PlacementsReady.STARTING, message)
 
 
 def _describe_unready(placement: Placement) -> str:
+    if placement.ready:
+        return f"{placement.name} on {placement.environment}: no replicas, Scheduled says why"
     # A phase says what its own reason would only repeat.
     cause = placement.obstacle if f"({placement.phase})" not in placement.obstacle else ""
     return f"{placement.name} on {placement.environment}: {', '.join(filter(None, (placement.phase, cause)))}"

@@ -13,6 +13,7 @@ from tests.support.remote_scene import (
     Edit,
     Scene,
     build_scene,
+    composed_service,
     edit_environment,
     edit_model,
     edit_observed,
@@ -248,3 +249,16 @@ def test_keeps_pull_secrets_while_service_waits(there: int) -> None:
 
     waiting = load_scene(SEVERAL_NODES).edited(with_replicas(there), pulled, admitted(0))
     assert waiting.composed("pull-") == {"pull-a": {"kind": "Secret", "metadata": {"name": "a"}}}
+
+
+@pytest.mark.parametrize(("ready", "allocated"), [(3, 3), (0, 1)], ids=["three-ready", "none-ready"])
+def test_missing_replicas_of_the_cluster_are_not_zero(ready: int, allocated: int) -> None:
+    """Another controller scales the service, so that its number of pods is known from its status alone."""
+    mirror = "status.atProvider.manifest"
+    scaled = load_scene(ONE_NODE).edited(edit_placement("replicas", 0)).settled()
+    elsewhere = scaled.edited(
+        edit_observed("service-", mirror, composed_service(scaled)),
+        edit_observed("service-", f"{mirror}.spec.replicas", None),
+        edit_observed("service-", f"{mirror}.status.workloads.primary.readyReplicas", ready),
+    )
+    assert get(elsewhere.outcome().status, "service.replicas") == allocated
