@@ -182,6 +182,11 @@ class Holdings:
             self._placements += sign
             self._sizes[sized[0]] += sign * sized[1]
 
+    def charges_last(self, share: Share) -> bool:
+        """Tells whether no share that is held is charged after this one."""
+        sized = _measure(self._empty, share)
+        return sized is not None and all(sized[0] <= size for size, count in self._sizes.items() if count)
+
     def room(self, without: str = "") -> PoolCapacity:
         """Returns what is left of the pool; `without` is a placement whose grants do not count."""
         sizes = self._sizes.copy()

@@ -91,10 +91,14 @@ def _collect_holdings(
 def _grant_in_turn(
     pool: Pool, placements: Iterable[Placement], holdings: Holdings, max_grants: int | None
 ) -> tuple[tuple[Placement, ...], bool]:
-    """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made."""
+    """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made.
+
+    Whether a request fits depends on what is held, and never on what was granted in the same pass. So what is left is
+    computed anew after a grant, except that it may be taken from what was left where it is charged last in any case.
+    """
     rejected: list[Placement] = []
     granted_more = False
-    room: PoolCapacity | None = None  # what is left, as long as that is known
+    room: PoolCapacity | None = None  # what all grants leave; None: to be computed
     refused: set[tuple[Share, ...]] = set()  # sizes that did not fit since the last grant
     for placement in placements:
         key = _key(placement)
@@ -118,7 +122,7 @@ def _grant_in_turn(
                 # What it still has in another shape is charged too, until its service has released it.
                 in_other_shapes = (grant for grant in own if not grant.share.is_like(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
-                room = take_share(room, request) if room and not own else None
+                room = take_share(room, request) if room and not own and holdings.charges_last(request) else None
                 granted_more = True
                 refused.clear()
                 continue

@@ -1,0 +1,144 @@
+"""A ledger that charges every grant one by one, for every placement from the start, to compare the real one with."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from function.domain.allocation import Grant, Share
+from function.domain.environment import Pool
+from function.domain.model import Shape
+from function.domain.placement import Placement
+from function.domain.pods import InterNode, PodAdditions
+from function.scheduling.capacity import PoolCapacity
+from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
+from tests.support.builders import placement, pool, shape
+
+FIVE = pool("pool", gpus=8, nodes=5)
+POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE, inter_node=InterNode(whole_node=True)))
+
+
+def charge_one_by_one(of: Pool, grants: Iterable[Grant]) -> PoolCapacity:
+    """Return what is left of a pool after every grant was charged by itself, the hardest first."""
+    room = PoolCapacity(of.max_nodes, 8, exclusive_nodes=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0)))
+    shares = [grant.share for grant in grants if grant.share.replicas > 0]
+    for s in sorted(
+        shares,
+        key=lambda s: (
+            not s.exclusive_replica_nodes,
+            -room.count_charged_gpus(s.nodes, s.gpus_per_node),
+            -s.nodes,
+            -s.replicas,
+        ),
+    ):
+        if room.take(s.nodes, s.gpus_per_node, s.replicas, exclusive=s.exclusive_replica_nodes):
+            room.free.clear()
+        room.placements += 1
+    return room
+
+
+Held = dict[str, list[Grant]]
+
+
+def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[Grant]) -> tuple[Held, list[Placement]]:
+    """Return who holds what, and who has no room for more."""
+    known = {p.uid: p for p in sorted(placements, key=charge_order)}
+    grants = list(granted)
+    while True:
+        held: Held = {uid: [] for uid in known}
+        for grant in grants:
+            if found := remaining_grant(grant, known[grant.uid]):
+                held[grant.uid].append(found)
+        for p in known.values():
+            if p.allocated and not any(g.share.is_like(p.allocated) for g in held[p.uid]):
+                held[p.uid].append(_grant(p, p.allocated))
+        before = [g for each in held.values() for g in each]
+        waits = [
+            p for p in known.values() if p.requested and p.requested.replicas and not _granted(of, p, p.requested, held)
+        ]
+        grants = [g for each in held.values() for g in each]
+        if grants == before:
+            return held, waits
+
+
+def _grant(p: Placement, share: Share) -> Grant:
+    return Grant(uid=p.uid, namespace=p.namespace, name=p.name, share=share)
+
+
+def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
+    """Grant what one asks for, if it fits beside all that others hold; tell whether it has it."""
+    if any(g.share.is_like(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
+        return True
+    room = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
+    if (
+        room.count_fitting_replicas(
+            asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes
+        )
+        < asks.replicas
+    ):
+        return False
+    held[p.uid] = [*(g for g in held[p.uid] if not g.share.is_like(asks)), _grant(p, asks)]
+    return True
+
+
+SHAPES = (shape(1, 1), shape(1, 3), shape(1, 4), shape(1, 8), shape(2, 2), shape(2, 8), shape(3, 4))
+STATES = ("waits", "granted", "serves", "serves another shape")
+MAX_ROWS, MAX_REPLICAS, MAX_FEWER, DAYS = 9, 5, 3, 9
+
+
+@dataclass(frozen=True)
+class Row:
+    """One placement of a world."""
+
+    replicas: int
+    shape: Shape
+    fewer: int = 0  # replicas less than requested that it has
+    state: str = "waits"
+    exclusive: bool = False
+    day: int = 1  # on which it was created
+
+
+def draw_rows(source: random.Random) -> list[Row]:
+    """Returns the placements of a random world."""
+    return [
+        Row(
+            replicas=source.randint(0, MAX_REPLICAS),
+            shape=source.choice(SHAPES),
+            fewer=source.randint(0, MAX_FEWER),
+            state=source.choice(STATES),
+            exclusive=source.random() < 0.5,
+            day=source.randint(1, DAYS),
+        )
+        for _ in range(source.randint(0, MAX_ROWS))
+    ]
+
+
+def compare_with_plain_ledger(rows: Sequence[Row], of: Pool) -> None:
+    """Asserts that both ledgers grant, reject and leave the same."""
+    placements, grants = list[Placement](), list[Grant]()
+    for number, row in enumerate(rows):
+        created = f"2026-01-0{row.day}"
+        made = placement(uid=str(number), shape=row.shape, replicas=row.replicas, created=created)
+        made = replace(made, exclusive_replica_nodes=row.exclusive)
+        assert made.requested is not None
+        has = replace(made.requested, replicas=max(1, row.replicas - row.fewer))
+        if row.state == "serves another shape":
+            has = Share(
+                pool="pool", nodes=1, gpus_per_node=5, replicas=has.replicas, exclusive_replica_nodes=row.exclusive
+            )
+        if row.state.startswith("serves"):
+            made = replace(made, was_ready=True, allocated=has)
+        if row.state != "waits":
+            grants.append(Grant(uid=made.uid, namespace=made.namespace, name=made.name, share=has))
+        placements.append(made)
+    ledger = allocate_pool(of, placements, grants)
+    held, waiting = settle_plainly(of, placements, grants)
+    expected_grants = [grant for each in held.values() for grant in each]
+    assert set(ledger.grants) == set(expected_grants)
+    assert [p.uid for p in ledger.rejected] == [p.uid for p in waiting]
+    room = charge_one_by_one(of, expected_grants)
+    assert _list_free(ledger.room) == _list_free(room)
+    assert ledger.room.placements == room.placements
+
+
+def _list_free(room: PoolCapacity) -> dict[int, int]:
+    return {gpus: nodes for gpus, nodes in room.free.items() if nodes}
