@@ -362,6 +362,8 @@ def _explain_presence(environment: Environment, placement: Placement, manifest: 
     if scheduled.get("status") != Status.TRUE:
         summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
         return f"cannot move: {text(scheduled, 'reason')} ({summary})"
+    if placement.draining:
+        return "serves until ModelServices send it no requests; Scheduled of the deployment names these"
     rows = listing(manifest, "status.placements")
     unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
     targets = [name for name in unready if name != environment.name]

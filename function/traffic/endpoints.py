@@ -103,6 +103,10 @@ def plan_traffic(
     ordered = sorted(placements, key=lambda p: (p.environment, p.name))
     sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in ordered}
+    if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):
+        # Nothing else can serve, so placements that drain return: their deployment keeps what the status lists.
+        ordered = [replace(p, draining=False) for p in ordered]
+        sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     can_serve = {
         key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
         for key, site in sites.items()
@@ -151,6 +155,15 @@ def _may_name(site: Site, entered_at: int | None, clock: _Clock) -> bool:
 def _add_shares(shares: Mapping[str, Fraction], placements: Iterable[Placement]) -> Fraction:
     """Returns the share of some placements together; those that were not chosen have none."""
     return sum((shares.get(p.name, Fraction(0)) for p in placements), Fraction(0))
+
+
+def _has_requests_for(
+    service: ModelService, placement: Placement, sites: Mapping[str, Site], obstacles: Mapping[str, str]
+) -> bool:
+    """Tells whether a placement serves requests of the service, or will as soon as its site is prepared."""
+    if placement.gateway is None or obstacles[placement.name] or not service.backends[placement.deployment]:
+        return False
+    return not placement.draining or _may_get_requests(placement, sites[placement.gateway.key])
 
 
 def _may_get_requests(placement: Placement, site: Site) -> bool:

@@ -90,6 +90,15 @@ def test_moves_and_serves_all_the_time() -> None:
     assert (places(control), drained(control)[1]) == ([TOKYO], "NotDraining"), "uncordon moves nothing back"
 
 
+def test_says_that_model_services_hold_a_placement() -> None:
+    control = on_one()
+    taint(control, DRAIN)
+    change(control, only(control, "ModelPlacement"), "spec.draining", True)
+    control.advance()
+    why = "serves until ModelServices send it no requests; Scheduled of the deployment names these"
+    assert drained(control)[1:] == ("Draining", f"1 placement left: search/llama {why}")
+
+
 def test_names_what_cannot_move_and_keeps_it() -> None:
     control = on_one(environments=2)
     taint(control, DRAIN)

@@ -153,14 +153,45 @@ def test_listing_comes_before_requests() -> None:
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 9, "canary-e1-workload": 1}
 
 
-def test_draining_placement_that_is_not_listed_never_comes_back() -> None:
+def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
+    """Another ModelService holds it, so that its deployment has not deleted it."""
     plane = _at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
+    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
     plane.replace(replace(STABLE[1], ready_replicas=0))
+    for _ in range(SETTLE + 3):  # as any new endpoint
+        plane.step()
+        assert "stable-e1" in _listed(plane), "its deployment keeps what is listed, so that comes before requests"
+        assert plane.route() == {}
+    plane.settle()
+    assert (plane.route(), _listed(plane)) == ({"10.0.0.1": 1}, {"stable-e1", "stable-e2"})
+
+    plane.replace(STABLE[1])
+    for _ in range(2 * SETTLE):
+        plane.step()
+        assert plane.route(), "one of the two always serves"
+    plane.settle()
+    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
+
+
+def test_draining_placement_does_not_return_while_another_deployment_serves() -> None:
+    """Its deployment may be deleting it at this moment, and requests that are answered would fail."""
+    plane = _at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e2", 1))
+    plane.replace(replace(STABLE[0], draining=True, ready_replicas=0))
+    plane.settle()
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"canary-e2"})
+
+
+def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.placements = [replace(STABLE[0], draining=True, deleting=True), replace(STABLE[1], ready_replicas=0)]
     plane.settle()
     assert plane.route() == {}
-    assert _listed(plane) == {"stable-e2"}
 
 
 def test_lost_pods_leave_the_route_and_come_back() -> None:
