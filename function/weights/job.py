@@ -30,7 +30,7 @@ from enum import Enum
 from importlib import resources
 
 from function.domain.environment import Pool, tolerations
-from function.domain.model import DownloadedSource, HuggingFaceSource, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, UriSource, find_model_path
 from function.domain.pods import add_variables
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
@@ -39,7 +39,7 @@ from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import assess
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, model_directory, source_uri
-from function.weights.scripts.download_script import PROGRAM, STALL, STALL_SECONDS, XET, Exit
+from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
 JOB = "job-"
@@ -79,7 +79,8 @@ _ENV: tuple[Manifest, ...] = (
 )
 # A Secret whose keys all become variables must decide neither what the script runs, nor for how long, nor where a token
 # goes. A variable that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
-_GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, STALL: str(STALL_SECONDS), "HF_ENDPOINT": "https://huggingface.co"}
+_GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
+_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS)}
 # Exit codes after which the Job must not try again, ascending as the API demands.
 _FINAL_CODES: dict[str, list[JSON]] = {
     CONTAINER: [*sorted(cause.gave_up for cause in Exit)],
@@ -99,7 +100,10 @@ class JobFailure(Enum):
         "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
         "permissions"
     )
-    INCOMPLETE = "files are missing or truncated after the download: check the repository and the patterns"
+    INCOMPLETE = (
+        "files are missing or truncated after the download, or no config.json lies beside the weights; the pod's log "
+        "names them: check the repository, its file or path, and the patterns"
+    )
     RATE_LIMITED = "the source keeps limiting the rate: use a token or a mirror, or wait"
     UNREACHABLE = "the source cannot be reached from the cluster: check proxies, mirrors, certificates and its network"
     KILLED = "the download was killed, most often for memory: raise storage.download.resources"
@@ -340,6 +344,8 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
+    if model_path := find_model_path(spec.source):
+        own.append({"name": OPENED, "value": _escape_expansion(model_path)})
     env_from: list[JSON] = [*spec.credential.env_from]
     all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
@@ -137,6 +137,20 @@ def test_patterns_are_json_and_values_survive_kubernetes_expansion() -> None:
     args = container(task)["args"]
     assert isinstance(args, list)
     assert args[0] == "hf://a/b:$$(HOME)"
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        (HuggingFaceSource(repo="a/b", file="Q4/m.gguf"), "Q4/m.gguf"),
+        (HuggingFaceSource(repo="a/b", path="fp8"), "fp8"),
+        (UriSource(uri="https://m.example.com/a/m.gguf?x=1"), "m.gguf"),
+        (HuggingFaceSource(repo="a/b"), None),
+    ],
+    ids=["file", "folder", "address", "all"],
+)
+def test_script_knows_what_the_engine_opens(source: DownloadedSource, want: str | None) -> None:
+    assert environment(replace(TASK, source=source)).get("MODELPLANE_MODEL_PATH") == want
 
 
 def test_token_is_referred_to_and_never_written() -> None:

@@ -61,6 +61,7 @@ RESERVED = (f"{STATE}/*", f"{PARTIALS}/*")  # no repository brings a marker of o
 TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
 STALL, STALL_SECONDS, LOOK_SECONDS = "MODELPLANE_STALL_SECONDS", 900, 15
 XET = "HF_HUB_DISABLE_XET"
+OPENED = "MODELPLANE_MODEL_PATH"  # the folder or GGUF file that the engine opens, below the model's directory
 # The clients are written in Python and in Rust, each with its own words for a status, an address and an error number.
 STATUS = re.compile(
     r"\b([45]\d\d) (?:Client|Server) Error|(?:Client|Server) error '([45]\d\d)|status code ([45]\d\d)"
@@ -107,10 +108,11 @@ SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
 SERIES = re.compile(r"(.+[-_])([0-9]{1,6})-of-([0-9]{1,6})(\.[a-z]+)")
 TORCH = (".bin", ".pt", ".pth", ".ckpt")
 SECOND_CHOICE = (*TORCH, ".bin.index.json", ".h5", ".msgpack", ".onnx")  # not opened where safetensors lie beside them
-ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
-WEIGHTS = {*SECOND_CHOICE, *ALONE, ".npz"}
+WEIGHTS = {*SECOND_CHOICE, ".safetensors", ".gguf", ".engine", ".tflite", ".npz"}
+LOADED = {".safetensors", *TORCH}  # vLLM and SGLang load these from a folder; a GGUF file only where it is named
 INDEXES = (".safetensors.index.json", ".bin.index.json")
-DESCRIPTIONS = ("config.json", "params.json", "adapter_config.json", "model_index.json")
+PIPELINE = "model_index.json"  # of several models, each in a folder of its own
+DESCRIPTIONS = ("config.json", "params.json", PIPELINE)
 HEADER = 100_000_000  # the limit of safetensors' own library; other headers and indexes are far below it
 UNREADABLE = (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError)
 # GGUF: bytes of a value by its type, and of 256 weights by theirs. Of a later type all that is known is one byte.
@@ -284,31 +286,56 @@ def files(root: Path) -> list[Path]:
 
 def faults(root: Path) -> dict[Path, str]:
     """Return what is missing or damaged, by file, of what an engine would open."""
+    opened = root / os.environ.get(OPENED, "")
+    is_file = opened.name.lower().endswith(".gguf")
+    return check_file(opened, {*files(root)}) if is_file else check_folder(opened, root)
+
+
+def check_file(opened: Path, own: set[Path]) -> dict[Path, str]:
+    """Return the faults of the one GGUF file that an engine opens, and of its parts."""
+    parts = dict.fromkeys(announced(opened), f"is missing, {opened.name} promises it")
+    parts[opened] = "is missing, and the engine opens it"
+    found = {path: damage(path) if path in own else missing for path, missing in parts.items()}
+    return {path: fault for path, fault in found.items() if fault}
+
+
+def check_folder(base: Path, root: Path) -> dict[Path, str]:
+    """Return the faults of a folder that an engine opens, and of what lies below the model's directory."""
     own = files(root)
     preferred = {path.parent for path in own if path.suffix == ".safetensors"}
     first = [p for p in own if not p.name.endswith(SECOND_CHOICE) or preferred.isdisjoint(p.parents)]
-    weights = [path for path in first if path.suffix in WEIGHTS]
-    described = [path for path in own if path.parent == root and path.name in DESCRIPTIONS]
     indexes = [path for path in first if path.name.endswith(INDEXES)]
-    found = {path: "is no JSON object" for path in described if parsed(path) is None}
+    # An index whose files are all there is what engines go by: it alone promises, and folders beside it do not matter.
+    whole = {path: named_files(path) for path in indexes if path.parent == base}
+    whole = {path: named for path, named in whole.items() if named and named <= {*own}}
+    if whole:
+        named = set[Path]().union(*whole.values())
+        first = [path for path in first if path.parent == base or path in named]
+        indexes = [*whole]
+    weights = [path for path in first if path.suffix in WEIGHTS]
+    described = {path.name: path for path in own if path.parent == base and path.name in DESCRIPTIONS}
+    found = dict.fromkeys((path for path in described.values() if parsed(path) is None), "is no JSON object")
     found |= {path: "is no index of files in its directory" for path in indexes if not shards(path)}
     found |= {path: fault for path in weights if (fault := damage(path))}
-    promised = {sibling: path.name for path in first for sibling in announced(path)}
+    promised = {sibling: path.name for path in (indexes if whole else first) for sibling in announced(path)}
     for path in promised.keys() - {*own}:
         if wanted(path.relative_to(root).as_posix()):
             found[path] = f"is missing, {promised[path]} promises it"
-    # Shards are no model without a description, however many; a GGUF file describes itself.
-    sharded = indexes or any(SERIES.fullmatch(path.name) for path in weights)
-    alone = any(path.suffix == ".gguf" or (path.suffix in ALONE and not sharded) for path in weights)
-    if not weights or not (described or alone):
-        found[root] = "holds no model: neither weights with a config.json nor a known single-file format"
+    loaded = [p for p in weights if p.suffix in LOADED and (whole or p.parent == base or PIPELINE in described)]
+    if not (described and loaded):
+        found[base] = "holds no model: no config.json or params.json with safetensors or torch weights beside it"
     return found
+
+
+def named_files(index: Path) -> set[Path]:
+    """Return the files that an index names, none where it cannot be read."""
+    return {index.parent / name for name in shards(index)}
 
 
 def announced(path: Path) -> Iterator[Path]:
     """Yield the files whose presence this one promises: an index its shards, a shard its series."""
     if path.name.endswith(INDEXES):
-        yield from (path.parent / name for name in shards(path))
+        yield from named_files(path)
     elif (series := SERIES.fullmatch(path.name)) and path.suffix in WEIGHTS:
         stem, digits, last, suffix = series.groups()
         width = 1 if (path.parent / f"{stem}1-of-{last}{suffix}").exists() else len(digits)
