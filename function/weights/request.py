@@ -171,9 +171,9 @@ class StorageRequest:
 
     @property
     def weights_upper_bound(self) -> int | None:
-        """The best known bound of the weights' bytes: the model's disk, else the least that must hold them."""
-        bounds = (self.stated_capacity, self.model.vram, self.gpu_memory)
-        return self.model.disk or min((amount for amount in bounds if amount), default=None)
+        """The best known bound of the weights' bytes: of the files, some may be copies that engines do not load."""
+        bounds = (self.model.disk or self.stated_capacity, self.model.vram, self.gpu_memory)
+        return min((amount for amount in bounds if amount), default=None)
 
     @property
     def _own_options(self) -> CreatedStorage:
