@@ -269,6 +269,12 @@ class Model:
     selector: Selector = Selector()
 
     @property
+    def weights_bound(self) -> int | None:
+        """Most bytes that an engine loads: of all files, and of what GPUs of `vram` hold; None: neither is declared."""
+        bounds = (self.disk, usable_memory(self.vram or 0))
+        return min((bound for bound in bounds if bound), default=None)
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """All problems of all profiles, sorted by path."""
         return tuple(sorted(p for b in self.broken for p in b.problems))
