@@ -90,14 +90,13 @@ def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | N
     `weights` is None where only the model's resources are known. Its disk may hold files that no engine loads.
     """
     capacity = usable_memory(shape.gpus * (memory_per_gpu or 0))
-    if not memory_per_gpu or (weights or model.weights_bound or 0) <= capacity:
+    bound = model.weights_bound if model.disk else None  # vram alone is compared where a profile declares its shape
+    if not memory_per_gpu or (weights or bound or 0) <= capacity:
         return ""
     room = f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold {gib(capacity)} of weights"
     if weights:
         return f"{room}, and the weights take {gib(weights)}"
-    if not model.disk:
-        return ""
-    disk = f"spec.resources.disk is {gib(model.disk)}"
+    disk = f"spec.resources.disk is {gib(model.disk or 0)}"
     return f"{room}, and {disk}; if engines do not load all of it, set spec.resources.vram"
 
 

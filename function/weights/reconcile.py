@@ -205,7 +205,8 @@ def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterab
     So an upgrade restarts no download, and new scripts reach the next Job. A Job that several composites describe is
     replaced: of those, a new one knows only the planned Job, and two would write into one directory.
     """
-    for key in same_download if plan.policy is ManagementPolicy.FULL else ():
+    is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
+    for key in same_download if is_replaced else ():
         written = mapping(writer.observed[key], _DESCRIBED)
         scripts = mapping(writer.observed.get(SCRIPTS + name_scripts(written)), _DESCRIBED)
         is_known = scripts and key == JOB + text(written, "metadata.name")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Model, OciSource, Spread
-from function.status.cluster_model import build_model_valid, list_notes
+from function.status.cluster_model import build_model_valid, list_notes, note_insufficient_memory
 from tests.support.builders import GIB, HUB, model, profile, requires, shape
 from tests.support.serving_requests import SGLANG, engine
 
@@ -85,3 +85,12 @@ CASES = [
 def test_remarks(case: Case) -> None:
     assert tuple(map(str, list_notes(case.model))) == case.want, case.reason
     assert build_model_valid(case.model).message == "; ".join(["1 profile can be served", *case.want])
+
+
+def test_known_weights_count_and_not_the_disk() -> None:
+    twice = model(profile(shape=shape(1, 8), engine=VLLM))
+    twice = replace(twice, disk=1000 * GIB)
+    assert note_insufficient_memory(twice, shape(1, 8), 80 * GIB, 500 * GIB) == ""
+    assert note_insufficient_memory(twice, shape(1, 8), 80 * GIB, 600 * GIB) == (
+        "8 GPUs of 80Gi can hold 576Gi of weights, and the weights take 600Gi"
+    )
