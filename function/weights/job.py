@@ -180,8 +180,8 @@ def build_job(spec: DownloadSpec) -> Manifest:
 def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
 
-    A script is 20 kB, and a Job's command would repeat it in the Job, in the Object that describes the Job, and in what
-    the provider reports. Other scripts are another ConfigMap.
+    The scripts are 30 kB, and a command would repeat them in the Job, in the Object that describes the Job, and in
+    what the provider reports. Other scripts are another ConfigMap.
     """
     content = [f"{name}\n{script}" for name, script in sorted(SCRIPTS.items())]
     return {
