@@ -15,6 +15,8 @@ KINDS: dict[str, Files] = {
     "sharded": weights.SHARDED,
     "single": {**weights.SINGLE, "tokenizer.json": b"{}"},
     "torch": weights.TORCH,
+    "mistral": {"params.json": b"{}", "consolidated.safetensors": weights.safetensors()},
+    "adapter": {**weights.ADAPTER, **weights.SINGLE},
 }
 
 
