@@ -195,6 +195,7 @@ class PlacementStorage(StrEnum):
     CLAIM_NOT_SHARED = "ClaimNotShared"
     STORAGE_TOO_SMALL = "StorageTooSmall"
     TOKEN_MISSING = "TokenMissing"  # noqa: S105  # a reason, not a token
+    NO_POD = "NoPod"
     DOWNLOADING = "Downloading"
     DOWNLOAD_FAILED = "DownloadFailed"
     HYDRATED = "Hydrated"

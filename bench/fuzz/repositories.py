@@ -15,8 +15,8 @@ KINDS: dict[str, Files] = {
     "sharded": weights.SHARDED,
     "single": {**weights.SINGLE, "tokenizer.json": b"{}"},
     "torch": weights.TORCH,
-    "gguf": weights.QUANTISED,
-    "adapter": weights.ADAPTER,
+    "mistral": {"params.json": b"{}", "consolidated.safetensors": weights.safetensors()},
+    "adapter": {**weights.ADAPTER, **weights.SINGLE},
 }
 
 
@@ -51,7 +51,11 @@ _BROKEN: dict[str, Callable[[Files, Random], Files]] = {
     "index-above": lambda _, __: {"model.safetensors.index.json": weights.index("../../x.safetensors")},
     "index-deep": lambda _, __: {"model.safetensors.index.json": b'{"weight_map": ' + b"[" * 50_000},
     "index-of-nothing": lambda _, __: {"model.safetensors.index.json": weights.index("absent.safetensors")},
-    "series": lambda _, __: {"m-00001-of-00003.safetensors": weights.safetensors()},
+    # An index whose files are all there would count, and the shard would not.
+    "series": lambda files, _: {
+        "m-00001-of-00003.safetensors": weights.safetensors(),
+        **{name: weights.index("m-00002-of-00003.safetensors") for name in files if name.endswith(".index.json")},
+    },
     "description": lambda _, random: {"config.json": random.choice((b"", b"[", b"[]", b"{" * 50_000, b"\xff\xfe"))},
     "header": lambda _, random: {
         "x.safetensors": random.choice((b"\xff" * 64, weights.long(2) + b"{}x", b'\x08\0\0\0\0\0\0\0{"a": 1}'))
@@ -70,8 +74,8 @@ def repository(random: Random) -> Repository:
     sound = random.random() < 0.75
     if not sound:
         name = random.choice([*_BROKEN])
-        if name in ("cut", "one-byte-short") and kind == "torch":
-            name = "empty-weights"  # an old torch file has no end that could be missed
+        if (name in ("cut", "one-byte-short") or name.startswith("index-")) and kind == "torch":
+            name = "empty-weights"  # an old torch file has no end that could be missed, and its own index is complete
         files |= _BROKEN[name](files, random)
         what.append(name)
     names = [*files]

@@ -34,6 +34,7 @@ from function.api.values import (
 from function.domain.engines import ENGINES, EXPERT, find_model_faults, find_shape_faults, parse_parallel_flags
 from function.domain.model import (
     CPU,
+    GGUF,
     MEMORY,
     PART,
     BrokenEntry,
@@ -139,24 +140,38 @@ def _parse_source(spec: schemas.ModelSpec, secrets: _SecretRule, problems: Probl
 
 def _parse_hugging_face(block: schemas.HuggingFace, secrets: _SecretRule, problems: Problems) -> HuggingFaceSource:
     file = block.file or ""
+    path = block.path or ""
     allow = tuple(block.allow_patterns or ())
     ignore = tuple(block.ignore_patterns or ())
     if file:
         _check_file(file, allow, ignore, problems["file"])
-    all_parts = (PART.sub(r"-*-of-\2.gguf", file),) if file else ()
+    if path:
+        _check_path(path, file, problems["path"])
+    own_files = (PART.sub(r"-*-of-\2.gguf", file),) if file else (f"{path}/*",) if path else ()
     return HuggingFaceSource(
         repo=block.repo,
         revision=block.revision,
         secret=_parse_secret(block.secret_ref, secrets, problems["secretRef"]),
-        allow=allow or all_parts,
+        allow=allow or own_files,
         ignore=ignore,
         file=file,
+        path=path,
     )
+
+
+def _check_path(path: str, file: str, problems: Problems) -> None:
+    if any(part in {"", ".", ".."} for part in path.split("/")):
+        problems.add_invalid(path, "a folder within the repository, without .. and without / at its ends")
+    if file:
+        problems.add_invalid(path, "left out together with file, which is a path of its own")
+    refuse_expansions(path, problems)
 
 
 def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], problems: Problems) -> None:
     if any(part in {"", ".", ".."} for part in file.split("/")):
         problems.add_invalid(file, "a path within the repository, without ..")
+    if not file.lower().endswith(GGUF):
+        problems.add_invalid(file, f"a file that ends in {GGUF}, as engines open other models as a folder")
     if parse_part(file)[0] != 1:
         problems.add_invalid(file, "the first of its parts, " + PART.sub(r"-00001-of-\2.gguf", file))
     refuse_expansions(file, problems)

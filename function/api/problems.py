@@ -65,6 +65,9 @@ _ALLOWED: Mapping[str, str] = {
 # Patterns of the XRDs that read better in words.
 _FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name",
+    r"^[A-Za-z0-9_][A-Za-z0-9._-]*$": (
+        "a branch, tag or commit without a slash; of a pull request, name its last commit"
+    ),
     r"^[^\s:/]+(:[^\s/]+)?(/[^\s/]+)*$": IMAGE_FORM,
     r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$": DURATION_FORM,
     r"^[0-9]+(\.[0-9]+)?$": 'a decimal number such as "2.50"',

@@ -87,7 +87,7 @@ def _note_doubts(record: DecisionRecord) -> Iterator[str]:
         if profile and not find_faults(storage):
             remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
             plan = plan_weights(storage)
-            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth, model, profile)
+            load_time = estimate_load(plan.bytes_on_claim, environment.storage.read_bandwidth)
             remarks += [describe_load(load_time)] if load_time else []
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
 

@@ -5,7 +5,6 @@ parallelism), or one compressed vector (latent attention, complete on every GPU)
 sliding layers keep their window. Attention that keeps a state instead of tokens is refused.
 """
 
-import fnmatch
 import json
 import os
 import re
@@ -25,7 +24,9 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, wrap_lines
 from function.domain.allocation import format_replica
+from function.domain.engines import get_last_value
 from function.domain.environment import Environment, Pool
+from function.domain.files import Files, is_fetched, split_files
 from function.domain.model import (
     Engine,
     EngineName,
@@ -75,9 +76,6 @@ _COLUMNS = {
     "PROFILE": "profile", "OBSTACLE": "obstacle",
 }  # fmt: skip
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
-# What an engine loads: the first kind that exists, without the copy in the layout of its authors.
-_WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth")
-_COPIES = "consolidated*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +105,8 @@ class Size:
     attention: Attention | None = None  # with the two below: the requests that need a KV cache
     tokens: int = 0
     requests: int = 0
+    ignore: tuple[str, ...] = ()  # patterns that leave out copies which engines do not load
+    variants: tuple[str, ...] = ()  # GGUF files of which an engine opens one
 
 
 @click.command(epilog=examples("size"))
@@ -141,7 +141,9 @@ def size(  # noqa: PLR0913  # click's options
     elif hub is None:
         sizes = [_size_model(model) for model in models]
     else:
-        sizes = [_size_files(model.source, model.name, headroom) for model in models]
+        sizes = [
+            _size_files(model.source, model.name, headroom, consolidated=_reads_consolidated(model)) for model in models
+        ]
     if context_length:
         sizes = [_add_cache(size_, config, hub, context_length, concurrency) for size_ in sizes]
     results = [(size_, list(_fit_pools(size_, models, store))) for size_ in sizes]
@@ -153,6 +155,8 @@ def size(  # noqa: PLR0913  # click's options
                 "disk": gib(size_.disk) if size_.disk else None,
                 "vram": gib(size_.vram) if size_.vram else None,
                 "weights": size_.weights,
+                "ignorePatterns": [*size_.ignore],
+                "files": [*size_.variants],
                 "pools": [*fits],
             }
             for size_, fits in results
@@ -174,6 +178,11 @@ def _read_models(store: Store) -> Iterator[Model]:
         yield model.value
 
 
+def _reads_consolidated(model: Model) -> bool:
+    """Tells whether a profile reads the layout of Mistral's authors."""
+    return any(get_last_value(profile.engine.args, "--load-format") == "mistral" for profile in model.profiles)
+
+
 def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
     match = _PARAMS.fullmatch(params)
     if match is None:
@@ -189,7 +198,7 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
     return _add_headroom(f"{params} in {precision}", line, weights, weights * 105 // 100, disk_line, headroom)
 
 
-def _size_files(source: Source, name: str, headroom: int) -> Size:
+def _size_files(source: Source, name: str, headroom: int, *, consolidated: bool = False) -> Size:
     """Sizes a model by its files on Hugging Face that its own patterns admit, without downloading them."""
     if not isinstance(source, HuggingFaceSource):
         raise CliError(f"model {name} is not from the hub. Leave out --hub")
@@ -198,13 +207,29 @@ def _size_files(source: Source, name: str, headroom: int) -> Size:
     sizes = _list_files(info, source)
     parameters = mapping(info, "safetensors.parameters")
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in sorted(parameters.items()) if isinstance(n, int))
-    # Files at the top level, since deeper folders hold copies.
-    top = {path: n for path, n in sizes.items() if "/" not in path and not fnmatch.fnmatch(path, _COPIES)}
-    kinds = ([n for path, n in top.items() if fnmatch.fnmatch(path, pattern)] for pattern in _WEIGHTS)
-    weights = sum(next(filter(None, kinds), sizes.values()))
-    disk = sum(sizes.values())
-    line = f"{weights / 10**9:,.1f} GB = {gib(weights)} on Hugging Face" + (f" ({formats})" if formats else "")
-    return _add_headroom(name, line, weights, disk, f"{disk / 10**9:,.1f} GB in {len(sizes)} files", headroom)
+    files = split_files(sizes, source, consolidated=consolidated)
+    line = f"{_format_gb(files.weights)} = {gib(files.weights)} on Hugging Face" + (f" ({formats})" if formats else "")
+    disk_line = f"{_format_gb(files.disk)} in {len(sizes)} files"
+    sized = _add_headroom(name, line, files.weights, files.disk, disk_line, headroom)
+    return replace(
+        sized, arithmetic=(*sized.arithmetic, *_propose(files)), ignore=(*files.copies,), variants=(*files.variants,)
+    )
+
+
+def _propose(files: Files) -> Iterator[str]:
+    """Yields what would save disk: patterns that leave out copies, or the file that the engine opens."""
+    for pattern, size in files.copies.items():
+        yield f"{_format_gb(size)} of the disk are copies that engines do not load: ignorePatterns: [{pattern}]"
+    if files.variants:
+        name, size = min(files.variants.items(), key=lambda item: item[1])
+        yield (
+            f"engines open one of {len(files.variants)} GGUF files, and the largest counts here: "
+            f"name one in huggingFace.file, such as {name} ({_format_gb(size)})"
+        )
+
+
+def _format_gb(size: int) -> str:
+    return f"{size / 10**9:,.1f} GB"
 
 
 def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str, headroom: int) -> Size:
@@ -243,6 +268,7 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
         *sized.arithmetic[:2],
         f"KV cache: {per_token:,} bytes a token in full layers, {requests} x {tokens:,} tokens = {gib(cache)}",
         f"GPU memory: ({gib(sized.weights)} + {gib(cache)}) / {_USED} = {gib(vram)}  (spec.resources.vram)",
+        *sized.arithmetic[3:],
     )
     return replace(sized, arithmetic=lines, vram=vram, attention=attention, tokens=tokens, requests=requests)
 
@@ -328,19 +354,13 @@ def _find_obstacle(sized: Size, candidate: Candidate) -> str:
         stages = split.pipeline or shape.nodes
         cache = sized.requests * sized.attention.bytes(sized.tokens, tensor, stages)
         return f"KV cache takes {gib(cache)} a GPU, room for {gib(room)}" if room < cache else ""
-    return note_insufficient_memory(candidate.request.model, shape, pool.memory_per_gpu)
+    return note_insufficient_memory(candidate.request.model, shape, pool.memory_per_gpu, sized.weights)
 
 
 def _list_files(info: JSON, source: HuggingFaceSource) -> dict[str, int]:
     """Returns the bytes of every file that the initializer would fetch, by path."""
-    # As for Hugging Face's client, a folder stands for all files in it.
-    allow, ignore = ([f"{p}*" if p.endswith("/") else p for p in ps] for ps in (source.allow or ["*"], source.ignore))
-    files = {
-        text(file, "rfilename"): integer(file, "size")
-        for file in listing(info, "siblings")
-        if any(fnmatch.fnmatch(text(file, "rfilename"), pattern) for pattern in allow)
-        and not any(fnmatch.fnmatch(text(file, "rfilename"), pattern) for pattern in ignore)
-    }
+    all_files = ((text(file, "rfilename"), integer(file, "size")) for file in listing(info, "siblings"))
+    files = {path: size for path, size in all_files if is_fetched(path, source)}
     if not files:
         raise CliError(f"{source.repo} holds no file that the model's patterns admit. Correct them", Code.REFUSED)
     return files

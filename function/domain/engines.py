@@ -72,8 +72,6 @@ class Ability(Enum):
     DRAIN = "finish its requests when it is stopped"
     GGUF = "read GGUF files"
     GGUF_PARTS = "read a GGUF file in several parts"
-    STREAM = "load safetensors by several threads at once"
-    PREFETCH = "read safetensors ahead"
     TLS = "serve HTTPS"
 
 
@@ -151,8 +149,6 @@ _VLLM = EngineSpec(
         Ability.DRAIN: VersionRange(since=Version(0, 18, 0)),
         Ability.GGUF: VersionRange(until=Version(0, 24, 0), stock_only=True),
         Ability.GGUF_PARTS: VersionRange(since=Version(0, 20, 0), stock_only=True),
-        Ability.STREAM: ALWAYS,
-        Ability.PREFETCH: VersionRange(since=Version(0, 18, 0)),
         Ability.TLS: ALWAYS,
     },
     size_flags={
@@ -207,8 +203,6 @@ _SGLANG = EngineSpec(
         Ability.DRAIN: NEVER,
         Ability.GGUF: ALWAYS,
         Ability.GGUF_PARTS: ALWAYS,
-        Ability.STREAM: VersionRange(since=Version(0, 5, 10)),
-        Ability.PREFETCH: NEVER,
         Ability.TLS: VersionRange(since=Version(0, 5, 10)),
     },
     size_flags={

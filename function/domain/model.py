@@ -39,6 +39,7 @@ class HuggingFaceSource:
     allow: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     file: str = ""  # the only file that the engine reads; empty: all
+    path: str = ""  # the folder with the model; empty: the repository's root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,12 @@ def find_single_file(source: Source) -> str:
             return path.rpartition("/")[2] if path.lower().endswith(GGUF) else ""
         case _:
             return ""
+
+
+def find_model_path(source: Source) -> str:
+    """Returns the folder or file of a download that the engine opens; empty for all of it."""
+    folder = source.path if isinstance(source, HuggingFaceSource) else ""
+    return folder or find_single_file(source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +267,12 @@ class Model:
     cpu: str = CPU  # request of each engine pod
     memory: str = MEMORY  # request of each engine pod
     selector: Selector = Selector()
+
+    @property
+    def weights_bound(self) -> int | None:
+        """Most bytes that an engine loads: of all files, and of what GPUs of `vram` hold; None: neither is declared."""
+        bounds = (self.disk, usable_memory(self.vram or 0))
+        return min((bound for bound in bounds if bound), default=None)
 
     @property
     def problems(self) -> tuple[Problem, ...]:

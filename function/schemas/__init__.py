@@ -30,6 +30,7 @@ class HuggingFace(BaseModel):
     revision: StrictStr = Field("main", max_length=128, min_length=1, pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*$")
     secret_ref: SecretRef | None = Field(None, alias="secretRef")
     file: StrictStr | None = Field(None, max_length=256, min_length=1, pattern="^[A-Za-z0-9._+@=/-]+$")
+    path: StrictStr | None = Field(None, max_length=256, min_length=1, pattern="^[A-Za-z0-9._+@=/-]+$")
     allow_patterns: list[StrictStr] | None = Field(None, alias="allowPatterns", max_length=64)
     ignore_patterns: list[StrictStr] | None = Field(None, alias="ignorePatterns", max_length=64)
 

@@ -57,7 +57,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     # Where the model was read from, its other profiles, and what decides the placement.
     Model: frozenset({"kind", "name", "profiles", "broken", "vram", "disk", "selector"}),
     # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
-    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore"}),
+    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore", "path"}),
     OciSource: frozenset({"image"}),
     UriSource: frozenset({"uri", "secret"}),
     PvcSource: frozenset({"claim", "path"}),

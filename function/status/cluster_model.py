@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from function.contract import Condition
 from function.domain.engines import ENGINES, get_last_value, get_version
+from function.domain.files import DESCRIPTIONS, TOKENIZERS, lacks_all
 from function.domain.model import (
     GGUF,
     DownloadedSource,
+    HuggingFaceSource,
     Model,
     OciSource,
     Problem,
@@ -38,10 +40,23 @@ def list_notes(model: Model) -> list[Problem]:
     notes: list[Problem] = []
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
         notes.append(Problem("spec.oci.image", "names a tag, which may move; a digest always means the same weights"))
+    if isinstance(model.source, HuggingFaceSource):
+        notes += _list_source_notes(model.source)
     for profile in model.profiles:
         fields = _list_profile_notes(profile, model)
         notes += [Problem(f"spec.serving[{profile.name}].{field}", message) for field, message in fields]
     return notes
+
+
+def _list_source_notes(source: HuggingFaceSource) -> Iterator[Problem]:
+    if not source.file and source.repo.lower().endswith("-gguf"):
+        yield Problem("spec.huggingFace.file", f"is not set, and engines open one GGUF file of {source.repo}; name it")
+        return
+    field = "spec.huggingFace.allowPatterns" if source.allow else "spec.huggingFace.ignorePatterns"
+    if not source.file and lacks_all(DESCRIPTIONS, source):
+        yield Problem(field, "lets through neither config.json nor params.json, and no engine starts without one")
+    elif not source.file and lacks_all(TOKENIZERS, source):
+        yield Problem(field, "lets through no tokenizer, such as tokenizer.json or tekken.json")
 
 
 def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, str]]:
@@ -55,6 +70,13 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
         yield field, "is none: two pods may share a node, but each is charged a whole one"
     if any(text(entry, "value").startswith("hf_") for entry in engine.env):
         yield "engine.env", "has a Hugging Face token in plain text; name its Secret in spec.huggingFace.secretRef"
+    source = model.source
+    is_mistral = get_last_value(engine.args, "--load-format") == "mistral"
+    if is_mistral and isinstance(source, HuggingFaceSource) and lacks_all(("consolidated.safetensors",), source):
+        yield (
+            "engine.args",
+            "--load-format=mistral reads consolidated*.safetensors, which the patterns do not let through",
+        )
     tokenizer = ENGINES[engine.name].tokenizer_flag
     if file.lower().endswith(GGUF) and get_last_value(engine.args, tokenizer) is None:
         yield "engine.args", f"engines do not read the tokenizer in {file} well; name another with {tokenizer}"
@@ -62,13 +84,20 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
         yield "replicaTopology", beyond
 
 
-def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None) -> str:
-    """Returns that the GPUs of a replica cannot hold the weights, memory in bytes; empty where they can."""
+def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None, weights: int | None = None) -> str:
+    """Returns that the GPUs of a replica cannot hold the weights, all in bytes; empty where they can.
+
+    `weights` is None where only the model's resources are known. Its disk may hold files that no engine loads.
+    """
     capacity = usable_memory(shape.gpus * (memory_per_gpu or 0))
-    if not model.disk or not memory_per_gpu or model.disk <= capacity:
+    bound = model.weights_bound if model.disk else None  # vram alone is compared where a profile declares its shape
+    if not memory_per_gpu or (weights or bound or 0) <= capacity:
         return ""
     room = f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold {gib(capacity)} of weights"
-    return f"{room}, and spec.resources.disk is {gib(model.disk)}"
+    if weights:
+        return f"{room}, and the weights take {gib(weights)}"
+    disk = f"spec.resources.disk is {gib(model.disk or 0)}"
+    return f"{room}, and {disk}; if engines do not load all of it, set spec.resources.vram"
 
 
 def build_status(model: Model) -> Manifest:

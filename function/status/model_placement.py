@@ -286,7 +286,7 @@ def build_released(released: Release | None) -> Manifest:
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:
     bandwidth = resolved.environment.storage.read_bandwidth
-    loads = estimate_load(plan.bytes_on_claim, bandwidth, resolved.model, resolved.profile)
+    loads = estimate_load(plan.bytes_on_claim, bandwidth)
     size = plan.claim.size if plan.claim else None
     return prune(
         {

@@ -82,23 +82,12 @@ def note_costs(request: StorageRequest) -> Iterator[Problem]:
 
 
 def build_load_status(estimate: LoadEstimate | None) -> Manifest:
-    if estimate is None:
-        return {}
-    return prune({"loadTime": _format_duration(estimate.seconds), "loadAdvice": _format_load_advice(estimate) or None})
+    return {"loadTime": _format_duration(estimate.seconds)} if estimate else {}
 
 
 def describe_load(estimate: LoadEstimate) -> str:
     speed = f"{estimate.read_bandwidth / 10**9:g} GB/s"
-    message = (
-        f"weights of at most {gib(estimate.weights_bytes)} load in {_format_duration(estimate.seconds)} at {speed}"
-    )
-    return "; ".join(part for part in (message, _format_load_advice(estimate)) if part)
-
-
-def _format_load_advice(estimate: LoadEstimate) -> str:
-    if not estimate.flags:
-        return ""
-    return f"engine.args {' or '.join(estimate.flags)} may read several times as fast (docs/storage.md)"
+    return f"weights of at most {gib(estimate.weights_bytes)} load in {_format_duration(estimate.seconds)} at {speed}"
 
 
 def _format_duration(seconds: int) -> str:

@@ -13,8 +13,7 @@ capacity.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from function.domain.engines import Ability, get_last_value, has_ability
-from function.domain.model import Model, Problem, Profile, find_single_file
+from function.domain.model import Model, Problem
 from function.kube import manifests, names, quantity
 from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ManagementPolicy
@@ -22,8 +21,6 @@ from function.remote.object_writer import ManagementPolicy
 READ_WRITE_MANY = "ReadWriteMany"
 READ_ONLY_MANY = "ReadOnlyMany"  # enough for weights that are on the claim already
 _REQUESTED, _CAPACITY = "spec.resources.requests.storage", "status.capacity.storage"
-_LONG_LOAD_SECONDS = 300  # above this, flags that load faster are worth advice
-_STREAM, _PREFETCH = ("--load-format", "runai_streamer"), ("--safetensors-load-strategy", "prefetch")
 
 
 class SizeFrom(StrEnum):
@@ -152,7 +149,6 @@ class LoadEstimate:
     weights_bytes: int
     read_bandwidth: int  # bytes per second at which a pod reads them
     seconds: int  # rounded up
-    flags: tuple[str, ...] = ()  # flags of the engine that would make it faster
 
 
 def compute_load_seconds(weights_bytes: int, read_bandwidth: int) -> int:
@@ -160,25 +156,9 @@ def compute_load_seconds(weights_bytes: int, read_bandwidth: int) -> int:
     return -(-weights_bytes // read_bandwidth)
 
 
-def estimate_load(
-    weights_bytes: int | None, read_bandwidth: int | None, model: Model, profile: Profile
-) -> LoadEstimate | None:
+def estimate_load(weights_bytes: int | None, read_bandwidth: int | None) -> LoadEstimate | None:
     """Estimates how weights load from a claim; None where their size or the speed of the storage is unknown."""
     if not (weights_bytes and read_bandwidth):
         return None
     seconds = compute_load_seconds(weights_bytes, read_bandwidth)
-    flags = _suggest_flags(model, profile) if seconds > _LONG_LOAD_SECONDS else ()
-    return LoadEstimate(weights_bytes=weights_bytes, read_bandwidth=read_bandwidth, seconds=seconds, flags=flags)
-
-
-def _suggest_flags(model: Model, profile: Profile) -> tuple[str, ...]:
-    """Suggests flags of this engine that load faster, unless the profile sets one or there are no safetensors."""
-    engine = profile.engine
-    is_set = any(get_last_value(engine.args, name) is not None for name, _ in (_STREAM, _PREFETCH))
-    if is_set or find_single_file(model.source):
-        return ()
-    return tuple(
-        "=".join(flag)
-        for ability, flag in ((Ability.STREAM, _STREAM), (Ability.PREFETCH, _PREFETCH))
-        if has_ability(engine, ability)
-    )
+    return LoadEstimate(weights_bytes=weights_bytes, read_bandwidth=read_bandwidth, seconds=seconds)

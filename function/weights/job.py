@@ -30,7 +30,7 @@ from enum import Enum
 from importlib import resources
 
 from function.domain.environment import Pool, tolerations
-from function.domain.model import DownloadedSource, HuggingFaceSource, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, UriSource, find_model_path
 from function.domain.pods import add_variables
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
@@ -39,7 +39,7 @@ from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import assess
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, model_directory, source_uri
-from function.weights.scripts.download_script import PROGRAM, Exit
+from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
 JOB = "job-"
@@ -77,9 +77,10 @@ _ENV: tuple[Manifest, ...] = (
     {"name": "HF_XET_NUM_CONCURRENT_RANGE_GETS", "value": "8"},
     {"name": "TQDM_MININTERVAL", "value": "30"},
 )
-# A Secret whose keys all become variables must decide neither what the script runs nor where a token goes. A variable
-# that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
+# A Secret whose keys all become variables must decide neither what the script runs, nor for how long, nor where a token
+# goes. A variable that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
+_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS)}
 # Exit codes after which the Job must not try again, ascending as the API demands.
 _FINAL_CODES: dict[str, list[JSON]] = {
     CONTAINER: [*sorted(cause.gave_up for cause in Exit)],
@@ -99,16 +100,27 @@ class JobFailure(Enum):
         "nor may root change that where storage.download.prepare lets it try (root_squash, read-only): correct its "
         "permissions"
     )
-    INCOMPLETE = "files are missing or truncated after the download: check the repository and the patterns"
+    INCOMPLETE = (
+        "files are missing or truncated after the download, or no config.json lies beside the weights; the pod's log "
+        "names them: check the repository, its file or path, and the patterns"
+    )
     RATE_LIMITED = "the source keeps limiting the rate: use a token or a mirror, or wait"
-    UNREACHABLE = "the source cannot be reached from the cluster: check proxies, mirrors and its network"
+    UNREACHABLE = "the source cannot be reached from the cluster: check proxies, mirrors, certificates and its network"
     KILLED = "the download was killed, most often for memory: raise storage.download.resources"
     UNKNOWN = "the pod's log says why"
+    STALLED = (
+        "the download made no progress for 15 minutes, in several attempts, of which only the first may use hf-xet: "
+        "check proxies, mirrors and the claim's storage"
+    )
+    STORAGE_FAILED = (
+        "the claim's storage failed, or cannot do what the download needs; the pod's log has its error: check the "
+        "volume and its mount options"
+    )
     DEADLINE_EXCEEDED = "storage.download.activeDeadlineSeconds passed: raise it, or check the network's speed"
     NO_POD = (
-        "no pod could be created in ten minutes: the namespace may enforce Pod Security restricted, which refuses what "
-        "storage.download.prepare or securityContext ask for. Let it enforce baseline, or set prepare: Never and "
-        "correct the claim's permissions"
+        "no pod could be created, and the events of the Job say why. A quota may be used up. Or the namespace may "
+        "enforce Pod Security restricted, which refuses what storage.download.prepare or securityContext ask for: let "
+        "it enforce baseline, or set prepare: Never and correct the claim's permissions"
     )
     EXHAUSTED = "every attempt was ended from outside (eviction, node loss): look at the pod's events"
 
@@ -168,8 +180,8 @@ def build_job(spec: DownloadSpec) -> Manifest:
 def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
 
-    A script is 20 kB, and a Job's command would repeat it in the Job, in the Object that describes the Job, and in what
-    the provider reports. Other scripts are another ConfigMap.
+    The scripts are 30 kB, and a command would repeat them in the Job, in the Object that describes the Job, and in
+    what the provider reports. Other scripts are another ConfigMap.
     """
     content = [f"{name}\n{script}" for name, script in sorted(SCRIPTS.items())]
     return {
@@ -194,7 +206,10 @@ def build_initializer(download: Download, source: DownloadedSource, credential: 
     """Builds what KServe's initializer gets where it downloads into an engine's pod."""
     built_in = BUILT_IN.download
     env = _build_env(source, download, credential)
-    requested_env: list[JSON] = [entry for entry in env if entry not in _ENV]
+    if isinstance(source, HuggingFaceSource) and download.image == built_in.image:
+        # Nothing ends a download in an engine's pod that stalls, as those with the hf-xet of this image often do.
+        env = add_variables(env, {XET: "1"})
+    requested_env: list[JSON] = [entry for entry in _build_env(source, download, credential) if entry not in _ENV]
     requested: Manifest = {
         "image": download.image if download.image != built_in.image else None,
         "resources": download.resources if download.resources != built_in.resources else None,
@@ -233,6 +248,15 @@ def needs_privileges(job: Manifest) -> bool:
 def has_had_pods(job: Manifest) -> bool:
     uncounted = manifests.mapping(job, "status.uncountedTerminatedPods")
     return any(manifests.integer(job, f"status.{count}") for count in _POD_COUNTS) or any(uncounted.values())
+
+
+def is_without_pods(job: Manifest) -> bool:
+    """Tells whether the Job controller has started an observed Job and could not create a pod for it.
+
+    It writes the start time together with the number of the pods that it created.
+    """
+    is_suspended = manifests.condition(job, "Suspended").get("status") == "True"
+    return bool(manifests.text(job, "status.startTime")) and not is_suspended and not has_had_pods(job)
 
 
 def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest) -> Manifest:
@@ -320,6 +344,8 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
     ]
+    if model_path := find_model_path(spec.source):
+        own.append({"name": OPENED, "value": _escape_expansion(model_path)})
     env_from: list[JSON] = [*spec.credential.env_from]
     all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
@@ -390,7 +416,7 @@ def find_failure(job: Manifest) -> JobFailure | None:
         return _BY_CODE.get(int(code[1]), JobFailure.UNKNOWN)
     has_short_deadline = manifests.integer(job, "spec.activeDeadlineSeconds") <= SECONDS_WITHOUT_POD
     is_refused = has_short_deadline and needs_privileges(job) and not has_had_pods(job)
-    if reason == "DeadlineExceeded" and is_refused:
+    if reason == "DeadlineExceeded" and (is_refused or is_without_pods(job)):
         return JobFailure.NO_POD
     return _BY_REASON.get(reason, JobFailure.UNKNOWN)
 
@@ -426,6 +452,38 @@ def find_equivalent_job(writer: ObjectWriter, job: Manifest, same_download: Iter
         if has_same_retry and assess(writer.read(key).manifest).up:
             return key
     return JOB + manifests.text(job, "metadata.name")
+
+
+def name_scripts(job: Manifest) -> str:
+    """Returns the name of the ConfigMap with the scripts of a Job; empty where it mounts none."""
+    volumes = manifests.listing(job, "spec.template.spec.volumes")
+    return next((manifests.text(v, "configMap.name") for v in volumes if v.get("name") == _SCRIPTS_VOLUME), "")
+
+
+def differs_in_scripts_alone(job: Manifest, other: Manifest) -> bool:
+    """Tells whether two Jobs are equal but for the scripts, and the variables and exit codes that belong to these."""
+    return _drop_scripts(job) == _drop_scripts(other)
+
+
+def _drop_scripts(job: Manifest) -> Manifest:
+    pod = manifests.mapping(job, "spec.template.spec")
+    containers: list[JSON] = [
+        {**container, "env": [e for e in manifests.listing(container, "env") if not _is_of_scripts(e)]}
+        for container in manifests.listing(pod, "containers")
+    ]
+    volumes: list[JSON] = [v for v in manifests.listing(pod, "volumes") if v.get("name") != _SCRIPTS_VOLUME]
+    pod = {**pod, "containers": containers, "volumes": volumes}
+    template = {**manifests.mapping(job, "spec.template"), "spec": pod}
+    spec = {**manifests.mapping(job, "spec"), "template": template, "podFailurePolicy": None}
+    deadline = manifests.integer(spec, "activeDeadlineSeconds")
+    if needs_privileges(job):
+        spec["activeDeadlineSeconds"] = min(deadline, SECONDS_WITHOUT_POD)
+    metadata = {**manifests.mapping(job, "metadata"), "name": None}
+    return {**job, "metadata": metadata, "spec": spec}
+
+
+def _is_of_scripts(variable: Manifest) -> bool:
+    return manifests.text(variable, "name").startswith("MODELPLANE_")
 
 
 def find_write_failures(writer: ObjectWriter, same_download: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,15 @@ from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
-from function.weights.request import Case, StorageRequest, cache_key, claim_uri, model_directory, source_uri
+from function.weights.request import (
+    Case,
+    StorageRequest,
+    cache_key,
+    claim_uri,
+    model_directory,
+    serving_path,
+    source_uri,
+)
 
 # Who owns the claim, and who the Job with its token and scripts, in the cases that write to a claim; the others compose
 # neither. `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`:
@@ -82,7 +90,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
     plan = replace(plan, key=cache_key(source))
     if entry := request.named_cache_entry:
         claim_name, path = entry.hydration.claim, entry.hydration.path
-        return replace(plan, uri=claim_uri(claim_name, path), claim_name=claim_name, path=path)
+        return replace(plan, uri=claim_uri(claim_name, serving_path(source, path)), claim_name=claim_name, path=path)
     if request.case is Case.EMPTY_DIR:
         credential = _plan_credential(request, source, request.owner)
         initializer = build_initializer(request.environment.storage.download, source, credential)
@@ -119,7 +127,8 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
         class_name=request.class_name,
         access_mode=request.access_mode,
     )
-    plan = replace(plan, uri=claim_uri(claim.name, path), claim_name=claim.name, path=path, claim=claim)
+    uri = claim_uri(claim.name, serving_path(source, path))
+    plan = replace(plan, uri=uri, claim_name=claim.name, path=path, claim=claim)
     if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.

@@ -8,14 +8,14 @@ on: cleaned up on its cluster, it is not created again. Objects that several com
 without the Delete policy, so they are composed once with it before they may leave the cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.contract import Composed
 from function.domain.cache import Hydration, UserClaim
 from function.domain.model import DownloadedSource, Problem
-from function.kube.manifests import Manifest, mapping, strings, text
+from function.kube.manifests import Manifest, get, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
 from function.remote.object_writer import (
@@ -38,9 +38,11 @@ from function.weights.faults import (
 )
 from function.weights.job import (
     JOB,
+    differs_in_scripts_alone,
     find_equivalent_job,
     find_jobs_of_download,
     find_write_failures,
+    name_scripts,
     needs_privileges,
     with_pod_start_deadline,
 )
@@ -58,6 +60,7 @@ from function.weights.state import (
 )
 
 CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
+_DESCRIBED = "spec.forProvider.manifest"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
 
 
@@ -183,6 +186,9 @@ def reconcile_weights(
         write_failures=write_failures,
     )
     if plan.job:
+        plan = replace(plan, job=_keep_running_job(writer, plan.job, same_download))
+        download = replace(download, plan=plan)
+    if plan.job:
         key = find_equivalent_job(writer, plan.job.manifest, same_download)
         superseded = tuple(other for other in same_download if other != key and _may_write(writer.read(other)))
         download = replace(download, job_key=key, job=writer.read(key), superseded=superseded)
@@ -191,6 +197,24 @@ def reconcile_weights(
     if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
         return _refuse(request, writer, faults, recorded)
     return _apply_plan(download)
+
+
+def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterable[str]) -> JobPlan:
+    """Returns the plan of the Job that another release started, if it may still write and its scripts alone differ.
+
+    So an upgrade restarts no download, and new scripts reach the next Job. A Job that several composites describe is
+    replaced: of those, a new one knows only the planned Job, and two would write into one directory.
+    """
+    is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
+    for key in same_download if is_replaced else ():
+        written = mapping(writer.observed[key], _DESCRIBED)
+        scripts = mapping(writer.observed.get(SCRIPTS + name_scripts(written)), _DESCRIBED)
+        is_known = scripts and key == JOB + text(written, "metadata.name")
+        if is_known and _may_write(writer.read(key)) and differs_in_scripts_alone(written, plan.manifest):
+            deadline = get(plan.manifest, "spec.activeDeadlineSeconds")
+            manifest: Manifest = {**written, "spec": {**mapping(written, "spec"), "activeDeadlineSeconds": deadline}}
+            return replace(plan, manifest=manifest, scripts=scripts)
+    return plan
 
 
 def _may_write(job: ObservedObject) -> bool:

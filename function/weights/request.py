@@ -1,12 +1,14 @@
 """What is known when weights are planned, and which row of the case table applies.
 
 The case follows from the source, the deployment's choice and the environment alone. KServe's own initializer downloads
-only for replicas on one node, unless a claim is asked for, and only for the schemes that KServe accepts.
+only for replicas on one node, unless a claim is asked for, and only for the schemes that KServe accepts. It serves the
+root of what it downloads, so a model in a folder of its repository needs a claim.
 
 The cache key identifies the bytes. It is the first 16 hex digits of the SHA-256 of the normalised source: a JSON array
-of the URI without revision, the revision ("" where the source has none) and the allow and the ignore patterns, each
-sorted and without repetition, in the compact form and in this order. Names, tokens and mirrors are not part of it: the
-same bytes have the same key for every model that points to them. Another revision or pattern is another key.
+of the URI without revision, the revision ("" where the source has none), the allow and the ignore patterns, each sorted
+and without repetition, and the model's folder if it has one, in the compact form and in this order. Names, tokens and
+mirrors are not part of it: the same bytes have the same key for every model that points to them. Another revision,
+pattern or folder is another key.
 """
 
 import hashlib
@@ -124,8 +126,9 @@ class StorageRequest:
                 return Case.USER_CLAIM
         uri = self.model.source.uri if isinstance(self.model.source, UriSource) else ""
         is_refused_by_kserve = bool(uri) and not uri.startswith("s3://")
-        # The initializer of each pod cannot fetch the weights, whatever the options are.
-        needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve
+        is_in_folder = isinstance(self.model.source, HuggingFaceSource) and bool(self.model.source.path)
+        # The initializer of each pod cannot fetch the weights, or not to where engines look, whatever the options are.
+        needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve or is_in_folder
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
             return Case.EMPTY_DIR
         if self.environment.storage.is_shared:
@@ -168,9 +171,9 @@ class StorageRequest:
 
     @property
     def weights_upper_bound(self) -> int | None:
-        """The best known bound of the weights' bytes: the model's disk, else the least that must hold them."""
-        bounds = (self.stated_capacity, self.model.vram, self.gpu_memory)
-        return self.model.disk or min((amount for amount in bounds if amount), default=None)
+        """The best known bound of the weights' bytes: of the files, some may be copies that engines do not load."""
+        bounds = (self.model.disk or self.stated_capacity, self.model.vram, self.gpu_memory)
+        return min((amount for amount in bounds if amount), default=None)
 
     @property
     def _own_options(self) -> CreatedStorage:
@@ -195,6 +198,7 @@ def build_cache_request(model: Model, cache: ModelCache, environment: Environmen
 def cache_key(source: DownloadedSource) -> str:
     if isinstance(source, HuggingFaceSource):
         parts = [f"hf://{source.repo}", source.revision, sorted({*source.allow}), sorted({*source.ignore})]
+        parts += [source.path] if source.path else []
     else:
         parts = [source.uri.rstrip("/"), "", [], []]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
@@ -217,6 +221,12 @@ def source_uri(source: Source) -> str:
 
 def claim_uri(claim: str, path: str) -> str:
     return f"pvc://{claim}/{path}".rstrip("/")
+
+
+def serving_path(source: DownloadedSource, directory: str) -> str:
+    """Returns the folder that engines open, of a download in this directory of a claim."""
+    folder = source.path if isinstance(source, HuggingFaceSource) else ""
+    return f"{directory}/{folder}".rstrip("/")
 
 
 def model_directory(source: DownloadedSource) -> str:

@@ -15,7 +15,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import Level, ObservedObject, State, assess
 from function.weights.claim import READ_WRITE_MANY, ClaimPlan, get_access_mode
 from function.weights.credentials import SecretCopy
-from function.weights.job import JobFailure, find_failure
+from function.weights.job import JobFailure, find_failure, is_without_pods
 from function.weights.request import Case
 
 
@@ -67,6 +67,13 @@ class Finding(Enum):
     )
     JOB_NOT_STARTED = PlacementStorage.DOWNLOADING, "The download has not started yet"
     JOB_HELD_BACK = PlacementStorage.DOWNLOADING, "The download has not started yet: {message}"
+    JOB_WITHOUT_POD = (
+        PlacementStorage.NO_POD,
+        (
+            "Job {claim} has no pod, because the cluster refuses to create one: a quota of the namespace may be used "
+            "up, a policy may forbid the pod, or its service account may be missing. kubectl describe job shows why"
+        ),
+    )
     JOB_RUNNING = PlacementStorage.DOWNLOADING, "Job {name}: {message}"
     HYDRATED = PlacementStorage.HYDRATED, "The weights are downloaded and verified"
     CACHE_NOT_SHARED = PlacementStorage.CLAIM_NOT_SHARED, "{problems}"
@@ -262,6 +269,8 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
         failure = find_failure(job.manifest) or JobFailure.UNKNOWN
     elif job.refused:
         finding = Finding.JOB_REFUSED
+    elif is_without_pods(job.manifest):
+        finding = Finding.JOB_WITHOUT_POD  # also where the claim is not bound: its class may wait for that pod
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
         name = text(claim.manifest, "metadata.name")
         mode = get_access_mode(claim.manifest)

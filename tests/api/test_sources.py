@@ -41,6 +41,12 @@ CASES = [
     Case("hub-file-and-more", "the author's patterns count", HuggingFaceSource(
         repo="a/b", file="c.gguf", allow=("*.gguf", "*.json")),
          {"huggingFace": {"repo": "a/b", "file": "c.gguf", "allowPatterns": ["*.gguf", "*.json"]}}),
+    Case("hub-folder", "the folder is all there is to fetch", HuggingFaceSource(
+        repo="a/b", path="fp8/v1", allow=("fp8/v1/*",)),
+         {"huggingFace": {"repo": "a/b", "path": "fp8/v1"}}),
+    Case("hub-folder-and-more", "the author's patterns count", HuggingFaceSource(
+        repo="a/b", path="fp8", allow=("fp8/*", "tokenizer*")),
+         {"huggingFace": {"repo": "a/b", "path": "fp8", "allowPatterns": ["fp8/*", "tokenizer*"]}}),
     Case("hub-secret", "a ClusterModel's Secret is in the platform's namespace",
          HuggingFaceSource(repo="a/b", secret=SecretKey(name="token", namespace="modelplane-system", key="HF_TOKEN")),
          {"source": "huggingface", "huggingFace": SECRET}),
@@ -119,6 +125,23 @@ FAULTS = [
           {"huggingFace": {"repo": "a/b", "file": "c-00002-of-00003.gguf"}},
           (Problem("spec.huggingFace.file",
                    '"c-00002-of-00003.gguf" is not allowed; must be the first of its parts, c-00001-of-00003.gguf'),)),
+    Fault("file-of-another-format", "engines open a folder of them",
+          {"huggingFace": {"repo": "a/b", "file": "model.safetensors"}},
+          (Problem("spec.huggingFace.file", '"model.safetensors" is not allowed; '
+                   "must be a file that ends in .gguf, as engines open other models as a folder"),)),
+    *(Fault(f"folder-{path}", "a folder within the repository, written in one way",
+            {"huggingFace": {"repo": "a/b", "path": path}},
+            (Problem("spec.huggingFace.path", f'"{path}" is not allowed; '
+                     "must be a folder within the repository, without .. and without / at its ends"),))
+      for path in ("../a", "/a", "a/", "a//b", "./a")),
+    Fault("folder-and-file", "the file says where it is",
+          {"huggingFace": {"repo": "a/b", "path": "q4", "file": "q4/c.gguf"}},
+          (Problem("spec.huggingFace.path",
+                   '"q4" is not allowed; must be left out together with file, which is a path of its own'),)),
+    Fault("revision-of-a-pull-request", "KServe gets it in an address",
+          {"huggingFace": {"repo": "a/b", "revision": "refs/pr/12"}},
+          (Problem("spec.huggingFace.revision", '"refs/pr/12" is not allowed; '
+                   "must be a branch, tag or commit without a slash; of a pull request, name its last commit"),)),
     Fault("one-part", "of an address that one file alone is fetched", _uri("s3://b/c-00001-of-00003.gguf"),
           (Problem("spec.uri.uri",
                    '"s3://b/c-00001-of-00003.gguf" is not allowed; '

@@ -134,6 +134,52 @@ def test_reads_file_sizes_from_the_hub(tmp_path: Path) -> None:
     assert everything > weights
 
 
+def test_proposes_what_saves_disk() -> None:
+    """A repository that holds its model twice fits where one copy does."""
+    files = {**SHARDED, "consolidated.safetensors": b"x" * 300, "params.json": b"{}"}
+    with serving(Hub(files=files)) as hub:
+        shown = output_of("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint)
+        (found,) = json.loads(output_of("size", "--hub", "owner/model", "-o", "json", HF_ENDPOINT=hub.endpoint))
+    assert "of the disk are copies that engines do not load: ignorePatterns: [consolidated*]" in shown
+    assert found["weights"] == sum(len(data) for name, data in SHARDED.items() if name.endswith(".safetensors"))
+    assert (found["ignorePatterns"], found["files"]) == (["consolidated*"], [])
+
+
+def test_keeps_the_layout_that_a_profile_reads(tmp_path: Path) -> None:
+    engine: Manifest = {"name": "vLLM", "image": "engine:1", "args": ["--load-format=mistral"]}
+    model: Manifest = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ClusterModel",
+        "metadata": {"name": "model"},
+        "spec": {
+            "model": {"name": "owner/model"},
+            "huggingFace": {"repo": "owner/model"},
+            "serving": [{"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": engine}],
+        },
+    }
+    with serving(Hub(files={**SHARDED, "consolidated.safetensors": b"x" * 300})) as hub:
+        shown = output_of("size", "-f", write(tmp_path, model), "--hub", "-o", "json", HF_ENDPOINT=hub.endpoint)
+    (found,) = json.loads(shown)
+    assert (found["weights"], found["ignorePatterns"]) == (300, ["model-*.safetensors"])
+
+
+def test_proposes_one_of_several_gguf_files() -> None:
+    with serving(Hub(files={"m-Q4.gguf": b"x" * 4, "m-Q8.gguf": b"x" * 8})) as hub:
+        shown = output_of("size", "--hub", "owner/model", HF_ENDPOINT=hub.endpoint)
+        (found,) = json.loads(output_of("size", "--hub", "owner/model", "-o", "json", HF_ENDPOINT=hub.endpoint))
+    assert "name one in huggingFace.file, such as m-Q4.gguf" in shown.replace("\n    ", " ")
+    assert (found["weights"], found["files"]) == (8, ["m-Q4.gguf", "m-Q8.gguf"])
+
+
+def test_weights_that_fit_are_not_refused_for_the_disk() -> None:
+    """Two copies of 300 GB: 8 x 80Gi hold one, with 20 % and in 0.9 of the memory."""
+    sizes = {"config.json": 1, "model.safetensors": 300 * 10**9, "consolidated.safetensors": 300 * 10**9}
+    with serving(Hub(files=dict.fromkeys(sizes, b""), sizes=sizes)) as hub:
+        (found,) = json.loads(output_of("size", "--hub", "owner/model", "-o", "json", HF_ENDPOINT=hub.endpoint))
+    (h100,) = [pool for pool in found["pools"] if pool["pool"] == "8 x H100"]
+    assert (found["disk"], h100["obstacle"]) == ("559Gi", ""), "600e9 / 2^30 = 558.8"
+
+
 @pytest.mark.parametrize(("status", "code"), [(401, 3), (404, 4), (503, 3)])
 def test_hub_errors_are_one_line(status: int, code: int) -> None:
     with serving(Hub(files={}, statuses={"/api/": status})) as hub:

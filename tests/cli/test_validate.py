@@ -394,7 +394,7 @@ DOUBTS = (
         want=(
             (
                 "spec.serving[one].replicaTopology: 1 GPU of 40Gi can hold 36Gi of weights, "
-                "and spec.resources.disk is 55Gi"
+                "and spec.resources.disk is 55Gi; if engines do not load all of it, set spec.resources.vram"
             ),
         ),
     ),

@@ -39,7 +39,7 @@ FLAGS = {
     (EngineName.SGLANG, Ability.TLS): ("--ssl-certfile", "--ssl-keyfile"),
 }
 GONE = {"--enable-ep-moe"}  # of SGLang before the oldest that is asked
-LOAD_FORMATS = {Ability.GGUF: "gguf", Ability.STREAM: "runai_streamer"}  # of SGLang
+LOAD_FORMATS = {Ability.GGUF: "gguf"}  # of SGLang
 
 
 def name_release(release: Release) -> str:
@@ -77,8 +77,6 @@ def test_vllm_brings_what_its_image_has(release: Release) -> None:
 @pytest.mark.parametrize("release", VLLM, ids=name_release)
 def test_vllm_has_the_loaders_of_its_abilities(release: Release) -> None:
     loaders = engines.install(release) / "vllm" / "model_executor" / "model_loader"
-    assert _mentions(loaders, "runai_streamer") is believes(release, Ability.STREAM)
-    assert _mentions(loaders, '"prefetch"') is believes(release, Ability.PREFETCH)
     if believes(release, Ability.GGUF):
         assert _mentions(loaders, "-of-(\\d+)\\.gguf") is believes(release, Ability.GGUF_PARTS)
 

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Container:
     claim: Path
     initializer: Initializer
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
+    before: Callable[[], None] | None = None  # runs in the process of the container, before the command
 
     @property
     def spec(self) -> Manifest:
@@ -74,7 +75,12 @@ class Container:
         self._mount_scripts()
         self.initializer.write(self._program)
         return subprocess.Popen(
-            self._command(), env=self._env(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self._command(),
+            env=self._env(),
+            preexec_fn=self.before,  # noqa: PLW1509  # it calls the kernel alone
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     @property

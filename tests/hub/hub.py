@@ -27,6 +27,7 @@ class Hub:
     statuses: dict[str, int] = field(default_factory=dict)
     redirects: set[str] = field(default_factory=set)
     cut: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # of files, where they are said to be larger than they are
     hold: threading.Event | None = None
     requests: list[str] = field(default_factory=list)
 
@@ -77,7 +78,8 @@ class Handler(BaseHTTPRequestHandler):
                 {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
                 for name, data in self.hub.files.items()
             ]
-        siblings = [{"rfilename": name, "size": len(data)} for name, data in self.hub.files.items()]
+        sizes = {name: len(data) for name, data in self.hub.files.items()} | self.hub.sizes
+        siblings = [{"rfilename": name, "size": size} for name, size in sizes.items()]
         return {"id": "owner/model", "modelId": "owner/model", "sha": COMMIT, "siblings": siblings}
 
     def _resolve(self, name: str, *, body: bool) -> None:

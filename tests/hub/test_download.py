@@ -3,6 +3,7 @@
 Every test runs twice: with the package versions of the pinned image, and with the newest that dev.txt locks.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,6 +25,7 @@ from function.weights.scripts.download_script import MARKER, Exit
 from tests.hub import weights
 from tests.hub.container import SOURCE, Container, Initializer, downloading
 from tests.hub.hub import COMMIT, Hub, serving
+from tests.support.flock import fail_flock
 
 pytestmark = pytest.mark.conformance
 TOKEN = "hf_a_token_that_must_not_be_seen"
@@ -80,22 +83,47 @@ def test_downloads_everything_and_a_second_run_asks_for_nothing(hub: Hub, contai
 class Kind:
     id: str
     files: dict[str, bytes]
+    file: str = ""
 
 
 KINDS = (
     Kind("one-safetensors", weights.SINGLE),
     Kind("torch-shards", weights.TORCH),
-    Kind("gguf", weights.QUANTISED),
-    Kind("adapter", weights.ADAPTER),
+    Kind("gguf", weights.QUANTISED, "model-q4.gguf"),
 )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.id)
 def test_every_kind_of_repository_is_complete(hub: Hub, container: Start, kind: Kind) -> None:
     hub.files = kind.files
-    code, said = container().run()
+    found = container(replace(SOURCE, file=kind.file))
+    code, said = found.run()
     assert code == 0, said
-    assert own(container().directory) == kind.files
+    assert own(found.directory) == kind.files
+
+
+def test_adapter_alone_is_incomplete(hub: Hub, container: Start) -> None:
+    hub.files = weights.ADAPTER
+    code, said = container().run()
+    assert code == Exit.INCOMPLETE, said
+
+
+def test_model_in_a_folder(hub: Hub, container: Start) -> None:
+    hub.files = {**weights.SINGLE, **{f"fp8/{name}": data for name, data in weights.SHARDED.items()}}
+    found = container(replace(SOURCE, path="fp8", allow=("fp8/*",)))
+    code, said = found.run()
+    assert code == 0, said
+    assert own(found.directory / "fp8") == weights.SHARDED
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_downloads_to_storage_without_flock(container: Start, number: int) -> None:
+    found = replace(container(), before=partial(fail_flock, number))
+    for _ in range(2):
+        code, said = found.run()
+        assert code == 0, said
+        assert own(found.directory) == weights.SHARDED
+        (found.directory / MARKER).unlink()
 
 
 def test_patterns_drop_files_and_are_not_missed(hub: Hub, container: Start) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.model import Model, OciSource, Spread
-from function.status.cluster_model import build_model_valid, list_notes
+from function.status.cluster_model import build_model_valid, list_notes, note_insufficient_memory
 from tests.support.builders import GIB, HUB, model, profile, requires, shape
 from tests.support.serving_requests import SGLANG, engine
 
@@ -16,6 +16,12 @@ WHERE = "spec.serving[default]."
 NEWEST = f"{WHERE}engine.image: does not show the engine's version, so the newest is assumed; set engine.version"
 TOKENIZER = f"{WHERE}engine.args: engines do not read the tokenizer in kimi.gguf well"
 SHARE = "replicaTopology.placement.podsAcrossNodes: is none: two pods may share a node, but each is charged a whole one"
+BEYOND = (
+    "16 GPUs of 80Gi can hold 1152Gi of weights, and spec.resources.disk is 1153Gi; if engines do not load all of it, "
+    "set spec.resources.vram"
+)
+NO_CONFIG = "lets through neither config.json nor params.json, and no engine starts without one"
+MISTRAL = "--load-format=mistral reads consolidated*.safetensors, which the patterns do not let through"
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,25 @@ CASES = [
          (f"{TOKENIZER}; name another with --tokenizer-path",)),
     Case("fits", "16 x 80 x 0.9 = 1152", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB)),
     Case("does-not-fit", "one byte more", replace(one(requires=requires(memory="80Gi")), disk=1152 * GIB + 1),
-         (f"{WHERE}replicaTopology: 16 GPUs of 80Gi can hold 1152Gi of weights, and spec.resources.disk is 1153Gi",
-          )),
+         (f"{WHERE}replicaTopology: {BEYOND}",)),
+    Case("two-copies", "what fits 1200Gi of GPU memory is at most 1080Gi",
+         replace(one(requires=requires(memory="80Gi")), disk=2000 * GIB, vram=1200 * GIB)),
+    Case("vram-alone", "other checks compare it", replace(one(requires=requires(memory="80Gi")), vram=2000 * GIB)),
+    Case("no-config", "no engine starts", replace(one(), source=replace(HUB, allow=("*.safetensors",))),
+         (f"spec.huggingFace.allowPatterns: {NO_CONFIG}",)),
+    Case("no-tokenizer", "it would be missed at the first request",
+         replace(one(), source=replace(HUB, ignore=("tok*", "vocab*", "tekken*", "tiktoken*", "*piece*"))),
+         ("spec.huggingFace.ignorePatterns: lets through no tokenizer, such as tokenizer.json or tekken.json",)),
+    Case("all-let-through", "as most patterns do",
+         replace(one(), source=replace(HUB, allow=("*.safetensors", "*.json")))),
+    Case("folder", "it is let through", replace(one(), source=replace(HUB, path="fp8", allow=("fp8/*",)))),
+    Case("quantised", "a folder of GGUF files is no model",
+         replace(one(), source=replace(HUB, repo="Qwen/Qwen3-32B-GGUF")),
+         ("spec.huggingFace.file: is not set, and engines open one GGUF file of Qwen/Qwen3-32B-GGUF; name it",)),
+    Case("mistral", "it reads what is left out",
+         replace(one(engine=engine("--load-format=mistral")), source=replace(HUB, ignore=("consolidated*",))),
+         (f"{WHERE}engine.args: {MISTRAL}",)),
+    Case("mistral-let-through", "it is there", one(engine=engine("--load-format", "mistral"))),
 ]  # fmt: skip
 
 
@@ -62,3 +85,12 @@ CASES = [
 def test_remarks(case: Case) -> None:
     assert tuple(map(str, list_notes(case.model))) == case.want, case.reason
     assert build_model_valid(case.model).message == "; ".join(["1 profile can be served", *case.want])
+
+
+def test_known_weights_count_and_not_the_disk() -> None:
+    twice = model(profile(shape=shape(1, 8), engine=VLLM))
+    twice = replace(twice, disk=1000 * GIB)
+    assert note_insufficient_memory(twice, shape(1, 8), 80 * GIB, 500 * GIB) == ""
+    assert note_insufficient_memory(twice, shape(1, 8), 80 * GIB, 600 * GIB) == (
+        "8 GPUs of 80Gi can hold 576Gi of weights, and the weights take 600Gi"
+    )

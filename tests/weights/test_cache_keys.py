@@ -44,6 +44,13 @@ CASES = (
         "hf://a/b:v1",
     ),
     Case(
+        "folder",
+        "another folder of the same files is verified for itself",
+        HuggingFaceSource(repo="a/b", path="fp8", allow=("fp8/*",)),
+        "0dbe4643c4753ca2",
+        "hf://a/b:main",
+    ),
+    Case(
         "uri-without-trailing-slash",
         "a bucket's folder is the same with and without the slash",
         UriSource(uri="s3://models/llama/"),

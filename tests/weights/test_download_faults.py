@@ -17,19 +17,31 @@ class Files:
     reason: str
     files: dict[str, bytes]
     want: dict[str, str]
+    opened: str = ""  # below the model's directory
 
 
-NO_MODEL = "holds no model: neither weights with a config.json nor a known single-file format"
+NO_MODEL = "holds no model: no config.json or params.json with safetensors or torch weights beside it"
 IGNORED = ("a.pt", "a.pth", "a.bin", "a.h5", "a.msgpack", "a.onnx", "a.ckpt")
 SERIES = {"m-00001-of-00002.gguf": weights.gguf(), "m-00002-of-00002.gguf": weights.gguf()}
+
+OPENS = "is missing, and the engine opens it"
+
+
+def in_folder(name: str, files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"{name}/{path}": data for path, data in files.items()}
+
 
 FILES = (
     Files("sharded", "all there", weights.SHARDED, {}),
     Files("one-file", "all there", weights.SINGLE, {}),
     Files("torch", "all there", weights.TORCH, {}),
-    Files("gguf", "needs no description", weights.QUANTISED, {}),
-    Files("gguf-series", "all parts", SERIES, {}),
-    Files("adapter", "all there", weights.ADAPTER, {}),
+    Files("gguf", "needs no description", weights.QUANTISED, {}, "model-q4.gguf"),
+    Files("gguf-of-several", "engines open no folder of them", weights.QUANTISED, {"": NO_MODEL}),
+    Files("gguf-missing", "the engine opens it", weights.QUANTISED, {"q8/m.gguf": OPENS}, "q8/m.gguf"),
+    Files("gguf-series", "all parts", SERIES, {}, "m-00001-of-00002.gguf"),
+    Files("gguf-beside-a-damaged-one", "it is not opened", {**SERIES, "a.gguf": b"x"}, {}, "m-00001-of-00002.gguf"),
+    Files("adapter", "no engine starts from it", weights.ADAPTER, {"": NO_MODEL}),
+    Files("adapter-beside-a-model", "as some come", {**weights.ADAPTER, **weights.SINGLE}, {}),
     Files("mistral", "params.json describes it", {"params.json": b"{}", "consolidated.00.pth": weights.torch()}, {}),
     Files("old-torch", "a pickle is no archive", {"config.json": b"{}", "pytorch_model.bin": b"\x80\x02}q\x00."}, {}),
     Files(
@@ -70,6 +82,7 @@ FILES = (
         "without an index the names say how many there are",
         without(SERIES, "m-00002-of-00002.gguf"),
         {"m-00002-of-00002.gguf": "is missing, m-00001-of-00002.gguf promises it"},
+        "m-00001-of-00002.gguf",
     ),
     Files(
         "index-unreadable",
@@ -110,10 +123,11 @@ FILES = (
     Files(
         "other-weights-empty",
         "nothing is known but that they must not be empty",
-        {"config.json": b"{}", "model.onnx": b""},
+        {**weights.TORCH, "model.onnx": b""},
         {"model.onnx": "is empty"},
     ),
-    Files("other-weights", "of this format no more is known", {"config.json": b"{}", "model.onnx": b"x"}, {}),
+    Files("other-weights", "of this format no more is known", {**weights.TORCH, "model.onnx": b"x"}, {}),
+    Files("other-weights-alone", "no engine loads them", {"config.json": b"{}", "model.onnx": b"x"}, {"": NO_MODEL}),
     Files(
         "lightning-cut",
         "a .ckpt is an archive like other torch weights",
@@ -145,7 +159,34 @@ FILES = (
         {**weights.SINGLE, "config.json": b"[1]"},
         {"config.json": "is no JSON object"},
     ),
-    Files("one-file-alone", "a known single-file format", without(weights.SINGLE, "config.json"), {}),
+    Files("one-file-alone", "no engine starts from it", without(weights.SINGLE, "config.json"), {"": NO_MODEL}),
+    Files("in-a-folder", "the engine opens the root", in_folder("fp8", weights.SINGLE), {"": NO_MODEL}),
+    Files("in-the-folder-that-is-opened", "all there", in_folder("fp8", weights.SHARDED), {}, "fp8"),
+    Files("described-above", "as some repositories do", {**in_folder("fp8", without(weights.SINGLE, "config.json")),
+        "config.json": b"{}"}, {"": NO_MODEL}),
+    Files("folder-missing", "the patterns let another one through", in_folder("a", weights.SINGLE), {"fp8": NO_MODEL},
+        "fp8"),
+    Files(
+        "shard-missing-in-a-folder",
+        "as at the root",
+        without(in_folder("fp8", weights.SHARDED), f"fp8/{weights.SECOND}"),
+        {f"fp8/{weights.SECOND}": "is missing, model.safetensors.index.json promises it"},
+        "fp8",
+    ),
+    Files("pipeline", "of several models, each in a folder", {"model_index.json": b"{}",
+        **in_folder("transformer", weights.SINGLE)}, {}),
+    Files("stray-shard", "the index is complete, and engines go by it", {**weights.SHARDED,
+        "model-00001-of-00003.safetensors": weights.safetensors()}, {}),
+    Files("stray-checkpoint", "the same, in a folder", {**weights.SHARDED, **without(in_folder("checkpoint-500",
+        weights.SHARDED), f"checkpoint-500/{weights.SECOND}")}, {}),
+    Files("stray-empty", "no engine opens it", {**weights.TORCH, "aux/state.bin": b""}, {}),
+    Files("stray-index", "without its files, beside one with all of its", {**weights.SHARDED,
+        "consolidated.safetensors.index.json": weights.index("consolidated-1.safetensors")}, {}),
+    Files("stray-shard-beside-an-incomplete-index", "no index can be relied on", {
+        **without(weights.SHARDED, weights.SECOND), "model-00001-of-00003.safetensors": weights.safetensors()},
+        {weights.SECOND: "is missing, model.safetensors.index.json promises it",
+         "model-00002-of-00003.safetensors": "is missing, model-00001-of-00003.safetensors promises it",
+         "model-00003-of-00003.safetensors": "is missing, model-00001-of-00003.safetensors promises it"}),
     Files(
         "sharded-without-description",
         "no engine can load an index and shards alone",
@@ -169,6 +210,7 @@ FILES = (
         "a GGUF file describes itself",
         {**without(weights.SHARDED, "config.json"), **weights.QUANTISED},
         {},
+        "model-q4.gguf",
     ),
     Files(
         "sharded-with-params",
@@ -186,13 +228,15 @@ FILES = (
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda c: c.id)
-def test_faults(root: Path, case: Files) -> None:
+def test_faults(root: Path, case: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_MODEL_PATH", case.opened)
     fill(root, case.files)
     assert script.faults(root) == {root / name: fault for name, fault in case.want.items()}, case.reason
 
 
 def test_ignores_missing_files_excluded_by_patterns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(root, {**without(weights.TORCH, *weights.TORCH_SHARDS), **weights.QUANTISED})
+    torch = {"model.pt": weights.torch()}
+    fill(root, {**without(weights.TORCH, *weights.TORCH_SHARDS), **torch})
     assert len(script.faults(root)) == 2
     monkeypatch.setenv("STORAGE_IGNORE_PATTERNS", "*.bin")
     assert script.faults(root) == {}

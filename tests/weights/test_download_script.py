@@ -1,6 +1,7 @@
 """What the script finds in files and output, with a program of two lines in the initializer's place."""
 
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ URI = "hf://owner/model:main"
 class Case:
     id: str
     reason: str
-    code: int
+    code: int | None
     log: str
     want: Exit | None
     offline: str = ""
@@ -34,6 +35,9 @@ class Case:
 CDN = "403 Client Error: Forbidden for url: https://cdn.example.org/bytes?signature=x"
 HTTPX = "HfHubHTTPError: 403 Forbidden: None.\nCannot access content at: https://cdn.example.org/bytes"
 PRETENDED = "Returning existing local_dir `/x` as remote repo cannot be accessed in `snapshot_download` "
+XET = "(403 Forbidden), domain: https://transfer.xethub.hf.co/xorbs/default/d2ae?Expires=1"
+XET_DEBUG = 'ReqwestError(reqwest::Error { kind: Status(403), url: \\"https://transfer.xethub.hf.co/xorbs/d2ae\\" })'
+XET_HUB = "HTTP status client error (403 Forbidden) for url (https://huggingface.co/api/models/o/m/xet-read-token/1)"
 KEPT = "Couldn't access the Hub to check for update. Defaulting to existing file. (error: 429 Client Error.)"
 UNTOLD = "HuggingFace authentication failed. Set HF_TOKEN"
 
@@ -72,8 +76,60 @@ CASES = (
     Case("broken-in-a-file", "urllib3's words", 1, "Connection broken: IncompleteRead(6 bytes read)", Exit.UNREACHABLE),
     Case("bucket-unreachable", "boto's words", 1, "Could not connect to the endpoint URL", Exit.UNREACHABLE),
     Case("not-writable", "the claim belongs to another user", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
+    # hf-xet's words, and the numbers that Python and Rust write (xet-core#238, #322, #394, #444).
+    Case(
+        "xet-link-expired",
+        "a retry gets another",
+        1,
+        f"Reqwest Error: HTTP status client error {XET}",
+        Exit.UNREACHABLE,
+    ),
+    Case("xet-link-expired-debug", "the same as Rust prints values", 1, XET_DEBUG, Exit.UNREACHABLE),
+    Case("xet-hub-forbids", "for good", 1, XET_HUB, Exit.UNAUTHORISED),
+    Case("xet-server", "the server's", 1, "HTTP status server error (503 Service Unavailable)", Exit.UNREACHABLE),
+    Case("xet-too-many", "later is better", 1, "HTTP status client error (429 Too Many)", Exit.RATE_LIMITED),
+    Case(
+        "xet-send",
+        "no connection",
+        1,
+        "error sending request for url (https://cas-server.xethub.hf.co/)",
+        Exit.UNREACHABLE,
+    ),
+    Case("xet-body", "the network", 1, "hyper::Error(Body, Custom { error: IncompleteBody })", Exit.UNREACHABLE),
+    Case("proxy-wants-a-password", "no token opens it", 1, "407 Client Error: Proxy", Exit.UNREACHABLE),
+    Case(
+        "proxy-tunnel",
+        "its 403 is not the hub's",
+        1,
+        "OSError('Tunnel connection failed: 403 Forbidden')",
+        Exit.UNREACHABLE,
+    ),
+    Case("proxy-words", "httpx's", 1, "ProxyError: Proxy Authentication Required", Exit.UNREACHABLE),
+    Case("certificate", "Python's words", 1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed", Exit.UNREACHABLE),
+    Case("certificate-rust", "Rust's", 1, "invalid peer certificate: UnknownIssuer", Exit.UNREACHABLE),
+    Case(
+        "last-error", "what was retried is past", 1, "429 Client Error\n[Errno 13] Permission denied", Exit.NOT_WRITABLE
+    ),
+    Case("unknown-number", "it says nothing", 1, "[Errno 2] No such file\n404 Client Error", Exit.NOT_FOUND),
+    Case("full-anywhere", "beats what else was said", 1, "write (os error 28)\n404 Client Error", Exit.DISK_FULL),
+    Case("stalled", "it was ended", None, "404 Client Error", Exit.STALLED),
     Case("no-idea", "the log says more", 1, "Segmentation fault", Exit.UNKNOWN),
 )
+
+
+ERRNOS = (
+    (Exit.DISK_FULL, (errno.ENOSPC, errno.EDQUOT)),
+    (Exit.NOT_WRITABLE, (errno.EPERM, errno.EACCES, errno.EROFS)),
+    (Exit.STORAGE_FAILED, (5, 37, 38, 62, 95, 116)),
+    (Exit.UNREACHABLE, (101, 104, 110, 111, 113)),
+)
+
+
+@pytest.mark.parametrize(("cause", "number"), [(cause, number) for cause, numbers in ERRNOS for number in numbers])
+@pytest.mark.parametrize("words", ["OSError: [Errno {}] {}", "IO Error: {1} (os error {0})"], ids=["python", "rust"])
+def test_python_and_rust_numbers_have_the_same_cause(words: str, cause: Exit, number: int) -> None:
+    log = words.format(number, os.strerror(number))
+    assert script.diagnose(URI, 1, log) is cause
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
@@ -220,7 +276,7 @@ def test_reports_cause_when_attempts_cannot_be_counted(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize(
     ("number", "want"),
-    [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 54), (None, 54)],
+    [(errno.ENOSPC, 43), (errno.EDQUOT, 43), (errno.EACCES, 44), (errno.EROFS, 44), (errno.EIO, 56), (None, 54)],
 )
 def test_maps_own_write_errors_to_causes(
     root: Path, program: Program, monkeypatch: pytest.MonkeyPatch, number: int | None, want: int
@@ -351,8 +407,11 @@ def test_runs_as_a_script(root: Path, program: Program, monkeypatch: pytest.Monk
     assert ended.value.code == 0
 
 
-def test_initializer_logs_the_causes_of_an_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_initializer_logs_the_causes_of_an_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The initializer logs `str(error)`: what the source answered is in the error's cause."""
+    monkeypatch.setattr(fcntl, "flock", fcntl.flock)  # the file replaces it
     factory = logging.getLogRecordFactory()
     error = RuntimeError("cannot locate the file")
     error.__cause__ = OSError("403 Client Error")

@@ -57,6 +57,37 @@ def test_the_pod_is_pulled_with_what_a_job_would_be() -> None:
     assert found["imagePullSecrets"] == [{"name": "mirror"}]
 
 
+XET_CHOICES: tuple[tuple[str, Manifest, str | None], ...] = (
+    ("default", {}, "1"),
+    ("platform", {"env": [{"name": "HF_HUB_DISABLE_XET", "value": "0"}]}, "0"),
+    ("image-of-the-platform", {"image": "mirror/storage-initializer:v1"}, None),
+)
+
+
+@pytest.mark.parametrize(("download", "want"), [row[1:] for row in XET_CHOICES], ids=[row[0] for row in XET_CHOICES])
+def test_default_image_downloads_without_xet(download: Manifest, want: str | None) -> None:
+    """Its hf-xet hangs in large downloads, and nothing would end it there."""
+    assert variables(pod(edit_environment("storage.download", download))).get("HF_HUB_DISABLE_XET") == want
+
+
+def _of_an_earlier_release(found: Scene) -> None:
+    """Leave out of the observed service what an earlier release did not set."""
+    for key in [key for key in found.observed if key.startswith("service-")]:
+        for manifest in ("spec.forProvider.manifest", "status.atProvider.manifest"):
+            spec = mapping(found.observed[key], f"{manifest}.spec.template")
+            initializer = container(spec)
+            kept: JSON = [e for e in listing(initializer, "env") if e["name"] != "HF_HUB_DISABLE_XET"]
+            initializer["env"] = kept
+
+
+def test_service_of_an_earlier_release_keeps_xet() -> None:
+    found = load_scene(ONE_NODE).edited(_of_an_earlier_release)
+    assert "HF_HUB_DISABLE_XET" not in str(composed_service(found))
+    new_image = edit_model("serving.0.engine.image", "vllm/vllm-openai:v0.21.0")
+    changed = load_scene(ONE_NODE).edited(_of_an_earlier_release, new_image)
+    assert "HF_HUB_DISABLE_XET" in str(composed_service(changed)), "the next change brings it"
+
+
 @pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
 def test_certificates_are_mounted_for_the_hub_where_kserve_mounts_none(env: JSON, where: str) -> None:
     found = pod(edit_environment("storage.download.env", env))

@@ -8,9 +8,10 @@ import pytest
 from function.contract import Composed
 from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
 from function.domain.model import HuggingFaceSource
-from function.domain.settings import Download
+from function.domain.settings import Download, Prepare
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
+from function.weights.job import DOWNLOAD, SCRIPTS
 from function.weights.request import StorageRequest
 from tests.support.weights_requests import SECRET, model, with_download
 from tests.support.weights_scene import (
@@ -33,6 +34,7 @@ from tests.support.weights_scene import (
     with_job_status,
     with_sync_error,
     with_value,
+    without,
 )
 
 Change = Callable[[Download], Download]
@@ -172,6 +174,59 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     assert old not in {**second.composed, **second.stale}
     assert second.hydration == first.hydration
     assert not second.may_be_served
+
+
+SCRIPT_CHANGES: tuple[tuple[str, CacheChoice, Manifest, Edit | Change | None, bool, str], ...] = (
+    ("own-runs", OWN, RUNS, None, True, "an upgrade restarts no download"),
+    ("own-waits", OWN, {}, None, True, "nor one whose pod has not started"),
+    ("own-failed", OWN, FAILED, None, False, "what failed is tried again with what is new"),
+    ("own-without-scripts", OWN, RUNS, without("scripts-"), False, "its next pod would not start"),
+    ("own-with-other-settings", OWN, RUNS, proxied, False, "the platform's setting counts"),
+    ("retained-runs", RETAINED, RUNS, None, False, "a new placement would start the other one beside it"),
+)
+
+
+@pytest.mark.parametrize(
+    ("choice", "status", "change", "stays", "reason"),
+    [row[1:] for row in SCRIPT_CHANGES],
+    ids=[row[0] for row in SCRIPT_CHANGES],
+)
+def test_other_scripts_restart_no_running_download(
+    monkeypatch: pytest.MonkeyPatch,
+    choice: CacheChoice,
+    status: Manifest,
+    change: Edit | Change | None,
+    reason: str,
+    *,
+    stays: bool,
+) -> None:
+    request = request_storage(choice)
+    observed = observe_started(request, with_job_status(status))
+    (job,) = jobs(observed)
+    (scripts,) = {key for key in observed if key.startswith("scripts-")}
+    if change is proxied:
+        request = change_download(request, proxied)
+    elif change:
+        change(observed)  # type: ignore[arg-type]  # an edit
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    found = reconcile_observed(request, observed)
+    assert (job in found.composed and not _to_delete(job, found.composed)) is stays, reason
+    if stays:
+        assert found.composed[job].manifest["spec"] == observed[job]["spec"]
+        assert scripts in found.composed
+        assert not [key for key in found.composed if key.startswith("scripts-") and key != scripts]
+
+
+def test_kept_job_with_root_container_gets_its_full_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = change_download(request_storage(OWN), lambda d: replace(d, prepare=Prepare.ALWAYS))
+    observed = observe_started(request, with_job_status({}))
+    (job,) = jobs(observed)
+    deadline = f"{DESCRIBED}.spec.activeDeadlineSeconds"
+    assert get(observed[job], deadline) == 600
+    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    assert get(reconcile_observed(request, observed).composed[job].manifest, deadline) == 600
+    with_job_status(RUNS)(observed)
+    assert get(reconcile_observed(request, observed).composed[job].manifest, deadline) == 86400
 
 
 def test_deletes_running_job_beside_completed_one() -> None:

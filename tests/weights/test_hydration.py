@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem, SecretKey
-from function.kube.manifests import Manifest
+from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import ObservedObject, State
@@ -51,6 +51,8 @@ def _there(manifest: Manifest) -> ObservedObject:
 
 
 TOKEN = SecretCopy(name="copy", origin=SecretKey(name="t", namespace="ns", key="token"))
+WHEN = "2026-01-01T00:00:00Z"
+SUSPENDED: JSON = [{"type": "Suspended", "status": "True"}]
 UNSEEN = ObservedObject(State.UNSEEN, {})
 COMPLETE = _job({"conditions": [{"type": "Complete", "status": "True"}], "completionTime": "2026-01-01T00:00:00Z"})
 FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "late"}]})
@@ -134,6 +136,16 @@ CASES = (
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("(ReadWriteMany of class standard)",)),
     Case("job-running", describe_download(_there(_job({"active": 1})), _there(_claim(phase="Pending"))),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("fetch", "running")),
+    Case("job-without-pod", describe_download(_there(_job({"startTime": WHEN})), _there(_claim())),
+         (FALSE, PlacementStorage.NO_POD, Phase.PENDING), ("Job fetch ", "has no pod", "quota", "describe job")),
+    Case("job-without-pod-for-a-claim-that-waits-for-it",
+         describe_download(_there(_job({"startTime": WHEN})), _there(_claim(phase="Pending"))),
+         (FALSE, PlacementStorage.NO_POD, Phase.PENDING), ("has no pod",)),
+    Case("job-whose-pod-failed", describe_download(_there(_job({"startTime": WHEN, "failed": 1})), _there(_claim())),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("failed attempts so far: 1",)),
+    Case("job-suspended",
+         describe_download(_there(_job({"startTime": WHEN, "conditions": SUSPENDED})), _there(_claim())),
+         (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING), ("suspended",)),
     Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),

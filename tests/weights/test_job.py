@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.model import HuggingFaceSource, SecretKey, UriSource
+from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
@@ -86,7 +86,7 @@ def test_builds_container() -> None:
 
 def test_failure_policy_ends_the_job_on_final_codes_only() -> None:
     rules = manifests.listing(build_job(TASK), "spec.podFailurePolicy.rules")
-    values = [41, 42, 43, 44, 45, 61, 62, 63, 64]
+    values = [41, 42, 43, 44, 45, 61, 62, 63, 64, 65, 66]
     on_exit: Manifest = {"containerName": "download", "operator": "In", "values": [*values]}
     assert rules == [
         {"action": "FailJob", "onExitCodes": on_exit},
@@ -137,6 +137,20 @@ def test_patterns_are_json_and_values_survive_kubernetes_expansion() -> None:
     args = container(task)["args"]
     assert isinstance(args, list)
     assert args[0] == "hf://a/b:$$(HOME)"
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        (HuggingFaceSource(repo="a/b", file="Q4/m.gguf"), "Q4/m.gguf"),
+        (HuggingFaceSource(repo="a/b", path="fp8"), "fp8"),
+        (UriSource(uri="https://m.example.com/a/m.gguf?x=1"), "m.gguf"),
+        (HuggingFaceSource(repo="a/b"), None),
+    ],
+    ids=["file", "folder", "address", "all"],
+)
+def test_script_knows_what_the_engine_opens(source: DownloadedSource, want: str | None) -> None:
+    assert environment(replace(TASK, source=source)).get("MODELPLANE_MODEL_PATH") == want
 
 
 def test_token_is_referred_to_and_never_written() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, mapping
 from function.weights.job import JobFailure, find_failure
 from function.weights.scripts.download_script import Exit
 
@@ -50,6 +50,20 @@ CASES = (
     Case("policy-without-code", "a policy that we did not write", job("PodFailurePolicy"), JobFailure.UNKNOWN),
     Case("endless-code", "a remote cluster may write anything", exited("9" * 5000), JobFailure.UNKNOWN),
     Case("deadline", "activeDeadlineSeconds", job("DeadlineExceeded"), JobFailure.DEADLINE_EXCEEDED),
+    Case(
+        "deadline-without-pods",
+        "a quota or a policy refused every pod",
+        {"status": {**mapping(job("DeadlineExceeded"), "status"), "startTime": "2026-01-01T00:00:00Z"}},
+        JobFailure.NO_POD,
+    ),
+    Case(
+        "deadline-with-pods",
+        "one was deleted when the time was over",
+        {"status": {**mapping(job("DeadlineExceeded"), "status"), "startTime": "2026-01-01T00:00:00Z", "failed": 1}},
+        JobFailure.DEADLINE_EXCEEDED,
+    ),
+    Case("stalled-to-the-end", "55 on the last attempt", exited(65), JobFailure.STALLED),
+    Case("storage-to-the-end", "56 on the last attempt", exited(66), JobFailure.STORAGE_FAILED),
     Case("backoff", "pods died without a word", job("BackoffLimitExceeded"), JobFailure.EXHAUSTED),
     Case("other", "a reason of a later Kubernetes", job("Surprise"), JobFailure.UNKNOWN),
 )

@@ -115,17 +115,18 @@ def test_keeps_running_replica_and_starts_no_second_one() -> None:
     assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, "written by hand"
 
 
-def test_another_script_starts_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_script_restarts_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
     control = settled(ONCE, Local(running=[{"active": 1, "ready": 1}]))
     before = remote(control, only(control, "ModelPlacement"), "job-")
     (mounted,) = remote(control, only(control, "ModelPlacement"), "scripts-").values()
     assert text(mounted, "metadata.name") in config_maps(control)
     monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
     edit(control, "InferenceEnvironment", "metadata.labels.touched", "yes")
-    after = remote(control, only(control, "ModelPlacement"), "job-")
-    assert len(after) == 1
-    assert after.keys().isdisjoint(before)
-    assert text(mounted, "metadata.name") not in config_maps(control)
+    assert remote(control, only(control, "ModelPlacement"), "job-") == before
+    assert remote(control, only(control, "ModelPlacement"), "scripts-") == {
+        f"scripts-{text(mounted, 'metadata.name')}": mounted
+    }
+    assert text(mounted, "metadata.name") in config_maps(control)
 
 
 def test_another_image_starts_another_job() -> None:

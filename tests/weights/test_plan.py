@@ -116,6 +116,18 @@ CASES = (
         Size(amount=9 * GIB, source=SizeFrom.DISK),
     ),
     Case(
+        "single-node-in-a-folder",
+        "KServe's initializer serves the root alone",
+        replace(SINGLE, model=model(HuggingFaceSource(repo="a/b", path="fp8", allow=("fp8/*",)), disk=9 * GIB)),
+        Row.MANAGED,
+        # printf '["hf://a/b","main",["fp8/*"],[],"fp8"]' | sha256sum
+        "pvc://{claim}/models/0dbe4643c4753ca2/fp8",
+        True,
+        ManagementPolicy.FULL,
+        ManagementPolicy.FULL,
+        Size(amount=9 * GIB, source=SizeFrom.DISK),
+    ),
+    Case(
         "retain",
         "claim and Job outlive the deployment",
         replace(MULTI, choice=CreatedStorage(retain=True)),

@@ -5,8 +5,9 @@ Hence the standard library only. The rule: the marker is written last and only o
 are proven again, and nothing else is done. The initializer reports success when the hub refuses it over a directory
 that is not empty, so its exit code proves nothing: its output, the shards that the indexes name and the lengths that
 the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure gets another code on the
-last attempt that the Job allows, so that the Job can fail with that code in its own condition. Other Jobs may write to
-the same directory: no partial file is removed but what our own initializer had open.
+last attempt that the Job allows, so that the Job can fail with that code in its own condition. An initializer that
+neither says anything nor writes a byte for a quarter of an hour is ended. Other Jobs may write to the same directory:
+no partial file is removed but what our own initializer had open.
 """
 
 import base64
@@ -17,15 +18,17 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import IntEnum
 from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
+from threading import Event, Thread
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -42,6 +45,8 @@ class Exit(IntEnum):
     UNREACHABLE = 52
     KILLED = 53
     UNKNOWN = 54
+    STALLED = 55
+    STORAGE_FAILED = 56
 
     @property
     def gave_up(self) -> int:
@@ -54,34 +59,60 @@ STATE, PARTIALS = ".modelplane", ".cache/huggingface/download"
 MARKER, IGNORED = f"{STATE}/complete.json", "STORAGE_IGNORE_PATTERNS"
 RESERVED = (f"{STATE}/*", f"{PARTIALS}/*")  # no repository brings a marker of ours
 TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
+STALL, STALL_SECONDS, LOOK_SECONDS = "MODELPLANE_STALL_SECONDS", 900, 15
+XET = "HF_HUB_DISABLE_XET"
+OPENED = "MODELPLANE_MODEL_PATH"  # the folder or GGUF file that the engine opens, below the model's directory
+# The clients are written in Python and in Rust, each with its own words for a status, an address and an error number.
 STATUS = re.compile(
     r"\b([45]\d\d) (?:Client|Server) Error|(?:Client|Server) error '([45]\d\d)|status code ([45]\d\d)"
     r"|HTTPError: ([45]\d\d) |An error occurred \(([45]\d\d)\)|\b([45]\d\d) (?:GET|POST|HEAD) http"
+    r"|status (?:client|server) error \(([45]\d\d)|kind: Status\(([45]\d\d)|Tunnel connection failed: ([45]\d\d)"
 )
-URL = re.compile(r"(?:for url:? |content at: )'?(https?://[^\s']+)")
+URL = re.compile(r"""(?:for url:? |content at: |domain: |url: )\\*['"(]?(https?://[^\s'")\\]+)""")
 STATUSES = {401: Exit.UNAUTHORISED, 403: Exit.UNAUTHORISED, 404: Exit.NOT_FOUND, 429: Exit.RATE_LIMITED}
+PROXY = "Tunnel connection failed"  # the status that follows is a proxy's, and so is 407 anywhere
+ERRNO = re.compile(r"\[Errno (\d{1,3})\]|\(os error (\d{1,3})\)")
+BY_ERRNO = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Exit.DISK_FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRITABLE),
+    # What file systems over a network say when they fail, or cannot do what is asked of them.
+    **dict.fromkeys((errno.EIO, errno.ESTALE, errno.ETIME), Exit.STORAGE_FAILED),
+    **dict.fromkeys((errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK), Exit.STORAGE_FAILED),
+    **dict.fromkeys((errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE), Exit.UNREACHABLE),
+    **dict.fromkeys((errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT), Exit.UNREACHABLE),
+}
 FULL = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b")
 # What the hub's client says before it exits 0 without having asked for everything.
 PRETENDED = re.compile(r"remote repo cannot be accessed|Defaulting to existing file")
-WORDS = {
-    Exit.NOT_WRITABLE: r"\[Errno 13\]|\[Errno 30\]",
-    Exit.UNAUTHORISED: r"[aA]uthentication failed|[aA]ccess ?[dD]enied|[cC]redentials|Forbidden",
-    Exit.NOT_FOUND: r"not found|No model found|does not exist|Invalid .{1,40}URI|Cannot recognize storage",
-    Exit.RATE_LIMITED: r"Too Many Requests|SlowDown|[rR]ate limit",
-    Exit.UNREACHABLE: r"Connect(ion)?Error|Connection (refused|reset|aborted|broken)|Failed to connect|timed out"
-    r"|Could not connect to the endpoint|Timeout:|closed connection|disconnected|name resolution|Name or service"
-    r"|unreachable|Consistency check failed",
-}
-BY_ERRNO = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Exit.DISK_FULL)
-BY_ERRNO |= dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Exit.NOT_WRITABLE)
+WORDS = (
+    (
+        Exit.UNREACHABLE,
+        (
+            r"ProxyError|[pP]roxy ?[aA]uthentication|CERTIFICATE_VERIFY_FAILED|[cC]ertificate ?[vV]erif|SSLError"
+            r"|invalid peer certificate|InvalidCertificate"
+        ),
+    ),
+    (Exit.UNAUTHORISED, r"[aA]uthentication failed|[aA]ccess ?[dD]enied|[cC]redentials|Forbidden"),
+    (Exit.NOT_FOUND, r"not found|No model found|does not exist|Invalid .{1,40}URI|Cannot recognize storage"),
+    (Exit.RATE_LIMITED, r"Too Many Requests|SlowDown|[rR]ate limit"),
+    (
+        Exit.UNREACHABLE,
+        (
+            r"Connect(ion)?Error|Connection (refused|reset|aborted|broken)|Failed to connect|timed out"
+            r"|Could not connect to the endpoint|Timeout:|closed connection|disconnected|name resolution"
+            r"|Name or service|unreachable|Consistency check failed|error sending request|IncompleteBody|dns error"
+        ),
+    ),
+)
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
 SERIES = re.compile(r"(.+[-_])([0-9]{1,6})-of-([0-9]{1,6})(\.[a-z]+)")
 TORCH = (".bin", ".pt", ".pth", ".ckpt")
 SECOND_CHOICE = (*TORCH, ".bin.index.json", ".h5", ".msgpack", ".onnx")  # not opened where safetensors lie beside them
-ALONE = (".safetensors", ".gguf", ".onnx", ".engine", ".tflite")
-WEIGHTS = {*SECOND_CHOICE, *ALONE, ".npz"}
+WEIGHTS = {*SECOND_CHOICE, ".safetensors", ".gguf", ".engine", ".tflite", ".npz"}
+LOADED = {".safetensors", *TORCH}  # vLLM and SGLang load these from a folder; a GGUF file only where it is named
 INDEXES = (".safetensors.index.json", ".bin.index.json")
-DESCRIPTIONS = ("config.json", "params.json", "adapter_config.json", "model_index.json")
+PIPELINE = "model_index.json"  # of several models, each in a folder of its own
+DESCRIPTIONS = ("config.json", "params.json", PIPELINE)
 HEADER = 100_000_000  # the limit of safetensors' own library; other headers and indexes are far below it
 UNREADABLE = (ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError)
 # GGUF: bytes of a value by its type, and of 256 weights by theirs. Of a later type all that is known is one byte.
@@ -100,12 +131,43 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def fetch(uri: str, root: Path) -> tuple[int, str]:
-    """Run the initializer, stream what it says, and return its exit code and the end of its output."""
+class Watchdog(Thread):
+    """Ends the initializer once it makes no progress: no line of output, and no byte in its directory."""
+
+    def __init__(self, root: Path, end: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.root, self.end, self.limit = root, end, read_stall_limit()
+        self.lines = 0  # of output so far
+        self.stalled = False
+        self.over = Event()
+
+    def run(self) -> None:
+        """Look now and then, until the initializer ends or stalls."""
+        progress, since = (0, 0, 0), time.monotonic()
+        while not self.stalled and not self.over.wait(min(LOOK_SECONDS, self.limit / 4)):
+            now = (self.lines, *measure(self.root))
+            if now != progress:
+                progress, since = now, time.monotonic()
+            self.stalled = time.monotonic() - since >= self.limit
+        if self.stalled:
+            say(f"stalled: no output and no new bytes in {self.root} for {self.limit} s; the initializer is ended")
+            self.end()
+
+    def stop(self) -> None:
+        """Stop looking: the initializer has ended."""
+        self.over.set()
+        self.join()
+
+
+def fetch(uri: str, root: Path) -> tuple[int | None, str]:
+    """Run the initializer, stream what it says, and return its exit code and the end of its output.
+
+    None in place of the code: it made no progress, and was ended.
+    """
     running: list[int] = []
     handles: set[Path] = set()
 
-    def forward(number: int, _: object) -> None:
+    def forward(number: int, _: object = None) -> None:
         for group in running:
             with suppress(OSError):
                 handles.update(handle.readlink() for handle in Path(f"/proc/{group}/fd").iterdir())
@@ -116,37 +178,75 @@ def fetch(uri: str, root: Path) -> tuple[int, str]:
     command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
     paths = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))  # for our sitecustomize.py
     env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED]), "PYTHONPATH": paths}
+    if has_stalled(root / STATE) and XET not in env:
+        say("an earlier attempt of this Job stalled; this one does without hf-xet")
+        env[XET] = "1"
+    watchdog = Watchdog(root, lambda: forward(signal.SIGKILL))
     tail, begins = "", True
     with Popen(  # noqa: S603  # arguments, never a shell
         command, env=env, stdout=PIPE, stderr=STDOUT, text=True, errors="replace", start_new_session=True
     ) as child:
         running.append(child.pid)
+        watchdog.start()
         # What follows in an overlong line is not said: a secret that is cut in two could not be told.
         while child.stdout and (line := child.stdout.readline(TAIL)):
+            watchdog.lines += 1
             if begins:
                 say(line)
             begins, tail = line.endswith("\n"), (tail + line)[-TAIL:]
+        code = child.wait()
+        watchdog.stop()
     signal.signal(signal.SIGTERM, before)
     # Names that hold a part for the process as well: nobody else writes these files or picks them up.
     clear({path for path in handles & partials(root.resolve()) if path.name.count(".") == 3})
-    return child.returncode, tail
+    return None if watchdog.stalled else code, tail
 
 
-def diagnose(uri: str, code: int, log: str) -> Exit | None:
+def read_stall_limit() -> int:
+    """Return after how many seconds without progress the initializer is ended."""
+    seconds = re.fullmatch("[1-9][0-9]{0,5}", os.environ.get(STALL, ""))
+    return int(seconds[0]) if seconds else STALL_SECONDS
+
+
+def measure(root: Path) -> tuple[int, int]:
+    """Return the bytes of all files below a directory, and the blocks that are written: some are as long beforehand."""
+    size = blocks = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):  # the client renames its files
+                found = Path(folder, name).lstat()
+                size, blocks = size + found.st_size, blocks + found.st_blocks
+    return size, blocks
+
+
+def diagnose(uri: str, code: int | None, log: str) -> Exit | None:
     """Return why the initializer failed, also where it claims to have succeeded; None = it did succeed."""
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    if code is None:
+        return Exit.STALLED
     if code == 0 and (offline or not PRETENDED.search(log)):
         return None
     if code == -signal.SIGKILL:
         return Exit.KILLED
-    if FULL.search(log):
+    causes = {answer.start(): judge_answer(uri, answer, log) for answer in STATUS.finditer(log)}
+    for error in ERRNO.finditer(log):
+        if cause := BY_ERRNO.get(int(error[1] or error[2])):
+            causes[error.start()] = cause
+    if FULL.search(log) or Exit.DISK_FULL in causes.values():
         return Exit.DISK_FULL
-    answers = [*STATUS.finditer(log)]
-    if answers:
-        status = int(next(filter(None, answers[-1].groups())))
-        broken = status == 408 or status >= 500 or (status == 403 and is_elsewhere(uri, log[answers[-1].start() :]))
-        return Exit.UNREACHABLE if broken else STATUSES.get(status, Exit.UNKNOWN)
-    return next((cause for cause, words in WORDS.items() if re.search(words, log)), Exit.UNKNOWN)
+    # The last answer or error counts: what was retried is past.
+    if causes:
+        return causes[max(causes)]
+    return next((cause for cause, words in WORDS if re.search(words, log)), Exit.UNKNOWN)
+
+
+def judge_answer(uri: str, answer: re.Match[str], log: str) -> Exit:
+    """Return what an answer of the source, or of a proxy before it, means."""
+    status = int(next(filter(None, answer.groups())))
+    is_broken = status in (407, 408) or status >= 500 or answer[0].startswith(PROXY)
+    if is_broken or (status == 403 and is_elsewhere(uri, log[answer.start() :])):
+        return Exit.UNREACHABLE
+    return STATUSES.get(status, Exit.UNKNOWN)
 
 
 def is_elsewhere(uri: str, answer: str) -> bool:
@@ -186,31 +286,56 @@ def files(root: Path) -> list[Path]:
 
 def faults(root: Path) -> dict[Path, str]:
     """Return what is missing or damaged, by file, of what an engine would open."""
+    opened = root / os.environ.get(OPENED, "")
+    is_file = opened.name.lower().endswith(".gguf")
+    return check_file(opened, {*files(root)}) if is_file else check_folder(opened, root)
+
+
+def check_file(opened: Path, own: set[Path]) -> dict[Path, str]:
+    """Return the faults of the one GGUF file that an engine opens, and of its parts."""
+    parts = dict.fromkeys(announced(opened), f"is missing, {opened.name} promises it")
+    parts[opened] = "is missing, and the engine opens it"
+    found = {path: damage(path) if path in own else missing for path, missing in parts.items()}
+    return {path: fault for path, fault in found.items() if fault}
+
+
+def check_folder(base: Path, root: Path) -> dict[Path, str]:
+    """Return the faults of a folder that an engine opens, and of what lies below the model's directory."""
     own = files(root)
     preferred = {path.parent for path in own if path.suffix == ".safetensors"}
     first = [p for p in own if not p.name.endswith(SECOND_CHOICE) or preferred.isdisjoint(p.parents)]
-    weights = [path for path in first if path.suffix in WEIGHTS]
-    described = [path for path in own if path.parent == root and path.name in DESCRIPTIONS]
     indexes = [path for path in first if path.name.endswith(INDEXES)]
-    found = {path: "is no JSON object" for path in described if parsed(path) is None}
+    # An index whose files are all there is what engines go by: it alone promises, and folders beside it do not matter.
+    whole = {path: named_files(path) for path in indexes if path.parent == base}
+    whole = {path: named for path, named in whole.items() if named and named <= {*own}}
+    if whole:
+        named = set[Path]().union(*whole.values())
+        first = [path for path in first if path.parent == base or path in named]
+        indexes = [*whole]
+    weights = [path for path in first if path.suffix in WEIGHTS]
+    described = {path.name: path for path in own if path.parent == base and path.name in DESCRIPTIONS}
+    found = dict.fromkeys((path for path in described.values() if parsed(path) is None), "is no JSON object")
     found |= {path: "is no index of files in its directory" for path in indexes if not shards(path)}
     found |= {path: fault for path in weights if (fault := damage(path))}
-    promised = {sibling: path.name for path in first for sibling in announced(path)}
+    promised = {sibling: path.name for path in (indexes if whole else first) for sibling in announced(path)}
     for path in promised.keys() - {*own}:
         if wanted(path.relative_to(root).as_posix()):
             found[path] = f"is missing, {promised[path]} promises it"
-    # Shards are no model without a description, however many; a GGUF file describes itself.
-    sharded = indexes or any(SERIES.fullmatch(path.name) for path in weights)
-    alone = any(path.suffix == ".gguf" or (path.suffix in ALONE and not sharded) for path in weights)
-    if not weights or not (described or alone):
-        found[root] = "holds no model: neither weights with a config.json nor a known single-file format"
+    loaded = [p for p in weights if p.suffix in LOADED and (whole or p.parent == base or PIPELINE in described)]
+    if not (described and loaded):
+        found[base] = "holds no model: no config.json or params.json with safetensors or torch weights beside it"
     return found
+
+
+def named_files(index: Path) -> set[Path]:
+    """Return the files that an index names, none where it cannot be read."""
+    return {index.parent / name for name in shards(index)}
 
 
 def announced(path: Path) -> Iterator[Path]:
     """Yield the files whose presence this one promises: an index its shards, a shard its series."""
     if path.name.endswith(INDEXES):
-        yield from (path.parent / name for name in shards(path))
+        yield from named_files(path)
     elif (series := SERIES.fullmatch(path.name)) and path.suffix in WEIGHTS:
         stem, digits, last, suffix = series.groups()
         width = 1 if (path.parent / f"{stem}1-of-{last}{suffix}").exists() else len(digits)
@@ -361,14 +486,25 @@ def complete(uri: str, root: Path) -> None:
     draft.replace(root / MARKER)
 
 
+def name_failures(state: Path) -> Path:
+    """Return the file with one letter for each failed attempt of this Job."""
+    return state / f"failures-{os.environ.get('MODELPLANE_JOB', 'job')}"
+
+
+def has_stalled(state: Path) -> bool:
+    """Tell whether an attempt of this Job stalled."""
+    with suppress(OSError):
+        return "s" in name_failures(state).read_text(errors="replace")
+    return False
+
+
 def final(cause: Exit, state: Path) -> int:
     """Return the exit code: the last attempt of this Job says that it gave up."""
-    failures = state / f"failures-{os.environ.get('MODELPLANE_JOB', 'job')}"
     with suppress(OSError, ValueError):
         limit = int(os.environ.get("MODELPLANE_BACKOFF_LIMIT", "0"))
         state.mkdir(exist_ok=True)
-        with failures.open("a") as file:
-            file.write(".")
+        with name_failures(state).open("a") as file:
+            file.write("s" if cause is Exit.STALLED else ".")
             return cause.gave_up if file.tell() > limit else int(cause)
     return int(cause)
 
