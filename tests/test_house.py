@@ -4,6 +4,7 @@ import ast
 import enum
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,7 +149,7 @@ def test_what_checks_a_fact_again_exists() -> None:
     assert set(re.findall(r"`(test_\w+)`", FACTS.read_text())) - tests == set()
 
 
-ROOMS = r"adapter|cli|composers|domain|kube|lifecycle|observe|parse|report|scheduling|serving|storage"
+ROOMS = "|".join(sorted(path.parent.name for path in (ROOT / "function").glob("*/__init__.py")))
 PATH = re.compile(rf"`((?:(?:function|install|requirements|tests|tools)/[\w./-]+)|(?:{ROOMS})/\w+[.]py)`")
 
 
@@ -158,6 +159,25 @@ def test_a_path_in_a_document_exists() -> None:
         (str(document.relative_to(ROOT)), path) for document in documents for path in PATH.findall(document.read_text())
     }
     assert {(d, p) for d, p in named if not (ROOT / p).exists() and not (ROOT / "function" / p).exists()} == set()
+
+
+def test_the_page_lists_the_rooms_in_the_order_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    page = (ROOT / "docs/architecture.md").read_text()
+    (block,) = re.findall(r"^```text\n(program .+?)```", page, re.MULTILINE | re.DOTALL)
+    assert " → ".join(layers).split() == block.split()
+
+
+NAMED = re.compile(r"`(\w+)` in `((?:function|tests|tools)/[\w./-]+[.]py)`")
+
+
+def test_a_name_in_a_file_exists_there() -> None:
+    named = {
+        (name, path) for page in _tracked() if page.suffix == ".md" for name, path in NAMED.findall(page.read_text())
+    }
+    assert named
+    assert {(n, p) for n, p in named if not re.search(rf"\b{n}\b", (ROOT / p).read_text())} == set()
 
 
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")

@@ -89,6 +89,16 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     assert left == {"kustomization", "remote-rbac", *optional}
 
 
+def test_authors_may_write_the_kinds_that_the_page_lists() -> None:
+    (role,) = (found for found in _read("install/author-rbac.yaml") if found["kind"] == "ClusterRole")
+    rules = [rule for rule in listing(role, "rules") if "create" in _texts(rule, "verbs")]
+    written = {resource for rule in rules for resource in _texts(rule, "resources")}
+    page = (ROOT / "docs/security.md").read_text()
+    (row,) = re.findall(r"^\| author in a namespace \| (.+) \|$", page, re.MULTILINE)
+    kinds = {kind for kind in row.split(", ") if " " not in kind}
+    assert {f"{kind.lower()}s" for kind in kinds} == written
+
+
 def test_core_may_apply_what_a_service_composes_with_and_without_the_rbac_manager() -> None:
     roles = [_read("install/gateway-rbac.yaml")[0], _read("install/hub-rbac.yaml")[0]]
     label = {"rbac.crossplane.io/aggregate-to-crossplane": "true"}

@@ -203,7 +203,7 @@ def _refuse(what: str, status: int, message: str) -> CliError:
         case 401 | 403:
             advice, code = "Ask for the rights that docs/cli.md lists", Code.UNREACHABLE
         case 404:
-            advice, code = "Check the name, and that the six XRDs are installed", Code.NOT_FOUND
+            advice, code = "Check the name, and that the Configuration is installed (kubectl get xrd)", Code.NOT_FOUND
         case 400 | 409 | 422:
             advice, code = "Correct what it names", Code.REFUSED
         case _:
