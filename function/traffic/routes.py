@@ -37,7 +37,7 @@ def name_service(service: ModelService, origin: Origin) -> str:
 def build_route(service: ModelService, gateway: PlatformGateway, weights: Mapping[Origin, int]) -> Manifest:
     """Returns the route on the control plane, with the weights of the gateways of clusters.
 
-    Without weights the rule has no backends, so that requests get 503 instead of another route.
+    Without weights the rule has no backends: requests get an error of the gateway, and not another route.
     """
     parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
     backends = [_refer(name_service(service, origin), origin.port, weight) for origin, weight in weights.items()]
