@@ -93,6 +93,17 @@ _FLAGS = ("--enable-watches", "--sanitize-secrets")
 _EVERY = (*_READ, "create", "update", "patch", "delete")
 _OBJECT_RIGHTS = dict.fromkeys((f"{kind}.{OBJECT_GROUP}" for kind in _OBJECT_KINDS), _EVERY)
 CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), _EVERY) | _OBJECT_RIGHTS
+_GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
+# What Crossplane composes for ModelServices, as install/gateway-rbac.yaml grants it.
+GATEWAY_RIGHTS = dict.fromkeys(
+    (
+        "services",
+        "endpointslices.discovery.k8s.io",
+        "httproutes.gateway.networking.k8s.io",
+        "backendtlspolicies.gateway.networking.k8s.io",
+    ),
+    _EVERY,
+)
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
     "secrets": (*_READ, "update"),
@@ -238,6 +249,11 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
     if revision := text(provider, "status.currentRevision"):
         yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
+    if listing(cluster.fetch(f"/apis/{VERSION}/modelservices?limit=1"), "items"):
+        todo = "Install Gateway API v1.2 or later, and restart Crossplane"
+        yield _check_served(cluster, "Gateway API", _GATEWAY_API, ("httproutes",), todo)
+        who, todo = "Crossplane for ModelServices", "kubectl apply -f install/gateway-rbac.yaml"
+        yield _check_rights(cluster, namespace, who, "crossplane", GATEWAY_RIGHTS, todo)
     path = f"/apis/{_OBJECT_API}/objects?limit=500"  # one page
     yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
 
@@ -410,10 +426,10 @@ def _judge_objects(line: Line, answer: Manifest) -> Line:
 
 
 def _check_rights(
-    cluster: Cluster, namespace: str, who: str, deployment: str, rights: Mapping[str, Sequence[str]]
+    cluster: Cluster, namespace: str, who: str, deployment: str, rights: Mapping[str, Sequence[str]], todo: str = _GRANT
 ) -> Line:
-    """Checks the rights of the service account that a Deployment runs with."""
-    line = Line(check=f"rights of {who}", wanted="what install/hub-rbac.yaml grants")
+    """Checks the rights of the service account of a Deployment; `todo` ends with the file that grants them."""
+    line = Line(check=f"rights of {who}", wanted=f"what {todo.rpartition(' ')[2]} grants")
     found = cluster.fetch(f"{_DEPLOYMENTS.format(namespace)}/{deployment}")
     name = text(found, "spec.template.spec.serviceAccountName") or ("crossplane" if deployment == "crossplane" else "")
     if not name:
@@ -426,7 +442,6 @@ def _check_rights(
         faults += [f"{right.partition('.')[0]} ({', '.join(denied)})"] if denied else []
     if not faults:
         return replace(line, found=f"all, as {name}")
-    todo = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
     return line.missing(f"{name} may not use {join_with_more(faults, _NAMED)}", todo)
 
 

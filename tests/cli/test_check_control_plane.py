@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from function.cli import prerequisites
-from function.cli.prerequisites import CORE_RIGHTS, PROVIDER_RIGHTS
+from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, PROVIDER_RIGHTS
 from function.kube.manifests import JSON, Manifest, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
@@ -167,6 +167,23 @@ CASES = (
         },
     ),
     Case(
+        id="model-services",
+        reason="a kind that Crossplane may not use costs a ModelService its whole status",
+        paths={
+            "/apis/modelplane.ai/v1alpha1/modelservices": items({"metadata": {"name": "chat"}}),
+            "/apis/gateway.networking.k8s.io/v1": resources("gateways"),
+        },
+        denied=frozenset({("httproutes", "create"), ("backendtlspolicies", "list")}),
+        lines={
+            "Gateway API": ("missing", "gateway.networking.k8s.io/v1 has no httproutes", "Install Gateway API v1.2"),
+            "rights of Crossplane for ModelServices": (
+                "missing",
+                "crossplane may not use httproutes (create), backendtlspolicies (list)",
+                "kubectl apply -f install/gateway-rbac.yaml",
+            ),
+        },
+    ),
+    Case(
         id="works-not-well",
         reason="without the flags changes are seen late and a status repeats tokens; Objects may wait for the provider",
         paths={
@@ -239,6 +256,17 @@ def test_what_may_not_be_read_is_a_warning(server: ApiServer, tmp_path: Path) ->
     done = run("check", "control-plane", "--kubeconfig", server.kubeconfig(tmp_path), "-o", "json")
     assert {line["state"] for line in json.loads(done.stdout)} == {"ok", "warning"}
     assert done.returncode == 0
+
+
+def test_checks_the_granted_rights_for_model_services() -> None:
+    (role,) = documents(ROOT / "install" / "gateway-rbac.yaml")
+    granted = {
+        f"{resource}.{group}".rstrip("."): {*rule["verbs"]}
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert granted == {right: {*verbs} for right, verbs in GATEWAY_RIGHTS.items()}
 
 
 def test_checks_the_granted_rights() -> None:
