@@ -13,6 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
+from bench.histories.kept import KeptAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
 from bench.histories.room import Holding, room_beside, take_all
@@ -72,7 +73,7 @@ class Auditor(invariants.Auditor):
 
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
-        self.limits = Limits()
+        self.limits, self._limited = Limits(), -inf  # of each namespace, and since when
         self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when a controller may believe so
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
@@ -83,8 +84,14 @@ class Auditor(invariants.Auditor):
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         self._traffic = TrafficAuditor(plane, words, self.say)
-        self._others = self._traffic, TaintAuditor(self, words, self.say), RolloutAuditor(self, self.say)
+        self._rollouts = RolloutAuditor(self, self.say)
+        self._others = self._traffic, TaintAuditor(self, words, self.say), self._rollouts, KeptAuditor(self, self.say)
         super().__init__(plane)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Take note of what each namespace may have from now on."""
+        if limits != self.limits:
+            self.limits, self._limited = limits, self.plane.kernel.now
 
     def emptied(self, place: Place) -> None:
         """Take note that all claims of a namespace on a cluster are gone, which is news for a while."""
@@ -194,6 +201,10 @@ class Auditor(invariants.Auditor):
         gpus = sum(held_gpus(held) for uid, held in services if uid in counted)
         nodes, each, replicas = self._shape(owner)
         limits = self.limits
+        if self._limited > now - SEEN_SECONDS:
+            return
+        if limits.invalid:
+            self._say(f"{owner.ref} starts although nobody can tell its limits")
         edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
@@ -419,7 +430,10 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
+        for left, version in self.plane.provider.deletions.find_left():
+            self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()
+        self._rollouts.at_rest()
         owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
         for uid, version in owners:
             if sum(other == uid for other, _ in owners) > 1 and self._owner(version) and self._serves(version):
@@ -432,7 +446,8 @@ class Auditor(invariants.Auditor):
         for ref, version in self.plane.server.latest.items():
             owner = Ref(text(version.controller, "kind"), ref.namespace, text(version.controller, "name"))
             there = self.plane.server.latest.get(owner)
-            if there is None or there.uid != text(version.controller, "uid") or version.deleting:
+            is_composed = owner.kind in COMPOSERS and there and there.uid == text(version.controller, "uid")
+            if there is None or not is_composed or version.deleting:
                 continue
             known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
             idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # not composed by us
@@ -530,6 +545,8 @@ class Auditor(invariants.Auditor):
         there = [v for v in self.plane.all("ModelPlacement") if v.ref.namespace == namespace]
         shapes = [self._shape(v) for v in there]
         gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
+        if self.limits.invalid or self.limits.cost:
+            return False  # nothing is claimed of what a call may not know, or of prices
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
 

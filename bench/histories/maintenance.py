@@ -86,6 +86,12 @@ class Maintenance(Platform):
             )
             self.edit(found, {"rollout": self.random.choice(choices)}, pods=False)
 
+    def replace_when_full(self) -> None:
+        """Let all deployments stop their replicas before a change where new pods have no room beside them."""
+        for found in self.plane.all("ModelDeployment"):
+            if not found.deleting:
+                self.edit(found, {"rollout": {"environments": "OneByOne", "whenFull": "Replace"}}, pods=False)
+
     def use_bad_image(self) -> None:
         """Give a model an image with which it does not start everywhere."""
         if found := self._model():
