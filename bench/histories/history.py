@@ -62,11 +62,12 @@ def play(
     *,
     tight: bool | None = None,
     routed: bool | None = None,
+    plain: bool = False,
 ) -> History:
     """Return what happens, `without` some of the steps; `aim` names what users do, in this order.
 
     The seed decides whether the world is tight, unless `tight` does, and whether there are ModelServices and gateways,
-    unless `routed` does.
+    unless `routed` does. A `plain` history has no settings or labels that change, and nothing that goes slowly.
     """
     gc.collect()
     forget()
@@ -92,7 +93,7 @@ def play(
     users.hostile, users.aim = hostile and not aim, tuple(aim)
     users.settings, users.routed = settings, routed
     if not aim:
-        _draw_features(users)
+        _draw_features(users, plain=plain)
     history = History(seed, hostile=hostile, tight=tight, done=users.done)
     try:
         _play(plane, users, auditor, drawn, without)
@@ -105,9 +106,11 @@ def play(
     return history
 
 
-def _draw_features(users: Everybody) -> None:
+def _draw_features(users: Everybody, *, plain: bool) -> None:
     """Decide what else happens in a history whose users are aimed at nothing."""
     users.maintained = draws(users.seed, "maintained", MAINTAINED)
+    if plain:
+        return
     users.governed = draws(users.seed, "governed", GOVERNED)
     users.relabelled = draws(users.seed, "relabelled", RELABELLED)
     if draws(users.seed, "slow", SLOW):
