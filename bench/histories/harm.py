@@ -17,11 +17,12 @@ _MODEL = "spec.modelRef.name"
 
 class Everybody(Labels):
     """All users. Some of them mean harm where `hostile`, some maintain environments where `maintained`, some write
-    ModelServices where `routed`, some change settings where `governed` and labels where `relabelled`; all do what `aim`
-    names, again and again in its order, if it names anything (`a+b`: at the same moment).
+    ModelServices where `routed`, some change settings where `governed` and labels where `relabelled`, and some move out
+    of clusters where what goes there is `slow`; all do what `aim` names, again and again in its order, if it names
+    anything (`a+b`: at the same moment).
     """
 
-    hostile, maintained, governed, relabelled = False, False, False, False
+    hostile, maintained, governed, relabelled, slow = False, False, False, False, False
     aim: Sequence[str] = ()
 
     def act(self, step: int) -> None:
@@ -41,6 +42,7 @@ class Everybody(Labels):
             (self.maintained, MAINTENANCE, MAINTAIN),
             (self.governed, GOVERNING, GOVERN),
             (self.relabelled, RELABELLING, RELABEL),
+            (self.slow, LEAVING, LEAVE),
         ):
             if is_on and self.random.random() < share:
                 self.random.choice(actions)(self)
@@ -208,6 +210,15 @@ MAINTAIN: tuple[Callable[[Everybody], None], ...] = (
 )
 # How many steps of a history in which settings change, and of one in which labels do.
 GOVERNING, RELABELLING = 0.5, 0.4
+# How many steps of a history in which remote objects go slowly.
+LEAVING = 0.3
+LEAVE: tuple[Callable[[Everybody], None], ...] = (
+    Everybody.move_out,
+    Everybody.move_out,
+    Everybody.create_environment,
+    Everybody.create_deployment,
+    Everybody.delete_deployment,
+)
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,
     Everybody.wipe_status,

@@ -113,7 +113,8 @@ def _draw_features(users: Everybody, *, plain: bool) -> None:
         return
     users.governed = draws(users.seed, "governed", GOVERNED)
     users.relabelled = draws(users.seed, "relabelled", RELABELLED)
-    if draws(users.seed, "slow", SLOW):
+    users.slow = draws(users.seed, "slow", SLOW)
+    if users.slow:
         users.slow_deletions()
 
 
