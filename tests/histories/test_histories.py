@@ -59,7 +59,13 @@ def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> Non
 # The cheapest of those in docs/reliability.md; `make mutants` looks for all.
 @pytest.mark.simulation
 @pytest.mark.parametrize(
-    ("name", "seed"), [("secret-written-back", 0), ("messages-without-bound", 0), ("waiting-blocks-growth", 1)]
+    ("name", "seed"),
+    [
+        ("secret-written-back", 0),
+        ("messages-without-bound", 0),
+        ("waiting-blocks-growth", 1),
+        ("changed-label-decides", 0),
+    ],
 )
 def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
     mutant = named(name)
