@@ -193,7 +193,7 @@ COMPILE := pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-h
 lock: | $(BIN)/python
 	$(PIP) install pip-tools
 	$(BIN)/$(COMPILE) -o requirements/runtime.txt pyproject.toml
-	for name in build dev docs fuzz mutation go traefik; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
+	for name in build dev docs fuzz mutation go traefik envoy; do $(BIN)/$(COMPILE) -o requirements/$$name.txt requirements/$$name.in; done
 
 clean:
 	rm -rf $(VENV) build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

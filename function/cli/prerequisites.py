@@ -85,7 +85,7 @@ _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "conf
 _EXTENSIONS = "apiextensions.crossplane.io"
 _REVIEWS = "authorization.k8s.io/v1"
 _OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
-_OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections")
+_OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections", "providerconfigusages")
 _PLACEHOLDER = "registry.example.com/"
 _FLAGS = ("--enable-watches", "--sanitize-secrets")
 # What must be allowed on resources in all namespaces, as install/hub-rbac.yaml grants it: the rules with all verbs are

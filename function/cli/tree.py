@@ -13,7 +13,7 @@ from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_subject, sources
 from function.cli.planning import compose_deployment, compose_files, find_condition, find_subject, plan_deployments
-from function.cli.store import Ref, Store
+from function.cli.store import Ref, Store, is_ours
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
@@ -78,7 +78,7 @@ def _plan_tree(inventory: Inventory, ref: Ref) -> Node:
 def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
     """Builds the tree of a deployment; with `planned` objects without a status are marked as such."""
     placements = []
-    for placement in store.owned(ref).values():
+    for placement in filter(is_ours, store.owned(ref).values()):
         node = _build_composite(placement, planned=planned)
         objects = (m for m in store.owned(Ref.of(placement)).values() if m["kind"] == "Object")
         environment = text(placement, "spec.inferenceEnvironmentRef.name")

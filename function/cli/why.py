@@ -16,7 +16,7 @@ from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_subject, sources
 from function.cli.planning import compose_files, find_subject, plan_deployments
-from function.cli.store import Ref, Store, read_conditions
+from function.cli.store import Ref, Store, is_ours, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
@@ -180,7 +180,7 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
 
 def _find_unready(store: Store, ref: Ref) -> Iterator[Reason]:
     """Returns what a deployment composed with the conditions that are not True; planned placements have none yet."""
-    for manifest in store.owned(ref).values():
+    for manifest in filter(is_ours, store.owned(ref).values()):
         owned = Ref.of(manifest)
         environment = text(manifest, "spec.inferenceEnvironmentRef.name")
         faults = [c for c in read_conditions(manifest) if c["status"] != Status.TRUE]

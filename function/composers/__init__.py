@@ -30,6 +30,7 @@ from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
 from function.remote.object_writer import carry_over
+from function.remote.provider_usage import compose_provider_usages, without_provider_usages
 from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
@@ -109,11 +110,15 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
     listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed)
-    call = observe_orphans(call, orphans)
+    deleting = find_orphans(call, listed, deleting=True)
+    observed = observe_orphans(call, orphans)
+    # The usages follow from the Objects, so that composers need not know them.
+    call = without_provider_usages(observed)
     outcome = compose_(call)
     composed = adopt_all(outcome.composed, call, orphans)
+    composed |= compose_provider_usages(call.xr, composed, {**deleting, **call.observed})
     if not is_complete:
-        composed = carry_over(call.observed) | composed
+        composed = carry_over(observed.observed) | composed
     return replace(outcome, requirements={**required, **outcome.requirements}, composed=composed)
 
 

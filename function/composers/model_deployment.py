@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
+from function.api.inference_environment import name_provider_config
 from function.api.model_deployment import parse_deployment
 from function.api.model_service import parse_listing
 from function.composers import requirements, scopes
@@ -28,6 +29,7 @@ from function.kube.messages import join_with_more
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
+from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usage
 from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
@@ -86,6 +88,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, record) | _compose_placements(call, record, placed)
     composed |= _compose_model_service(call, request.deployment)
+    composed |= _compose_provider_usages(call, record.scope, placements)
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(record)),
@@ -94,7 +97,8 @@ def compose(call: Call, settings: Settings) -> Outcome:
         ),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
     )
-    is_settled = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
+    is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
+    is_settled = is_steady and not record.scope.deleting
     return Outcome(
         requirements={**record.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt(composed, orphans),
@@ -298,6 +302,20 @@ def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Comp
     return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
 
 
+def _compose_provider_usages(call: Call, scope: Scope, placements: Iterable[Placement]) -> dict[str, Composed]:
+    """Returns what keeps the ClusterProviderConfig of each environment until no placement is left there.
+
+    A placement that is being deleted exists until its Objects are gone.
+    """
+    configs = {environment.name: environment.provider_config for environment in scope.environments}
+    names = {placement.environment for placement in (*scope.own, *scope.deleting, *placements)}
+    composed: dict[str, Composed] = {}
+    for name in sorted(names):
+        key = f"{PROVIDER_USAGE}-{name}"
+        composed[key] = compose_provider_usage(call.xr, key, configs.get(name) or name_provider_config(name))
+    return composed
+
+
 def _report_url(call: Call, deployment: Deployment) -> Manifest:
     url = text(call.observed.get(SERVICE_KEY), "status.url")
     return {"url": url} if deployment.service and url else {}
@@ -319,7 +337,9 @@ def _carry_over_placements(call: Call, record: DecisionRecord) -> dict[str, Comp
         name = text(manifest, "metadata.name")
         if name in draining:
             drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
-        elif key != SERVICE_KEY and (name in carried or name not in readable or key in record.scope.orphans):
+        elif text(manifest, "kind") == "ModelPlacement" and (
+            name in carried or name not in readable or key in record.scope.orphans
+        ):
             composed[key] = reapply_observed(manifest)
     return _lower_replicas(composed, record.request.deployment.replicas) | drained
 

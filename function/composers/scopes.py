@@ -35,6 +35,7 @@ class Scope:
     answered: bool = False  # every requirement is answered
     environments: tuple[Environment, ...] = ()
     own: tuple[Placement, ...] = ()
+    deleting: tuple[Placement, ...] = ()  # own ones that exist until their Objects are deleted, also if not observed
     others: tuple[Placement, ...] = ()  # placements of other deployments
     orphans: Mapping[str, Manifest]  # own placements that Crossplane did not observe, by composition-resource-name
     cache: ModelCache | None = None
@@ -83,6 +84,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         answered=(required | used).keys() <= call.answers.keys(),
         environments=ENVIRONMENTS.parse([item for key in used for item in call.answers.get(key, ())], settings),
         own=own,
+        deleting=_find_deleting(call, known),
         orphans=orphans,
         cache=next((cache for cache in caches if cache), None),
     )
@@ -130,9 +132,17 @@ def required_resources(
 
 def parse_placements(composed: Mapping[str, Manifest]) -> tuple[Placement, ...]:
     """Returns the placements among composed resources that can be read."""
-    ordered = (manifest for key, manifest in sorted(composed.items()) if key != SERVICE_KEY)
+    ordered = (manifest for _, manifest in sorted(composed.items()) if text(manifest, "kind") == "ModelPlacement")
     parsed = (parse_placement(manifest).value for manifest in ordered)
     return tuple(placement for placement in parsed if placement)
+
+
+def _find_deleting(
+    call: Call, placements: Iterable[tuple[RequiredResource, Placement | None]]
+) -> tuple[Placement, ...]:
+    """Returns the placements of a deployment that are being deleted, also those that Crossplane no longer observes."""
+    uid = text(call.xr, "metadata.uid")
+    return tuple(p for _, p in placements if p and p.deleting and uid and p.owner == uid)
 
 
 def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:

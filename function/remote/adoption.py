@@ -22,6 +22,7 @@ from function.kube.manifests import Manifest, find_controller, is_deleting, stri
 from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
 from function.remote.object_writer import (
     COLLECTION_KIND,
+    PROVIDER_USAGE_KIND,
     SERVICE,
     carry_over,
     reapply_observed,
@@ -43,6 +44,7 @@ _NAMES: Mapping[tuple[str, str], re.Pattern[str]] = {
         ),
         ("kubernetes.m.crossplane.io", "ClusterProviderConfig"): "provider-config",
         ("kubernetes.m.crossplane.io", COLLECTION_KIND): "nodes",
+        ("kubernetes.m.crossplane.io", PROVIDER_USAGE_KIND): "(?:[^/]+/)?provider-usage|provider-usage-.+",
         ("protection.crossplane.io", "Usage"): "cache-usage",
         (GROUP, "ModelPlacement"): "placement-.+",
         (GROUP, "ModelService"): "model-service",

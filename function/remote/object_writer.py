@@ -24,6 +24,8 @@ from function.remote.observed_object import READINESS, ObservedObject, is_up, re
 
 API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
 COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
+PROVIDER_USAGE_KIND = "ProviderConfigUsage"
+PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of such a usage
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
 _OBJECT_NAME_LIMIT = 63
 _NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
@@ -155,7 +157,11 @@ def stop_managing(observed: Manifest) -> Composed:
 
 
 def _drop_bookkeeping(entries: Manifest) -> Manifest | None:
-    own = {k: value for k, value in entries.items() if "crossplane.io/" not in k and "kubernetes.io/last" not in k}
+    own = {
+        key: value
+        for key, value in entries.items()
+        if key in PROVIDER_CONFIG_LABELS or ("crossplane.io/" not in key and "kubernetes.io/last" not in key)
+    }
     return own or None
 
 
@@ -171,7 +177,7 @@ def _desired_spec(manifest: Manifest) -> JSON:
 def _is_ready(manifest: Manifest) -> bool:
     if text(manifest, "apiVersion") == API_VERSION and text(manifest, "kind") == "Object":
         return is_up(read_object(manifest))
-    if text(manifest, "kind") == COLLECTION_KIND:
+    if text(manifest, "kind") in {COLLECTION_KIND, PROVIDER_USAGE_KIND}:
         return True
     if not get(manifest, "status.conditions"):
         return text(manifest, "kind") == "ClusterProviderConfig"

@@ -1,6 +1,7 @@
 """The manifests by which requests reach a cluster: two HTTPRoutes, a Service, an EndpointSlice, a BackendTLSPolicy.
 
-On the control plane only core features of Gateway API are used. The route on a cluster removes the path of the
+On the control plane only core features of Gateway API are used, and timeouts: to a route without them, some gateways
+apply a default that ends streams (docs/facts.md, Gateway API). The route on a cluster removes the path of the
 ModelService from each request, as KServe's own routes do with theirs. It has no host names: clients choose the host.
 """
 
@@ -19,6 +20,8 @@ WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the po
 _API_VERSION = "gateway.networking.k8s.io/v1"
 SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
 TLS_KIND = (_API_VERSION, "BackendTLSPolicy")
+# Streams last as long as they need, as with KServe's own routes.
+_TIMEOUTS: Manifest = {"request": "0s", "backendRequest": "0s"}
 _NAME_LIMIT = 63
 
 
@@ -39,7 +42,7 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
     parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
     backends = [_refer(name_service(service, origin), origin.port, weight) for origin, weight in weights.items()]
     backends.sort(key=lambda backend: text(backend, "name"))
-    rule: Manifest = {"matches": [_match(service)], "backendRefs": backends}
+    rule: Manifest = {"matches": [_match(service)], "backendRefs": backends, "timeouts": {**_TIMEOUTS}}
     spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
     return {
         "apiVersion": _API_VERSION,
@@ -60,8 +63,7 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
         "matches": [_match(service)],
         "filters": [rewrite],
         "backendRefs": [_refer(name, WORKLOAD_PORT, weight) for name, weight in sorted(weights.items())],
-        # Streams last as long as they need, as with KServe's own routes.
-        "timeouts": {"request": "0s", "backendRequest": "0s"},
+        "timeouts": {**_TIMEOUTS},
     }
     identity = service.namespace, service.name, str(gateway.origin)
     name = build_name(service.name, "route", *identity, limit=_NAME_LIMIT)

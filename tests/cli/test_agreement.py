@@ -15,7 +15,7 @@ from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled
 from tests.cli.process import EXAMPLES
-from tests.support.plane import fetched, plane
+from tests.support.plane import composed_placements, fetched, plane
 from tools.demo import REQUESTED
 
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
@@ -29,7 +29,7 @@ def test_plan_decides_as_the_controller(story: str) -> None:
         scheduled = condition(reported.get(plan.ref), "Scheduled")
         decided = plan.condition
         assert (decided.reason, decided.message) == (text(scheduled, "reason"), text(scheduled, "message"))
-        wanted = [m["spec"] for m in reported.owned(plan.ref).values()]
+        wanted = [m["spec"] for m in reported.owned(plan.ref).values() if m["kind"] == "ModelPlacement"]
         assert [m["spec"] for m in plan.placements] == wanted
 
 
@@ -145,7 +145,7 @@ def test_plan_decides_one_deployment_as_the_composer(seed: int) -> None:
         (plan,) = planned([*others, deployment])
         outcome = compose(fetched(Call(xr=deployment), others))
         assert {str(c.type): c for c in outcome.conditions}["Scheduled"] == plan.condition
-        wanted = [item.manifest["spec"] for _, item in sorted(outcome.composed.items())]
+        wanted = [manifest["spec"] for _, manifest in sorted(composed_placements(outcome).items())]
         assert [m["spec"] for m in plan.placements] == wanted
 
 

@@ -83,7 +83,7 @@ SOUND: dict[str, Manifest | int] = {
     f"{PACKAGES}/configurations": items(package("configuration-modelplane", RELEASE)),
     f"{PACKAGES}/functionrevisions/function-modelplane-1": revision(RELEASE),
     CONFIG: runtime("--enable-watches", "--sanitize-secrets"),
-    OBJECT_API: resources("objects", "clusterproviderconfigs", "observedobjectcollections"),
+    OBJECT_API: resources("objects", "clusterproviderconfigs", "observedobjectcollections", "providerconfigusages"),
     f"{OBJECT_API}/objects": items({"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Synced"}]}}),
     XRDS: items(*definitions()),
     COMPOSITIONS: items(*compositions()),
@@ -140,7 +140,7 @@ CASES = (
         id="incomplete",
         reason="each is the cause of a symptom that heads docs/troubleshooting.md",
         paths={
-            OBJECT_API: resources("objects", "clusterproviderconfigs"),
+            OBJECT_API: resources("objects", "clusterproviderconfigs", "providerconfigusages"),
             f"{PACKAGES}/functionrevisions/function-modelplane-1": revision(RELEASE, endpoint=""),
             XRDS: items(*definitions(without="ModelCache")),
             COMPOSITIONS: items(),

@@ -9,7 +9,7 @@ import pytest
 from function.composers import compose
 from function.contract import Call
 from function.kube.manifests import get, listing, mapping
-from tests.support.plane import change, fetched, only, plane, remote, said
+from tests.support.plane import change, composed_placements, fetched, only, plane, remote, said
 from tools.control_plane import ControlPlane
 
 STORY = "gemma-one-gpu"
@@ -154,8 +154,8 @@ def test_scales_down_before_the_model_is_answered() -> None:
     change(control, only(control, "ModelDeployment"), REPLICAS, 1)
     ref = only(control, "ModelDeployment")
     first = Call(xr=control.composites[ref], observed=control.store.owned(ref))
-    (placement,) = compose(first).composed.values()
-    assert get(placement.manifest, "spec.replicas") == 1
+    (placement,) = composed_placements(compose(first)).values()
+    assert get(placement, "spec.replicas") == 1
 
 
 def test_keeps_replicas_of_invalid_deployment() -> None:

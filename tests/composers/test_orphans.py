@@ -13,7 +13,7 @@ from function.composers import compose
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.kube.names import COMPOSITION_KEY, VERSION
-from tests.support.plane import fetched, from_file, only, plane
+from tests.support.plane import composed_placements, fetched, from_file, only, plane
 
 ME, OTHER = "uid-of-the-deployment", "uid-of-another"
 _READY: list[JSON] = [{"type": "Ready", "status": "True"}]
@@ -182,5 +182,5 @@ def test_orphan_with_lowest_uid_keeps_the_name(turn: int) -> None:
         for uid in ("a", "b")
     ]
     outcome = composed(deployment, there, *both[::turn])
-    names = {key: text(item.manifest, "metadata.name") for key, item in outcome.composed.items()}
+    names = {key: text(manifest, "metadata.name") for key, manifest in composed_placements(outcome).items()}
     assert names == {"placement-h200-east": "lost-a", "placement-lost-b": "lost-b"}

@@ -47,6 +47,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
         ("Object", "route"),
         ("ClusterProviderConfig", "provider"),
         ("ObservedObjectCollection", "nodes"),
+        ("ProviderConfigUsage", "provider"),
         ("Usage", "cache"),
         ("ModelPlacement", "placement"),
         ("ModelService", "model"),

@@ -16,7 +16,7 @@ from function.scheduling.filters import Candidate, check_capacity
 from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal
 from tests.e2e import objects
-from tests.support.plane import call, change, fetched, manifests, only, plane, said
+from tests.support.plane import call, change, composed_placements, fetched, manifests, only, plane, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
@@ -222,7 +222,7 @@ def test_lowers_replicas_beyond_the_quota_to_those_that_run() -> None:
     limits: Manifest = {"limits": {"gpusPerNamespace": 4}}
     first = Call(xr=control.composites[deployment], observed=control.store.owned(deployment), input=limits)
     outcome = compose(fetched(first, control.composites.values()))
-    (written,) = (item.manifest for item in outcome.composed.values())
+    (written,) = composed_placements(outcome).values()
     assert integer(written, "spec.replicas") == 3
     assert _reason(outcome, SCHEDULED) == "QuotaExceeded"
 
@@ -376,7 +376,7 @@ def test_places_on_as_many_environments_as_the_quota_allows(limits: dict[str, in
     control = _up(HUGE, HUGE, HUGE, model=only_small, wanted=3, **limits)
     ref = only(control, "ModelDeployment")
     assert said(control, ref, SCHEDULED) == ("False", "PartiallyPlaced")
-    assert [text(found, "spec.profile") for found in control.store.owned(ref).values()] == ["small", "small"]
+    assert [text(found, "spec.profile") for found in _owned(control, ref)] == ["small", "small"]
     (row,) = listing(control.composites[ref], UNPLACED)
     assert (row["environment"], row["reason"]) == ("c", "QuotaExceeded")
     assert "its own on" not in text(row, "message"), "they are there, and have names"
@@ -404,7 +404,8 @@ def test_charges_an_evicted_placement_once() -> None:
 
 
 def _owned(control: ControlPlane, ref: Ref) -> list[Manifest]:
-    return [*control.store.owned(ref).values()]
+    """Returns the placements that a deployment has composed."""
+    return [manifest for manifest in control.store.owned(ref).values() if manifest["kind"] == "ModelPlacement"]
 
 
 def test_considered_decision_records_what_the_quota_refused() -> None:

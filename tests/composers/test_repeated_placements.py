@@ -22,7 +22,7 @@ def _at_version_42() -> ControlPlane:
 
 def _composed_placement(control: ControlPlane) -> Manifest:
     response = call(request_of(control, only(control, "ModelDeployment")))
-    (resource,) = response.desired.resources.values()
+    (resource,) = (r for key, r in response.desired.resources.items() if key.startswith("placement-"))
     manifest: Manifest = MessageToDict(resource.resource)
     return manifest
 

@@ -32,7 +32,8 @@ def _render(control: ControlPlane) -> Manifest:
     control.store[ref] = {**control.store[ref], "status": made.composite["status"]}
     for manifest in made.composed.values():
         key = Ref.of(manifest)
-        control.store[key] = {**control.store[key], "spec": manifest["spec"]}
+        if manifest["kind"] != "ProviderConfigUsage":
+            control.store[key] = {**control.store[key], "spec": manifest["spec"]}
     for gone in set(control.all("ModelPlacement")) - {Ref.of(m) for m in made.composed.values()}:
         control.store.drop(gone)
     return control.store[ref]

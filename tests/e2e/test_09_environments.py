@@ -1,14 +1,20 @@
 """Scenario 9: a deployment or a ModelCache on two environments of one cluster, one of which is left or deleted."""
 
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from function.kube.manifests import condition, get, listing, mapping, text
 from tests.e2e.objects import GROUP, cache, deployment, environment, model, pool, spanning
 from tests.e2e.world import World
-from tools.stack.waiting import steady, until
+from tools.stack import layout
+from tools.stack.waiting import listens, steady, until
 
 pytestmark = pytest.mark.e2e
 TEAM, KEEPERS, MOVERS = "both", "keepers", "movers"
+OUTAGE_SECONDS = 15
 
 
 def test_the_second_placement_stays_when_the_first_environment_goes(world: World) -> None:
@@ -63,7 +69,20 @@ def test_a_cache_that_leaves_one_of_them_takes_nothing_from_the_other(world: Wor
     until("all of it to go", lambda: _claims(world) == [])
 
 
-def test_what_moved_from_a_deleted_environment_is_deleted_there(world: World) -> None:
+@pytest.fixture(params=["quickly", "slowly", "after an outage"])
+def deletions(request: pytest.FixtureRequest, world: World) -> Iterator[str]:
+    """How the provider deletes, which must not decide what is left on a cluster."""
+    if request.param != "slowly":
+        yield request.param
+        return
+    usual = world.stack.processes.kill("provider-kubernetes")
+    world.stack.processes.start(replace(usual, argv=(*usual.argv, "--max-reconcile-rate=4")))
+    yield request.param
+    world.stack.processes.kill("provider-kubernetes")
+    world.stack.processes.start(usual)
+
+
+def test_what_moved_from_a_deleted_environment_is_deleted_there(world: World, deletions: str) -> None:
     """The provider needs the ClusterProviderConfig of the environment until the last Object is deleted."""
     world.team(MOVERS)
     first, second = (environment(f"moves-{side}", pool("gpus", maxNodeCount=3)) for side in ("east", "west"))
@@ -78,6 +97,12 @@ def test_what_moved_from_a_deleted_environment_is_deleted_there(world: World) ->
     world.apply(second)
     world.wait("InferenceEnvironment", "moves-west", "Ready", "True")
     world.stack.hub.delete("InferenceEnvironment", "moves-east")
+    if deletions == "after an outage":
+        until("a placement to be deleted", lambda: any(_is_leaving(world, name) for name in before))
+        killed = world.stack.processes.kill("remote-apiserver")
+        time.sleep(OUTAGE_SECONDS)
+        world.stack.processes.start(killed)
+        until("the remote API server", lambda: listens(layout.REMOTE) and world.stack.remote.ready())
 
     def left() -> bool:
         objects = world.stack.hub.find("Object", MOVERS)
@@ -91,4 +116,18 @@ def test_what_moved_from_a_deleted_environment_is_deleted_there(world: World) ->
     for name in models:
         world.ready(MOVERS, name)
         assert text(world.placement(MOVERS, name), "spec.inferenceEnvironmentRef.name") == "moves-west"
+    services = {text(each, "metadata.name") for each in world.stack.remote.find("LLMInferenceService", MOVERS)}
+    assert len(services) == len(models), "nothing of the first environment is left"
+    until("the config of the deleted environment to go", lambda: not _configs(world, "moves-east"))
     world.remove(MOVERS, *models)
+    world.stack.hub.delete("InferenceEnvironment", "moves-west")
+
+
+def _is_leaving(world: World, name: str) -> bool:
+    found = world.stack.hub.get("ModelPlacement", name, MOVERS)
+    return not found or bool(text(found, "metadata.deletionTimestamp"))
+
+
+def _configs(world: World, environment_name: str) -> list[str]:
+    listed = world.stack.kubectl("get", "clusterproviderconfigs.kubernetes.m.crossplane.io", "-o", "name").split()
+    return [name for name in listed if f"/{environment_name}-" in name]

@@ -35,7 +35,7 @@ def edited() -> Manifest:
 
 
 def placed(response: fnv1.RunFunctionResponse) -> bool:
-    return len(response.desired.resources) == 1
+    return any(name.startswith("placement-") for name in response.desired.resources)
 
 
 def test_identifies_items_by_content_without_certificate(server: Running) -> None:

@@ -66,6 +66,12 @@ def only(control: ControlPlane, kind: str) -> Ref:
     return found
 
 
+def composed_placements(outcome: Outcome) -> dict[str, Manifest]:
+    """Return the ModelPlacements of an outcome by composition-resource-name."""
+    composed = {key: item.manifest for key, item in outcome.composed.items()}
+    return {key: manifest for key, manifest in composed.items() if manifest["kind"] == "ModelPlacement"}
+
+
 def said(control: ControlPlane, ref: Ref, type_: str) -> tuple[str, str]:
     """Return status and reason of a condition."""
     found = condition(control.composites[ref], type_)

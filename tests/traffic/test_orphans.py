@@ -20,7 +20,8 @@ def _plane_without(lost: Gateway) -> TrafficPlane:
     plane = TrafficPlane(spec=backends(stable=1), placements=[kept, serving("stable", "e2", gateway=lost)])
     plane.settle()
     plane.placements, plane.status = [kept], {}
-    plane.unlisted = {key for key in plane.observed if key.startswith(f"{lost.key}/") and not key.endswith("/tls")}
+    named = {f"{lost.key}/{part}" for part in ("route", "service", "slice")}
+    plane.unlisted = {key for key in plane.observed if key in named}
     for key in plane.unlisted:
         mapping(plane.observed[key], "metadata")["resourceVersion"] = "7"
     return plane

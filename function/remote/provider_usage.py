@@ -1,0 +1,66 @@
+"""The ProviderConfigUsage by which a composite keeps a ClusterProviderConfig until its last Object is deleted.
+
+provider-kubernetes lets a ClusterProviderConfig go once no ProviderConfigUsage names it, and without one it deletes
+nothing on the cluster. Each Object has its own, but where Crossplane deletes what is no longer composed, the garbage
+collector takes that one before the Object (docs/facts.md, provider-kubernetes). So what composes Objects, or
+placements with Objects, has a ProviderConfigUsage of its own for each cluster until all of them are gone (decision 37).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from function.contract import Call, Composed
+from function.kube.manifests import Manifest, text
+from function.kube.names import MANAGED_BY
+from function.remote.object_writer import API_VERSION, PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, object_name
+
+PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
+_SEPARATOR = "/"  # between the prefix of a cluster and the composed resource
+
+
+def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Composed:
+    """Returns the ProviderConfigUsage by which a composite uses a ClusterProviderConfig; `key` is its resource name."""
+    by_name, by_kind = PROVIDER_CONFIG_LABELS
+    kind = "ClusterProviderConfig"
+    owner = text(xr, "metadata.name")
+    return Composed(
+        manifest={
+            "apiVersion": API_VERSION,
+            "kind": PROVIDER_USAGE_KIND,
+            "metadata": {
+                "name": object_name(owner, key),
+                "namespace": text(xr, "metadata.namespace"),
+                # The provider finds it by its labels.
+                "labels": {**MANAGED_BY, by_name: provider_config, by_kind: kind},
+            },
+            "providerConfigRef": {"kind": kind, "name": provider_config},
+            "resourceRef": {"apiVersion": text(xr, "apiVersion"), "kind": text(xr, "kind"), "name": owner},
+        },
+        ready=True,
+    )
+
+
+def without_provider_usages(call: Call) -> Call:
+    """Returns the call without the observed usages of `compose_provider_usages`."""
+    suffix = f"{_SEPARATOR}{PROVIDER_USAGE}"
+    return replace(call, observed={key: m for key, m in call.observed.items() if not key.endswith(suffix)})
+
+
+def compose_provider_usages(
+    xr: Manifest, composed: Mapping[str, Composed], existing: Mapping[str, Manifest]
+) -> dict[str, Composed]:
+    """Returns a usage for each cluster on which a composite has Objects, also those that are being deleted.
+
+    The Objects of a ModelPlacement have no prefix: its deployment has the usage, since it outlives the placement.
+    """
+    objects = {**existing, **{key: item.manifest for key, item in composed.items()}}
+    configs = {
+        key.rpartition(_SEPARATOR)[0]: text(manifest, "spec.providerConfigRef.name")
+        for key, manifest in sorted(objects.items())
+        if text(manifest, "kind") == "Object" and _SEPARATOR in key
+    }
+    return {
+        key: compose_provider_usage(xr, key, config)
+        for prefix, config in configs.items()
+        if (key := f"{prefix}{_SEPARATOR}{PROVIDER_USAGE}")
+    }

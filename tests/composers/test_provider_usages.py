@@ -1,0 +1,90 @@
+"""A ClusterProviderConfig stays until the last Object of its cluster is deleted, whatever deletes that and how slowly.
+
+provider-kubernetes lets a ClusterProviderConfig go that no ProviderConfigUsage names (docs/facts.md).
+"""
+
+import copy
+
+import pytest
+
+from function.composers import compose, recover
+from function.contract import Call, Outcome
+from function.kube.manifests import Manifest, mapping, text
+from tests.composers.test_orphans import ME, at_rest, owned
+from tests.support.orphans import AtRest
+from tests.support.plane import fetched
+
+USAGE = "provider-usage"
+DELETED = "2026-01-01T00:00:00Z"
+
+
+def usages(outcome: Outcome) -> dict[str, str]:
+    """Returns the ClusterProviderConfigs that are used, by composition-resource-name."""
+    found = {key: item.manifest for key, item in outcome.composed.items() if USAGE in key}
+    for manifest in found.values():
+        config = text(manifest, "providerConfigRef.name")
+        labels = mapping(manifest, "metadata.labels")
+        assert labels["crossplane.io/provider-config"] == config, "the provider finds it by its labels"
+        assert labels["crossplane.io/provider-config-kind"] == "ClusterProviderConfig"
+    return {key: text(manifest, "providerConfigRef.name") for key, manifest in found.items()}
+
+
+def compose_deployment(*placements: Manifest, environments: int = 1) -> Outcome:
+    """Returns the outcome of a deployment that Crossplane observes nothing of."""
+    deployment, _, rest = at_rest()
+    mapping(deployment, "spec")["environments"] = environments
+    if not environments:
+        mapping(deployment, "spec")["environmentSelector"] = {"matchLabels": {"none": "such"}}
+    return compose(fetched(Call(xr=deployment), [*rest, *placements]))
+
+
+def test_deployment_uses_configs_of_its_placements() -> None:
+    assert usages(compose_deployment()) == {"provider-usage-h200-east": "h200-east-5519afe8"}
+
+
+@pytest.mark.parametrize(("by", "used"), [(ME, True), ("another", False)], ids=["own", "of-another"])
+def test_deployment_uses_config_while_a_placement_is_being_deleted(by: str, used: bool) -> None:
+    """Crossplane does not observe it any more, and it exists until its Objects are deleted."""
+    _, placement, _ = at_rest()
+    leaving = owned(placement, by=by, served=True, created=DELETED, uid="leaving", deletionTimestamp=DELETED)
+    mapping(leaving, "spec")["inferenceEnvironmentRef"] = {"name": "deleted-environment"}
+    outcome = compose_deployment(leaving)
+    assert ("provider-usage-deleted-environment" in usages(outcome)) is used
+    assert outcome.ttl_seconds is not None
+    assert outcome.ttl_seconds < 600 or not used, "it looks again soon, to let the config go"
+
+
+def cache_that_left_one_environment() -> AtRest:
+    scene = AtRest("model-cache", "ModelCache")
+    mapping(scene.xr, "spec")["environments"] = ["h100-frankfurt"]
+    mapping(scene.xr, "spec").pop("environmentSelector", None)
+    mapping(scene.xr, "status")["readers"] = []
+    for ref in scene.control.all("ModelPlacement"):
+        scene.control.delete(ref)
+    return scene
+
+
+def test_cache_uses_config_until_its_objects_are_deleted() -> None:
+    scene = cache_that_left_one_environment()
+    paris = "h100-paris/provider-usage"
+    leaving = scene.at_rest()
+    assert not any(key.startswith("h100-paris/claim-") for key in leaving.composed), "nothing reads the weights"
+    assert paris in usages(leaving)
+
+    observed = {key: m for key, m in scene.objects.items() if not key.startswith("h100-paris/") or key == paris}
+    for key, manifest in scene.objects.items():
+        if key.startswith("h100-paris/") and key != paris:
+            mapping(manifest, "metadata")["deletionTimestamp"] = DELETED
+    assert paris in usages(scene.outcome(observed)), "Crossplane observes none of them, and they still exist"
+    assert paris in usages(scene.outcome(observed, pending="objects")), "whether they exist is not answered"
+
+    scene.objects = dict(observed)
+    assert usages(scene.outcome(observed)) == {"h100-frankfurt/provider-usage": "h100-frankfurt-d76f111a"}
+
+
+@pytest.mark.parametrize(("story", "kind"), [("model-cache", "ModelCache"), ("two-environments", "ModelDeployment")])
+def test_usages_stay_after_an_error(story: str, kind: str) -> None:
+    scene = AtRest(story, kind)
+    expected = usages(scene.at_rest())
+    assert len(expected) == 2
+    assert usages(recover(Call(xr=scene.xr, observed=copy.deepcopy(scene.objects)))) == expected
