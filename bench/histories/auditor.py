@@ -8,11 +8,11 @@ looked at here.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
+from bench.histories.grants import Row, find_row, read_grants, read_row
 from bench.histories.kept import KeptAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
@@ -24,7 +24,6 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
-from function.api.inference_environment import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
@@ -39,7 +38,6 @@ from tools.world import SECRET_VALUE
 OWN_CLAIM = "own-claim"
 _DIGITS = 19
 _REFS = "spec.crossplane.resourceRefs"
-Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each
 # How often a placement may be decided again for one thing that was asked for, as others take the room.
 MOST_MOVES = 12
 SEEN_SECONDS = 30.0  # after which every controller has seen what has started
@@ -359,12 +357,12 @@ class Auditor(invariants.Auditor):
 
         A shape that it does not run yet may lose its grant when a user gives the name of its pool to other nodes.
         """
-        rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
+        rows = [{read_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
         for row in rows[0] - rows[1]:
             self._admitted.pop(row, None)
         for row in rows[1] - rows[0]:
             self._admitted[row] = self.plane.kernel.now
-        granted, left = _grants(before), _grants(now)
+        granted, left = read_grants(before), read_grants(now)
         for placement in self.plane.all("ModelPlacement") if granted != left else ():
             asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
             if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
@@ -401,7 +399,7 @@ class Auditor(invariants.Auditor):
 
         One that was not may be decided again: others took the room for which it was decided.
         """
-        admitted = self._admitted.get(_place(placement))
+        admitted = self._admitted.get(find_row(placement))
         return admitted is not None and admitted < self.plane.kernel.now - self._unheard
 
     @property
@@ -573,27 +571,6 @@ def _running(version: Version | None) -> Held | None:
 def _grows(before: Held, now: Held) -> bool:
     """Tells whether a service has more of anything than before, or has it elsewhere."""
     return before.pool != now.pool or any(a < b for a, b in zip(before[1:], now[1:], strict=True))
-
-
-def _grants(environment: Version) -> dict[tuple[str, Share], int]:
-    """Return how many replicas are granted, by whose they are and their shape, in whichever pool."""
-    rows = [(text(row, "uid"), parse_share(row)) for row in listing(environment.manifest, "status.admitted")]
-    granted: dict[tuple[str, Share], int] = {}
-    for uid, share in rows:
-        key = uid, replace(share, pool="", replicas=0)
-        granted[key] = max(granted.get(key, 0), share.replicas)
-    return granted
-
-
-def _row(row: Manifest) -> Row:
-    return text(row, "uid"), text(row, "pool"), integer(row, "nodes"), integer(row, "gpusPerNode")
-
-
-def _place(placement: Version) -> Row:
-    """Returns the row of an environment's ledger that admits a placement."""
-    topology = mapping(placement.manifest, "spec.topology")
-    pool = text(placement.manifest, "spec.pool")
-    return placement.uid, pool, integer(topology, "nodes", 1), integer(topology, "gpusPerNode")
 
 
 def _reason(version: Version, type_: str) -> str:

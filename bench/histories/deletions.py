@@ -18,12 +18,12 @@ from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, get, mapping, text
-from function.remote.object_writer import ManagementPolicy, deletes
+from function.remote.object_writer import PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, ManagementPolicy, deletes
 
 IN_USE = "in-use.crossplane.io"
-_CONFIG, _USAGE = "ClusterProviderConfig", "ProviderConfigUsage"
+_CONFIG, _USAGE = "ClusterProviderConfig", PROVIDER_USAGE_KIND
 _SLOW_SECONDS = 2.0, 90.0
-_USAGE_REF = "providerConfigRef.name"
+_USED, _USED_KIND = PROVIDER_CONFIG_LABELS  # by which the provider finds usages
 
 
 class RemoteRef(NamedTuple):
@@ -122,7 +122,7 @@ class Deletions:
         if before is None and now:
             self._take_into_use(now)
         if event.ref.kind == _USAGE and now is None and before:
-            self._release_later(text(before.manifest, _USAGE_REF))
+            self._release_later(before.labels.get(_USED, ""))
         elif event.ref.kind == _CONFIG:
             self._release_later(event.ref.name)
 
@@ -142,7 +142,7 @@ class Deletions:
         """Lets a ClusterProviderConfig go that nothing uses."""
         there = self._server.latest.get(Ref(_CONFIG, "", config))
         usages = (v for v in self._server.latest.values() if v.ref.kind == _USAGE)
-        if there and there.deleting and not any(text(v.manifest, _USAGE_REF) == config for v in usages):
+        if there and there.deleting and not any(v.labels.get(_USED) == config for v in usages):
             self._server.release(there.ref, IN_USE)
 
 
@@ -157,6 +157,10 @@ def _usage(version: Version) -> Manifest:
     return {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
         "kind": _USAGE,
-        "metadata": {"name": version.uid, "namespace": version.ref.namespace, "ownerReferences": [owner]},
-        "providerConfigRef": {"name": RemoteRef.of(version).cluster},
+        "metadata": {
+            "name": version.uid,
+            "namespace": version.ref.namespace,
+            "labels": {_USED: RemoteRef.of(version).cluster, _USED_KIND: _CONFIG},
+            "ownerReferences": [owner],
+        },
     }

@@ -361,6 +361,25 @@ MUTANTS = (
         tight=True,
     ),
     Mutant(
+        "config-goes-first",
+        "41, E1: a ClusterProviderConfig goes before the last Object of its cluster, and services stay there",
+        (
+            "slow_deletions",
+            "create_deployment",
+            "create_on_claim",
+            "drain",
+            "drain+delete_environment",
+            "create_environment",
+        ),
+        (
+            Change(
+                "function.composers.model_deployment",
+                "compose",
+                "    composed |= _compose_provider_usages(call, record.scope, placements)\n",
+            ),
+        ),
+    ),
+    Mutant(
         "changed-label-decides",
         "41, H2: what is composed goes with a changed label while an input is invalid",
         (*_SERVE, "relabel_unsettled", "relabel_broken"),
