@@ -8,11 +8,12 @@ looked at here.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
 
 from bench.histories.clusters import Place, config, pods, remote
+from bench.histories.grants import Row, find_row, read_grants, read_row
+from bench.histories.kept import KeptAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
 from bench.histories.room import Holding, room_beside, take_all
@@ -23,7 +24,6 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
-from function.api.inference_environment import parse_share
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
@@ -38,7 +38,6 @@ from tools.world import SECRET_VALUE
 OWN_CLAIM = "own-claim"
 _DIGITS = 19
 _REFS = "spec.crossplane.resourceRefs"
-Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each
 # How often a placement may be decided again for one thing that was asked for, as others take the room.
 MOST_MOVES = 12
 SEEN_SECONDS = 30.0  # after which every controller has seen what has started
@@ -72,7 +71,7 @@ class Auditor(invariants.Auditor):
 
     def __init__(self, plane: Plane, words: Words) -> None:
         self.plane, self.words = plane, words
-        self.limits = Limits()
+        self.limits, self._limited = Limits(), -inf  # of each namespace, and since when
         self._filled: dict[Directory, tuple[str, float]] = {}  # with what, and until when a controller may believe so
         self._changed: dict[str, float] = {}
         self._reshaped: dict[str, float] = {}
@@ -83,8 +82,14 @@ class Auditor(invariants.Auditor):
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         self._traffic = TrafficAuditor(plane, words, self.say)
-        self._others = self._traffic, TaintAuditor(self, words, self.say), RolloutAuditor(self, self.say)
+        self._rollouts = RolloutAuditor(self, self.say)
+        self._others = self._traffic, TaintAuditor(self, words, self.say), self._rollouts, KeptAuditor(self, self.say)
         super().__init__(plane)
+
+    def set_limits(self, limits: Limits) -> None:
+        """Take note of what each namespace may have from now on."""
+        if limits != self.limits:
+            self.limits, self._limited = limits, self.plane.kernel.now
 
     def emptied(self, place: Place) -> None:
         """Take note that all claims of a namespace on a cluster are gone, which is news for a while."""
@@ -194,6 +199,10 @@ class Auditor(invariants.Auditor):
         gpus = sum(held_gpus(held) for uid, held in services if uid in counted)
         nodes, each, replicas = self._shape(owner)
         limits = self.limits
+        if self._limited > now - SEEN_SECONDS:
+            return
+        if limits.invalid:
+            self._say(f"{owner.ref} starts although nobody can tell its limits")
         edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
@@ -348,12 +357,12 @@ class Auditor(invariants.Auditor):
 
         A shape that it does not run yet may lose its grant when a user gives the name of its pool to other nodes.
         """
-        rows = [{_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
+        rows = [{read_row(row) for row in listing(v.manifest, "status.admitted")} for v in (before, now)]
         for row in rows[0] - rows[1]:
             self._admitted.pop(row, None)
         for row in rows[1] - rows[0]:
             self._admitted[row] = self.plane.kernel.now
-        granted, left = _grants(before), _grants(now)
+        granted, left = read_grants(before), read_grants(now)
         for placement in self.plane.all("ModelPlacement") if granted != left else ():
             asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
             if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
@@ -390,7 +399,7 @@ class Auditor(invariants.Auditor):
 
         One that was not may be decided again: others took the room for which it was decided.
         """
-        admitted = self._admitted.get(_place(placement))
+        admitted = self._admitted.get(find_row(placement))
         return admitted is not None and admitted < self.plane.kernel.now - self._unheard
 
     @property
@@ -419,7 +428,10 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
+        for left, version in self.plane.provider.deletions.find_left():
+            self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()
+        self._rollouts.at_rest()
         owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
         for uid, version in owners:
             if sum(other == uid for other, _ in owners) > 1 and self._owner(version) and self._serves(version):
@@ -432,7 +444,8 @@ class Auditor(invariants.Auditor):
         for ref, version in self.plane.server.latest.items():
             owner = Ref(text(version.controller, "kind"), ref.namespace, text(version.controller, "name"))
             there = self.plane.server.latest.get(owner)
-            if there is None or there.uid != text(version.controller, "uid") or version.deleting:
+            is_composed = owner.kind in COMPOSERS and there and there.uid == text(version.controller, "uid")
+            if there is None or not is_composed or version.deleting:
                 continue
             known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
             idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # not composed by us
@@ -530,6 +543,8 @@ class Auditor(invariants.Auditor):
         there = [v for v in self.plane.all("ModelPlacement") if v.ref.namespace == namespace]
         shapes = [self._shape(v) for v in there]
         gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
+        if self.limits.invalid or self.limits.cost:
+            return False  # nothing is claimed of what a call may not know, or of prices
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
 
@@ -556,27 +571,6 @@ def _running(version: Version | None) -> Held | None:
 def _grows(before: Held, now: Held) -> bool:
     """Tells whether a service has more of anything than before, or has it elsewhere."""
     return before.pool != now.pool or any(a < b for a, b in zip(before[1:], now[1:], strict=True))
-
-
-def _grants(environment: Version) -> dict[tuple[str, Share], int]:
-    """Return how many replicas are granted, by whose they are and their shape, in whichever pool."""
-    rows = [(text(row, "uid"), parse_share(row)) for row in listing(environment.manifest, "status.admitted")]
-    granted: dict[tuple[str, Share], int] = {}
-    for uid, share in rows:
-        key = uid, replace(share, pool="", replicas=0)
-        granted[key] = max(granted.get(key, 0), share.replicas)
-    return granted
-
-
-def _row(row: Manifest) -> Row:
-    return text(row, "uid"), text(row, "pool"), integer(row, "nodes"), integer(row, "gpusPerNode")
-
-
-def _place(placement: Version) -> Row:
-    """Returns the row of an environment's ledger that admits a placement."""
-    topology = mapping(placement.manifest, "spec.topology")
-    pool = text(placement.manifest, "spec.pool")
-    return placement.uid, pool, integer(topology, "nodes", 1), integer(topology, "gpusPerNode")
 
 
 def _reason(version: Version, type_: str) -> str:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TypeAlias
 
+from bench.histories.deletions import Deletions
 from bench.histories.deployments import Deployments, is_on_one_node, name_deployment
 from bench.histories.gateways import Gateways
 from bench.simulator.kernel import Kernel, Process
 from bench.simulator.objects import Event, Version
-from bench.simulator.provider import Provider
+from bench.simulator.provider import FINALIZER, Provider
 from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from tools.remote_stages import condition, uid
 from tools.world import World
 
@@ -47,6 +48,9 @@ class Clusters(Provider):
         self.gateways = Gateways(kernel, own, server)
         self.gateways.look = lambda version: self._look(version, self._steps.get(version.uid, 1))
         self.out: set[str] = set()
+        self.deletions = Deletions(kernel, settings, server)
+        self.deletions.reaches = lambda config: config not in self.out
+        self.deletions.again = lambda marked: self._kernel.spawn(self._delete(marked))
         self.deployments = Deployments()
         self.faults: Counter[str] = Counter()
         self.slow_downloads = False
@@ -55,6 +59,7 @@ class Clusters(Provider):
         self.gone: set[str] = set()  # whose remote objects went with their namespace, and are not made again yet
         self._lives: Counter[Place] = Counter()
         self._completed: dict[tuple[str, int], str] = {}
+        self._stopping: dict[str, float] = {}  # until when the pods of a service without replicas end, by uid
 
     def fate(self, version: Version) -> str:
         """Return what becomes of a remote object: `late`, `fails`, `never`, `vanishes`, or nothing odd."""
@@ -76,6 +81,7 @@ class Clusters(Provider):
         for version in [v for v in self._server.latest.values() if v.ref.kind == "Object"]:
             if config(version) in before ^ self.out and version.uid in self._steps:
                 self._observe(version, self._steps[version.uid])
+        self.deletions.try_again()
 
     def stumble(self, version: Version) -> None:
         """Let a service lose its pods for a while: a node went."""
@@ -133,6 +139,13 @@ class Clusters(Provider):
             yield self._jitter(LATE * self._settings.stage_seconds)
             self.vanish(now)
 
+    def _delete(self, marked: Version) -> "Process[None]":
+        yield self._jitter(self._settings.provider_seconds)
+        self._steps.pop(marked.uid, None)
+        now = self._server.latest.get(marked.ref)
+        if now is not None and now.uid == marked.uid and (yield from self.deletions.delete(now)):
+            self._server.release(now.ref, FINALIZER)
+
     def _update(self, changed: Version) -> "Process[None]":
         now = self._alive(changed)
         if now is not None and changed.uid in self._steps and self._pods_differ(now):
@@ -165,6 +178,7 @@ class Clusters(Provider):
             self._observe(now, step)
 
     def _observe(self, now: Version, step: int) -> None:
+        self.deletions.note_created(now)
         self._look(now, step)
         # What else changes with it.
         dependent = {"PersistentVolumeClaim": "Job", "LLMInferenceService": "Deployment"}.get(text(remote(now), "kind"))
@@ -191,6 +205,7 @@ class Clusters(Provider):
         self.faults["image does not start"] += is_bad
         if is_on_one_node(remote(now)):
             starts = not is_bad and fate != "never"
+            self._let_pods_end(now)
             step = self.deployments.update(now, step, self._kernel.now, starts=starts)
         elif is_bad:
             step = min(step, 2)
@@ -210,12 +225,29 @@ class Clusters(Provider):
             observed = _unsynced(now, OUTAGE)
         self._server.put(now.ref, observed)
 
+    def _let_pods_end(self, now: Version) -> None:
+        """Lets the pods of a service that has lost all its replicas end a while later."""
+        if integer(remote(now), "spec.replicas"):
+            self._stopping.pop(now.uid, None)
+        elif now.uid not in self._stopping and integer(mapping(now.manifest, _MIRRORED), "spec.replicas"):
+            drawn = Random(f"{self._settings.seed} {now.ref} {now.number}")  # noqa: S311  # the same for the same seed
+            seconds = drawn.uniform(0.5, 1.5) * self._settings.stage_seconds
+            self._stopping[now.uid] = self._kernel.now + seconds
+            self._kernel.at(seconds, lambda: self._show_again(now))
+
+    def _show_again(self, version: Version) -> None:
+        now = self._alive(version)
+        if now is not None and version.uid in self._steps:
+            self._look(now, self._steps[version.uid])
+
     def _with_deployment(self, now: Version, observed: Manifest) -> Manifest:
         """Returns an Object that also shows what becomes of a Deployment, or of the service that has one."""
         manifest = mapping(observed, _MIRRORED)
         if is_on_one_node(manifest) and get(manifest, "status.conditions"):
             primary: Manifest = {"kind": "Deployment", "name": name_deployment(manifest)}
             manifest = {**manifest, "status": {**mapping(manifest, "status"), "workloads": {"primary": primary}}}
+            if self._stopping.get(now.uid, 0.0) > self._kernel.now:
+                manifest = _unseen_by_kserve(manifest)
         elif text(manifest, "kind") == "Deployment":
             services = [v for v in self._within(place_of(now)) if is_on_one_node(remote(v))]
             name = text(manifest, "metadata.name")
@@ -252,6 +284,12 @@ def place_of(version: Version) -> Place:
     manifest = remote(version)
     of_its_own = text(manifest, "kind") == "Namespace"
     return config(version), text(manifest, "metadata.name" if of_its_own else "metadata.namespace")
+
+
+def _unseen_by_kserve(service: Manifest) -> Manifest:
+    """Return a service of which KServe has not reported the last generation."""
+    metadata: Manifest = {**mapping(service, "metadata"), "generation": 2}
+    return {**service, "metadata": metadata, "status": {**mapping(service, "status"), "observedGeneration": 1}}
 
 
 def _unsynced(now: Version, said: str) -> Manifest:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bench.histories.routing import Routing
+from bench.histories.governance import GOVERN
+from bench.histories.labels import RELABEL, Labels
 from bench.histories.users import NAMESPACES
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
@@ -14,13 +15,14 @@ from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
 _MODEL = "spec.modelRef.name"
 
 
-class Everybody(Routing):
-    """All users. Some of them mean harm where `hostile`, some maintain environments where `maintained`, and some write
-    ModelServices where `routed`; all do what `aim` names, again and again in its order, if it names anything (`a+b`: at
-    the same moment).
+class Everybody(Labels):
+    """All users. Some of them mean harm where `hostile`, some maintain environments where `maintained`, some write
+    ModelServices where `routed`, some change settings where `governed` and labels where `relabelled`, and some move out
+    of clusters where what goes there is `slow`; all do what `aim` names, again and again in its order, if it names
+    anything (`a+b`: at the same moment).
     """
 
-    hostile, maintained, routed = False, False, False
+    hostile, maintained, governed, relabelled, slow = False, False, False, False, False
     aim: Sequence[str] = ()
 
     def act(self, step: int) -> None:
@@ -30,18 +32,22 @@ class Everybody(Routing):
         if self.aim:
             for name in self.aim[step % len(self.aim)].split("+"):
                 getattr(self, name)()
-        elif self.routed and self.random.random() < ROUTING:
-            self.random.choice(ROUTE)(self)
-        elif self.maintained and self.random.random() < MAINTENANCE:
-            self.random.choice(MAINTAIN)(self)
-        else:
+        elif not self.act_specially():
             self.random.choice(HOSTILE if harm else ACTIONS)(self)
 
-    def relabel(self) -> None:
-        """Remove the labels of any placement."""
-        if found := self.any("ModelPlacement"):
-            self.tell(f"take the labels off {found.ref}")
-            self.plane.edit(found.ref, lambda m: mapping(m, "metadata").update({"labels": None}))
+    def act_specially(self) -> bool:
+        """Do one of the things that only some histories have, or nothing."""
+        for is_on, share, actions in (
+            (self.routed, ROUTING, ROUTE),
+            (self.maintained, MAINTENANCE, MAINTAIN),
+            (self.governed, GOVERNING, GOVERN),
+            (self.relabelled, RELABELLING, RELABEL),
+            (self.slow, LEAVING, LEAVE),
+        ):
+            if is_on and self.random.random() < share:
+                self.random.choice(actions)(self)
+                return True
+        return False
 
     def wipe_status(self) -> None:
         """Empty the status of something of a namespace."""
@@ -201,6 +207,17 @@ MAINTAIN: tuple[Callable[[Everybody], None], ...] = (
     Everybody.reprice,
     Everybody.reprice,
     Everybody.prefer_cheapest,
+)
+# How many steps of a history in which settings change, and of one in which labels do.
+GOVERNING, RELABELLING = 0.5, 0.4
+# How many steps of a history in which remote objects go slowly.
+LEAVING = 0.3
+LEAVE: tuple[Callable[[Everybody], None], ...] = (
+    Everybody.move_out,
+    Everybody.move_out,
+    Everybody.create_environment,
+    Everybody.create_deployment,
+    Everybody.delete_deployment,
 )
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,

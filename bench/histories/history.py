@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from bench.histories.auditor import Auditor, FoundError
-from bench.histories.gateways import SETTINGS as GATEWAY
+from bench.histories.governance import PlatformSettings
 from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
 from bench.histories.tight import TightWorld
@@ -17,19 +17,19 @@ from bench.simulator.plane import UnsettledError
 from bench.simulator.rounds import LISTS_CHANGED
 from bench.simulator.settings import Settings
 from function.domain.allocation import Limits
-from function.kube.manifests import Manifest
 
 STEPS, TIGHT_STEPS = 10, 8  # more happens in each step in a tight world
 # Longer than any TTL: a controller that missed an event has reconciled by then.
 LOOKS_AGAIN_SECONDS = 700.0
-BEGAN = 1_767_225_600  # in seconds since 1970: when histories begin
 LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 # How many histories have users who mean harm, a quota for each namespace, nodes that are looked at.
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
 TIGHT = 0.15
-# How many have maintenance of environments and pools.
-MAINTAINED = 0.25
+# How many have maintenance of environments and pools, settings and labels that change, and clusters that delete slowly.
+MAINTAINED, GOVERNED, RELABELLED, SLOW = 0.25, 0.3, 0.25, 0.3
+# How many have ModelServices and gateways; no tight world has them.
+ROUTED = 0.25
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
 # How often a reconcile may fail, by cause: core begins again, and no function can prevent either.
@@ -50,14 +50,9 @@ class History:
     reconciles: int = 0
 
 
-def is_tight(seed: int) -> bool:
-    """Tells whether the history of a seed plays in a tight world."""
-    return Random(f"{seed} tight").random() < TIGHT  # noqa: S311  # the same for the same seed
-
-
-def is_maintained(seed: int) -> bool:
-    """Tells whether environments and pools are taken out of service in the history of a seed."""
-    return Random(f"{seed} maintained").random() < MAINTAINED  # noqa: S311  # the same for the same seed
+def draws(seed: int, what: str, share: float) -> bool:
+    """Tells whether the history of a seed has something that so many have."""
+    return Random(f"{seed} {what}").random() < share  # noqa: S311  # the same for the same seed
 
 
 def play(
@@ -66,11 +61,13 @@ def play(
     aim: Sequence[str] = (),
     *,
     tight: bool | None = None,
-    routed: bool = False,
+    routed: bool | None = None,
+    plain: bool = False,
 ) -> History:
     """Return what happens, `without` some of the steps; `aim` names what users do, in this order.
 
-    The seed decides whether the world is tight, unless `tight` does; `routed`: with ModelServices and gateways.
+    The seed decides whether the world is tight, unless `tight` does, and whether there are ModelServices and gateways,
+    unless `routed` does. A `plain` history has no settings or labels that change, and nothing that goes slowly.
     """
     gc.collect()
     forget()
@@ -82,17 +79,21 @@ def play(
     plane.core.function.say = auditor.say
     if aim:
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
-    if drawn.random() < LIMITED:
-        auditor.limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40)))
-    tight = is_tight(seed) if tight is None else tight
+    limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40))) if drawn.random() < LIMITED else Limits()
+    tight = draws(seed, "tight", TIGHT) if tight is None else tight
+    routed = not (tight or aim) and draws(seed, "routed", ROUTED) if routed is None else routed
     plane.provider.gateways.playing = routed
-    _configure(plane, auditor.limits)
+    settings = PlatformSettings(plane, auditor)
+    if limits != Limits() or routed:
+        settings.limit(limits)
     plane.provider.slow_downloads = tight
     if drawn.random() < OBSERVED and not tight:
         plane.nodes.show()
     users = (TightWorld if tight else Everybody)(plane, auditor, words, seed)
     users.hostile, users.aim = hostile and not aim, tuple(aim)
-    users.maintained, users.routed = is_maintained(seed), plane.provider.gateways.playing
+    users.settings, users.routed = settings, routed
+    if not aim:
+        _draw_features(users, plain=plain)
     history = History(seed, hostile=hostile, tight=tight, done=users.done)
     try:
         _play(plane, users, auditor, drawn, without)
@@ -101,6 +102,24 @@ def play(
     except UnsettledError as error:
         auditor.ends = False
         auditor.say(str(error))
+    _conclude(history, plane, auditor)
+    return history
+
+
+def _draw_features(users: Everybody, *, plain: bool) -> None:
+    """Decide what else happens in a history whose users are aimed at nothing."""
+    users.maintained = draws(users.seed, "maintained", MAINTAINED)
+    if plain:
+        return
+    users.governed = draws(users.seed, "governed", GOVERNED)
+    users.relabelled = draws(users.seed, "relabelled", RELABELLED)
+    users.slow = draws(users.seed, "slow", SLOW)
+    if users.slow:
+        users.slow_deletions()
+
+
+def _conclude(history: History, plane: Plane, auditor: Auditor) -> None:
+    """Count what a history took, and what failed in it."""
     history.violations, history.faults = auditor.violations, plane.provider.faults
     history.faults["core died"] = plane.core.deaths
     history.calls, history.reconciles = plane.meter.calls.total(), plane.meter.rounds.total()
@@ -109,15 +128,6 @@ def play(
     most = max((rounds for rounds, count in plane.meter.quiet_rounds.items() if count), default=0)
     if most > MOST_ROUNDS:
         history.violations.append(f"a reconcile of {most} rounds, under which nothing changed")
-    return history
-
-
-def _configure(plane: Plane, limits: Limits) -> None:
-    """Set what the input of the pipeline step has."""
-    said: Manifest = {"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}}
-    routed = plane.provider.gateways.playing
-    if limits != Limits() or routed:
-        plane.core.function.configure({**said, **(GATEWAY if routed else {})}, lambda: BEGAN + plane.kernel.now)
 
 
 def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:

@@ -3,10 +3,12 @@
 from bench.histories.models import NAMES
 from bench.histories.platform import Platform
 from bench.simulator import fleet
+from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping
 
 # With this image, services of some models do not start on some clusters (see clusters.py).
 BAD_IMAGE = "vllm/vllm-openai:v0.12.0-bad"
+_MOVE_SECONDS = 1.0, 120.0
 _EXISTS: Manifest = {"key": "repair", "operator": "Exists"}
 
 
@@ -26,6 +28,19 @@ class Maintenance(Platform):
             taints: JSON = None if get(found.manifest, "spec.taints") else [{"key": "repair", "effect": effect}]
             self.tell(f"taint {found.ref} {taints}")
             self.lay(found.ref, {"taints": taints})
+
+    def move_out(self) -> None:
+        """Drain an environment, and delete it while its placements move away."""
+        if found := self.any("InferenceEnvironment"):
+            self.tell(f"move out of {found.ref}")
+            self.lay(found.ref, {"taints": [{"key": "repair", "effect": "NoExecute"}]})
+            self.plane.kernel.at(
+                self.random.uniform(*_MOVE_SECONDS), lambda: self._delete_drained(found.ref), lazy=True
+            )
+
+    def _delete_drained(self, ref: Ref) -> None:
+        if there := self.plane.server.latest.get(ref):
+            self.delete(there)
 
     def cordon_a_pool(self) -> None:
         """Make a pool unschedulable, or take that back."""
@@ -85,6 +100,12 @@ class Maintenance(Platform):
                 None,
             )
             self.edit(found, {"rollout": self.random.choice(choices)}, pods=False)
+
+    def replace_when_full(self) -> None:
+        """Let all deployments stop their replicas before a change where new pods have no room beside them."""
+        for found in self.plane.all("ModelDeployment"):
+            if not found.deleting:
+                self.edit(found, {"rollout": {"environments": "OneByOne", "whenFull": "Replace"}}, pods=False)
 
     def use_bad_image(self) -> None:
         """Give a model an image with which it does not start everywhere."""

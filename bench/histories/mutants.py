@@ -37,6 +37,9 @@ class Mutant:
 
 _SERVE = ("create_deployment", "create_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
+# What tells whether this function has composed something, and what told that when a changed label decided.
+_IS_OWN = "names.fullmatch(name) is not None"
+_HAS_LABEL = "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
 
 MUTANTS = (
     Mutant(
@@ -342,6 +345,79 @@ MUTANTS = (
             ),
         ),
         tight=True,
+    ),
+    Mutant(
+        "stopped-by-a-lowered-limit",
+        "41, H1: a service that was stopped for its new pods does not return under a lowered limit",
+        ("replace_when_full", "lower_limits", "edit_model", "edit_model"),
+        (
+            Change(
+                "function.serving.rollout",
+                "_count_allocated",
+                "min(allocated.replicas, max(0, placement.replicas)) if allocated and is_stopped else 0",
+                "0",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "config-goes-first",
+        "41, E1: a ClusterProviderConfig goes before the last Object of its cluster, and services stay there",
+        (
+            "slow_deletions",
+            "create_deployment",
+            "create_on_claim",
+            "drain",
+            "drain+delete_environment",
+            "create_environment",
+        ),
+        (
+            Change(
+                "function.composers.model_deployment",
+                "compose",
+                "    composed |= _compose_provider_usages(call, record.scope, placements)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "changed-label-decides",
+        "41, H2: what is composed goes with a changed label while an input is invalid",
+        (*_SERVE, "relabel_unsettled", "relabel_broken"),
+        (Change("function.remote.adoption", "is_own", _IS_OWN, _HAS_LABEL),),
+    ),
+    Mutant(
+        "stripped-pull-secret",
+        "41, F1: a copy of a pull Secret goes with its label while an input is invalid",
+        ("create_deployment+pull_with_secret", "create_deployment+pull_with_secret", "relabel_unsettled"),
+        (Change("function.remote.adoption", "is_own", _IS_OWN, f'{_IS_OWN} and not name.startswith("pull-")'),),
+    ),
+    Mutant(
+        "label-on-a-slice",
+        "41, M1: a changed label on a Service or EndpointSlice interrupts requests",
+        ("create_service", "relabel_many"),
+        (
+            Change(
+                "function.remote.adoption",
+                "is_own",
+                _IS_OWN,
+                f'({_HAS_LABEL} or not name.startswith("gateway-")) and {_IS_OWN}',
+            ),
+        ),
+        routed=True,
+    ),
+    Mutant(
+        "draining-never-serves-again",
+        "41, M2: requests find nothing although a placement that drains is Ready",
+        ("drain", "shrink_deployment+shrink_deployment", "delete_environment", "serve_deployment+create_service"),
+        (
+            Change(
+                "function.traffic.endpoints",
+                "plan_traffic",
+                "if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):",
+                "if not ordered:",
+            ),
+        ),
+        routed=True,
     ),
     Mutant(
         "named-before-it-is-there",

@@ -7,7 +7,7 @@ from bench.histories.users import NAMESPACES, Users
 from bench.simulator import fleet
 from function.api.inference_environment import name_provider_config
 from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, mapping, text
+from function.kube.manifests import JSON, Manifest, get, mapping, text
 
 ENVIRONMENTS = 3
 
@@ -49,6 +49,18 @@ class Platform(Users):
         made, nodes = fleet.returning(self.seed, number)
         mapping(made, "spec.storage")["readBandwidth"] = 2  # GB/s: how long loading takes is derived from it
         self.tell(f"create {self.plane.create(made)} with {nodes} nodes")
+
+    def slow_deletions(self) -> None:
+        """Let remote objects go slowly from now on."""
+        self.tell("remote objects go slowly")
+        self.plane.provider.deletions.slow_down()
+
+    def pull_with_secret(self) -> None:
+        """Have an environment pull images with a Secret, of which each namespace gets a copy, or not any more."""
+        if found := self.any("InferenceEnvironment"):
+            named: list[JSON] = [{"secretRef": {"name": "registry"}}]
+            secrets = None if get(found.manifest, "spec.imagePullSecrets") else named
+            self.edit(found, {"imagePullSecrets": secrets}, pods=True)
 
     def delete_environment(self) -> None:
         """Delete an environment."""

@@ -1,4 +1,8 @@
-"""What must never follow from a roll-out: a further environment changes while one that has changed is not Ready."""
+"""What must never follow from a roll-out.
+
+A further environment changes while one that has changed is not Ready, or a service that is stopped for its new pods
+does not start again.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,7 +11,7 @@ from bench.simulator.objects import Event, Version
 from function.api.model_deployment import parse_placement
 from function.cli.store import Ref
 from function.domain.placement import Placement
-from function.kube.manifests import text
+from function.kube.manifests import integer, mapping, text
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
@@ -20,11 +24,20 @@ class RolloutAuditor:
         self._plane, self._say = auditor.plane, say
         self._unfinished: dict[str, float] = {}  # placement by uid: since when its change has not arrived
         self._may_serve: dict[str, float] = {}  # placement by uid: since when it may serve what is requested
+        self._stopped: dict[str, float] = {}  # placement by uid: since when its service has no replicas unasked
 
     def watch(self, event: Event) -> None:
         """Looks at a write."""
+        if event.ref.kind == "Object" and event.now:
+            self._note_stopped(event.before, event.now)
+        elif event.ref.kind == "ModelDeployment" and event.now and not _count_requested(event.now):
+            for placement in self._plane.all("ModelPlacement"):
+                if text(placement.controller, "uid") == event.now.uid:
+                    self._stopped.pop(placement.uid, None)
         if event.ref.kind != "ModelPlacement" or event.now is None:
             return
+        if not event.now.controller and not _count_requested(event.now):
+            self._stopped.pop(event.now.uid, None)
         before, now = (parse_placement(v.manifest).value if v else None for v in (event.before, event.now))
         if before and now and now.allowed_digest and now.allowed_digest != before.allowed_digest:
             self._look_at_others(event.now, before)
@@ -33,6 +46,31 @@ class RolloutAuditor:
                 times.setdefault(event.now.uid, self._plane.kernel.now)
             else:
                 times.pop(event.now.uid, None)
+
+    def _note_stopped(self, before: Version | None, now: Version) -> None:
+        """Takes note of a service that loses all its replicas although a user requests some."""
+        uid = text(now.controller, "uid")
+        if _has_replicas(now):
+            self._stopped.pop(uid, None)
+            return
+        requesting = self._find_requesting(now) if before and _has_replicas(before) else None
+        if requesting and _count_requested(requesting):
+            self._stopped[uid] = self._plane.kernel.now
+
+    def _find_requesting(self, service: Version) -> Version | None:
+        """Returns what a user wrote for a service: a deployment, or a placement."""
+        latest, namespace = self._plane.server.latest, service.ref.namespace
+        placement = latest.get(Ref("ModelPlacement", namespace, text(service.controller, "name")))
+        if placement is None or not placement.controller:
+            return placement
+        return latest.get(Ref("ModelDeployment", namespace, text(placement.controller, "name")))
+
+    def at_rest(self) -> None:
+        """Finds services that were stopped and have not started again, whatever was limited meanwhile."""
+        for placement in self._plane.all("ModelPlacement"):
+            if placement.uid in self._stopped and not placement.deleting:
+                since = self._stopped[placement.uid]
+                self._say(f"{placement.ref} was stopped after {since:.0f} s and has no replicas since")
 
     def _look_at_others(self, changed: Version, before: Placement) -> None:
         """Finds what has not arrived, for long enough that the call that allowed the change knew of it."""
@@ -51,6 +89,17 @@ class RolloutAuditor:
         behind = self._plane.provider.deployments.behind
         times = [behind.get(v.uid, since) for v in self._plane.all("Object") if text(v.controller, "uid") == other.uid]
         return max(min(times, default=since), self._may_serve.get(other.uid, since))
+
+
+def _count_requested(version: Version) -> int:
+    """Returns the replicas that a deployment or a placement requests."""
+    path = "spec.replicas" if version.ref.kind == "ModelPlacement" else "spec.scaling.fixed.replicas"
+    return integer(version.manifest, path, 1)
+
+
+def _has_replicas(version: Version) -> bool:
+    service = mapping(version.manifest, "spec.forProvider.manifest")
+    return text(service, "kind") == "LLMInferenceService" and integer(service, "spec.replicas") > 0
 
 
 def _is_unfinished(placement: Placement) -> bool:

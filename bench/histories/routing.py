@@ -11,7 +11,9 @@ _WEIGHTS = (1, 1, 2, 9, 0)
 
 
 class Routing(Maintenance):
-    """Those who write ModelServices."""
+    """Those who write ModelServices, where the control plane has a gateway: `routed`."""
+
+    routed = False
 
     def create_service(self) -> None:
         """Create a ModelService over one or two deployments of a namespace."""

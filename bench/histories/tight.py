@@ -45,7 +45,7 @@ class TightWorld(Everybody):
         self.step, self.random = step, Random(f"{self.seed} {step}")  # noqa: S311  # the same for the same seed
         if self.aim:
             super().act(step)
-        else:
+        elif not self.act_specially():
             harm = self.hostile and self.random.random() < 0.25
             self.random.choice(HOSTILE if harm else ACTIONS)(self)
 

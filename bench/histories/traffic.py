@@ -18,6 +18,8 @@ from function.kube.manifests import Manifest, condition, flag, get, integer, lis
 from function.kube.names import LABEL_DEPLOYMENT
 
 _PARTS = "Service", "EndpointSlice"
+# How long requests may find nothing although a placement can serve: a route to it takes two reports and settling.
+STARVED_SECONDS = 120.0
 Shares: TypeAlias = dict[tuple[str, str], Fraction]  # of the requests, by cluster and workload
 
 
@@ -27,12 +29,13 @@ class TrafficAuditor:
     def __init__(self, plane: Plane, words: Words, say: Callable[[str], None]) -> None:
         self._plane, self._words, self._say = plane, words, say
         self._gateways = plane.provider.gateways
-        self._gateways.changed = self._look_at_requests
+        self._gateways.changed = self._look_at_path
         self._since: dict[Ref, float] = {}  # when a Service or a slice was created
         self._able: dict[str, float] = {}  # since when a placement can serve, by name
         self._staying: dict[str, float] = {}  # since when a placement is reachable and not draining, by name
         self._specs: dict[Ref, float] = {}  # when the spec of a ModelService last changed
         self._listed: dict[Ref, dict[str, float]] = {}  # since when a ModelService lists placements
+        self._starved: dict[Ref, float] = {}  # since when the requests of a ModelService find nothing that could answer
 
     def watch(self, event: Event) -> None:
         """Looks at a write."""
@@ -43,12 +46,15 @@ class TrafficAuditor:
             self._look_at_route(before.manifest if before else {}, now)
         elif kind == "ModelService" and now:
             self._note_service(before, now)
+            self._note_starved(now)
         elif kind == "ModelPlacement":
             if before and not before.deleting and (now is None or now.deleting):
                 self._look_at_dropped(before)
             self._note_since(self._able, event.ref.name, holds=now is not None and _can_serve(now))
             stays = now is not None and not flag(now.manifest, "spec.draining") and not _is_unreachable(now)
             self._note_since(self._staying, event.ref.name, holds=stays)
+            for service in self._plane.all("ModelService"):
+                self._note_starved(service)
 
     def _note_since(self, times: dict[str, float], name: str, *, holds: bool) -> None:
         if holds:
@@ -118,6 +124,27 @@ class TrafficAuditor:
         return self._plane.kernel.now <= since + settings.unheard_seconds + settings.passing_seconds
 
     # -- what requests meet
+    def _look_at_path(self, path: str) -> None:
+        self._look_at_requests(path)
+        for service in self._plane.all("ModelService"):
+            if _path(service) == path:
+                self._note_starved(service)
+
+    def _note_starved(self, service: Version) -> None:
+        """Takes note of requests that reach no Ready placement although there is one, and looks again later."""
+        able = [p for p in self._backends(service) if _can_serve(p) and _is_ready(p)]
+        reached = self._read_shares(service).keys() & {*map(_find_site, able)}
+        is_decided = self._words.invalid_since(service.ref) == inf and not service.deleting
+        if not able or reached or not is_decided:
+            self._starved.pop(service.ref, None)
+        elif service.ref not in self._starved:
+            begun = self._starved[service.ref] = self._plane.kernel.now
+            self._plane.kernel.at(STARVED_SECONDS, lambda: self._look_at_starved(service.ref, begun), lazy=True)
+
+    def _look_at_starved(self, service: Ref, begun: float) -> None:
+        if self._starved.get(service) == begun and service in self._plane.server.latest:
+            self._say(f"requests to {service} have met nothing for {STARVED_SECONDS:.0f} s, and a placement is Ready")
+
     def _look_at_requests(self, path: str) -> None:
         applied = self._gateways.applied.get(("", path), {})
         *_, namespace, name = path.split("/") if path else ("", "")
@@ -157,6 +184,8 @@ class TrafficAuditor:
     def at_rest(self) -> None:
         """Finds requests that do not go where the specification has them go."""
         for service in self._plane.all("ModelService"):
+            if service.ref in self._starved:
+                self._say(f"requests to {service.ref} meet nothing, and a placement is Ready")
             able = [p for p in self._backends(service) if _can_serve(p)]
             draining = {_deployment(p) for p in able if flag(p.manifest, "spec.draining")}
             if service.deleting or draining or any(map(_is_unreachable, able)):
@@ -198,9 +227,8 @@ def _divide(service: Version, able: list[Version]) -> Shares:
     for name, placements in of.items():
         parts = _parts(service, placements)
         for placement, part in zip(placements, parts, strict=True):
-            key = _cluster(placement), text(placement.manifest, "status.service.workload")
             if part:
-                shares[key] = Fraction(weights[name] * part, total * sum(parts))
+                shares[_find_site(placement)] = Fraction(weights[name] * part, total * sum(parts))
     return shares
 
 
@@ -217,6 +245,15 @@ def _parts(service: Version, placements: list[Version]) -> list[int]:
 
 def _show(shares: Shares) -> str:
     return ", ".join(f"{share} {workload} on {cluster}" for (cluster, workload), share in sorted(shares.items())) or "-"
+
+
+def _find_site(placement: Version) -> tuple[str, str]:
+    """Returns the cluster and the Kubernetes Service of a placement."""
+    return _cluster(placement), text(placement.manifest, "status.service.workload")
+
+
+def _is_ready(placement: Version) -> bool:
+    return text(condition(placement.manifest, "ServiceReady"), "status") == "True"
 
 
 def _can_serve(placement: Version) -> bool:

@@ -45,7 +45,9 @@ class Users:
         return self.random.choice(found) if found else None
 
     def edit(self, version: Version, change: Manifest, *, pods: bool) -> None:
-        """Lay fields over a spec; `pods`: pods see it."""
+        """Lay fields over a spec; `pods`: pods see it. A spec that is broken waits for whoever broke it."""
+        if version.ref in self.broken:
+            return
         self.tell(f"edit {version.ref} {change}")
         (self.words.pods if pods else self.words.place)(version.ref, self.plane.kernel.now)
         self.lay(version.ref, change)

@@ -5,6 +5,7 @@ the next word. What is no word for pods (sizes, other objects) excuses nothing t
 """
 
 from collections import defaultdict
+from math import inf
 
 from bench.simulator.objects import Version
 from function.cli.store import Ref
@@ -21,6 +22,7 @@ class Words:
         self._shape: dict[Ref, float] = defaultdict(lambda: -1.0)
         self._place: dict[Ref, float] = defaultdict(lambda: -1.0)
         self._passed_on: dict[str, float] = {}  # by uid of the placement
+        self._invalid: dict[str, float] = {}  # by object, or kind
         self.deleted: set[Ref] = set()
 
     def pods(self, ref: Ref, now: float) -> None:
@@ -39,6 +41,17 @@ class Words:
     def delete(self, ref: Ref) -> None:
         """Take note that a user deleted an object."""
         self.deleted.add(ref)
+
+    def set_valid(self, what: str, now: float, *, valid: bool) -> None:
+        """Take note that a spec, or a setting on which all of a kind depend, has become invalid or valid again."""
+        if valid:
+            self._invalid.pop(what, None)
+        else:
+            self._invalid.setdefault(what, now)
+
+    def invalid_since(self, ref: Ref) -> float:
+        """Return since when an object keeps all that it has composed, as an input of it is invalid."""
+        return min(self._invalid.get(str(ref), inf), self._invalid.get(ref.kind, inf))
 
     def pass_on(self, before: Version, now: Version, moment: float) -> None:
         """Take note that a deployment has passed on to its placement what pods see and a user has asked for since."""

@@ -134,11 +134,16 @@ class ApiServer:
             self._collect(gone)
 
     def _collect(self, owner: Version) -> None:
-        """Delete, in a moment, what an owner leaves; where nothing is left it may go itself."""
+        """Delete, in a moment, what an owner leaves; where nothing is left it may go itself.
+
+        What goes before its owner goes in the foreground as well.
+        """
 
         def collect() -> None:
+            there = self.latest.get(owner.ref)
+            waits = there is not None and there.uid == owner.uid
             for ref in list(self._dependents.get(owner.uid, ())):
-                self.delete(ref)
+                self.delete(ref, foreground=waits)
             there = self.latest.get(owner.ref)
             if there and there.uid == owner.uid and not self._dependents.get(owner.uid):
                 self.release(owner.ref, FOREGROUND)
