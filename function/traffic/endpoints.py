@@ -328,6 +328,8 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
 def _explain_warming(site: Site) -> str:
     if not site.in_place:
         return "its Service and EndpointSlice are not observed yet"
+    if site.being_deleted:
+        return _DELETING
     if not site.prepared:
         message = site.remote.problem or assess(site.remote.manifest).message
         return f"the route on the cluster is not ready: {truncate_middle(message, _MAX_CAUSE)}"

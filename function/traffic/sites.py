@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from function.domain.model_service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest, integer, list_texts, listing, mapping, text
+from function.kube.manifests import Manifest, integer, is_deleting, list_texts, listing, mapping, text
 from function.kube.urls import Origin, parse_origin
 from function.remote.observed_object import ObservedObject, is_programmed, is_up, read_object
 from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
@@ -38,9 +38,14 @@ class Site:
         return self.observed.keys() >= {SERVICE, SLICE, *({TLS} if needs_tls else ())}
 
     @property
+    def being_deleted(self) -> bool:
+        """Whether something is observed that is about to go, after the site was dropped."""
+        return any(map(is_deleting, self.observed.values()))
+
+    @property
     def prepared(self) -> bool:
-        """Whether a request would find its way from the control plane's gateway to a pod."""
-        return self.in_place and is_up(self.remote)
+        """Whether a request would find its way from the control plane's gateway to a pod, and go on to do so."""
+        return self.in_place and is_up(self.remote) and not self.being_deleted
 
     @property
     def remote_namespace(self) -> str:

@@ -194,6 +194,25 @@ def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
     assert plane.route() == {}
 
 
+@pytest.mark.parametrize("part", ["route", "service", "slice"])
+def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part: str) -> None:
+    """It was dropped before, and its cluster deletes slowly: what the routes would name is about to go."""
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], ready_replicas=0))
+    plane.settle()
+    plane.replace(STABLE[0])
+    name = f"{gateway('http://10.0.0.1').key}/{part}"
+    for _ in range(2 * SETTLE):
+        if name in plane.observed:
+            mapping(plane.observed[name], "metadata")["deletionTimestamp"] = format_time(int(plane.now))
+        plane.step()
+        assert plane.route() == {"10.0.0.2": 1}
+    assert text(plane.rows()["e1"], "reason") == "its routes and its Service are being deleted"
+    mapping(plane.observed[name], "metadata").pop("deletionTimestamp", None)
+    plane.settle()
+    assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
+
+
 def test_lost_pods_leave_the_route_and_come_back() -> None:
     plane = _at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], ready_replicas=0))
