@@ -8,6 +8,7 @@ References of images follow github.com/distribution/reference: the kubelet never
 
 import hashlib
 import re
+from functools import lru_cache
 
 GROUP = "modelplane.ai"
 VERSION = f"{GROUP}/v1alpha1"
@@ -38,6 +39,7 @@ def hash_parts(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+@lru_cache(maxsize=4096)  # every call of a composite builds the same names again
 def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
     """Returns a DNS-1035 name of at most `limit` characters: the stem, truncated, and a hash of the identity."""
     readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")

@@ -115,12 +115,12 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
     exist until the deletion is complete), otherwise the others.
     """
     uid = text(call.xr, "metadata.uid")
+    if not uid or not listed:
+        return {}
     namespace = text(call.xr, "metadata.namespace")
     observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}
     observed_uids = {text(manifest, "metadata.uid") for manifest in call.observed.values()} - {""}
     orphans: dict[str, Manifest] = {}
-    if not uid:
-        return orphans
     for manifest in sorted((item.load() for item in listed if item.uid not in observed_uids), key=is_deleting):
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY, "")
         if (
@@ -137,7 +137,7 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
 
 def observe_orphans(call: Call, orphans: Mapping[str, Manifest]) -> Call:
     """Returns the call as Crossplane would have made it if it had observed the orphans."""
-    return replace(call, observed={**call.observed, **orphans})
+    return replace(call, observed={**call.observed, **orphans}) if orphans else call
 
 
 def adopt(composed: Mapping[str, Composed], orphans: Mapping[str, Manifest]) -> dict[str, Composed]:

@@ -42,8 +42,8 @@ def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Comp
 
 def without_provider_usages(call: Call) -> Call:
     """Returns the call without the observed usages of `compose_provider_usages`."""
-    suffix = f"{_SEPARATOR}{PROVIDER_USAGE}"
-    return replace(call, observed={key: m for key, m in call.observed.items() if not key.endswith(suffix)})
+    others = {key: m for key, m in call.observed.items() if not key.endswith(_SEPARATOR + PROVIDER_USAGE)}
+    return replace(call, observed=others) if len(others) < len(call.observed) else call
 
 
 def compose_provider_usages(
