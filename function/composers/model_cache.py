@@ -24,6 +24,7 @@ from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wir
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.object_writer import NAMESPACE, carry_over, compose_namespace, deletes, find_remote_namespace
+from function.remote.provider_usage import compose_provider_usages
 from function.status import references
 from function.status import weights as report
 from function.status.conditions import faulty
@@ -84,7 +85,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
     names = sorted({*inputs.selected, *observed})
-    parts = _fit_response([_compose_part(call, inputs, name, observed.get(name, {})) for name in names])
+    parts = _fit_response(call.xr, [_compose_part(call, inputs, name, observed.get(name, {})) for name in names])
     composed = {key: item for part in parts for key, item in part.composed.items()}
     rows = [part.row for part in parts if part.row]
     size = next((part.size for part in parts if part.size), None)
@@ -202,9 +203,10 @@ def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
     return groups
 
 
-def _fit_response(parts: list[_Part]) -> list[_Part]:
+def _fit_response(xr: Manifest, parts: list[_Part]) -> list[_Part]:
     """Once the response is full, leaves each environment as observed to which something would be added."""
     base = _BASE_BYTES + sum(_ROW_BYTES + len(part.row.message.encode()) for part in parts if part.row)
+    base += sum(_measure(compose_provider_usages(xr, part.composed, part.observed)) for part in parts)
     upper_bound = base + sum(_measure(part.composed, max_wire_bytes) for part in parts)
     if upper_bound <= RESPONSE_BYTES or not any(part.adds_resources for part in parts):
         return parts

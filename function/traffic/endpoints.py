@@ -104,8 +104,9 @@ def plan_traffic(
     sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in ordered}
     if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):
-        # Nothing else can serve, so placements that drain return: their deployment keeps what the status lists.
-        ordered = [replace(p, draining=False) for p in ordered]
+        # Nothing else can serve, so placements that drain and can serve return: their deployment keeps what the status
+        # lists. Of the others it waits for none, and deletes them.
+        ordered = [replace(p, draining=p.draining and not _can_serve(service, p, obstacles)) for p in ordered]
         sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     can_serve = {
         key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
@@ -161,9 +162,13 @@ def _has_requests_for(
     service: ModelService, placement: Placement, sites: Mapping[str, Site], obstacles: Mapping[str, str]
 ) -> bool:
     """Tells whether a placement serves requests of the service, or will as soon as its site is prepared."""
-    if placement.gateway is None or obstacles[placement.name] or not service.backends[placement.deployment]:
+    if placement.gateway is None or not _can_serve(service, placement, obstacles):
         return False
     return not placement.draining or _may_get_requests(placement, sites[placement.gateway.key])
+
+
+def _can_serve(service: ModelService, placement: Placement, obstacles: Mapping[str, str]) -> bool:
+    return not obstacles[placement.name] and service.backends[placement.deployment] > 0
 
 
 def _may_get_requests(placement: Placement, site: Site) -> bool:

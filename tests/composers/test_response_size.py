@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -87,6 +88,34 @@ def test_hydrates_environments_in_parts(monkeypatch: pytest.MonkeyPatch, named: 
     assert reason(control) == "Hydrated"
     after = {key for key in control.rounds[-1].rendered[only(control, "ModelCache")].composed if "/claim-" in key}
     assert (len(before), len(after), before & after) == (ENVIRONMENTS, ENVIRONMENTS, set())
+
+
+def test_counts_all_that_an_environment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not counted for one is too much for hundreds: then nothing of the cache could be composed."""
+    few, many = (measure_full(monkeypatch, count) for count in (2, 2 + ENVIRONMENTS))
+    taken, counted = (more - less for less, more in zip(few, many, strict=True))
+    assert taken <= counted <= taken + ENVIRONMENTS * 1024
+
+
+def measure_full(monkeypatch: pytest.MonkeyPatch, count: int) -> tuple[int, int]:
+    """Return the bytes of the response with so many hydrated environments, and as counted with one that waits."""
+    monkeypatch.setattr(sizes, "environment", lambda number: named_at_length(environment(number)))
+    measured = sizes.Sizes()
+    with monkeypatch.context() as patch:
+        control = sizes.cached(measured, count, named=False, world=StepByStep())
+        size = measured.last["ModelCache"][1]
+        bounded(patch, 1)
+        waiting = named_at_length(environment(count))
+        control.apply([waiting])
+        control.advance()
+        _, message = rows(control)[text(waiting, "metadata.name")]
+    (would_be,) = re.findall("would have ([0-9,]+) bytes", message)
+    return size, int(would_be.replace(",", ""))
+
+
+def named_at_length(manifest: Manifest) -> Manifest:
+    mapping(manifest, "metadata")["name"] = f"{text(manifest, 'metadata.name')}-{'x' * 48}"
+    return manifest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,6 +185,24 @@ def test_draining_placement_does_not_return_while_another_deployment_serves() ->
     assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"canary-e2"})
 
 
+def test_draining_placement_that_cannot_serve_is_not_listed_when_nothing_serves() -> None:
+    """Its deployment keeps what is listed: one that is scaled down after an outage would keep its GPUs for good."""
+    plane = _at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], ready_replicas=0, draining=True))
+    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.settle()
+    assert (plane.route(), _listed(plane)) == ({}, {"stable-e2"})
+
+
+def test_draining_placement_of_a_deployment_without_weight_does_not_return() -> None:
+    plane = _at_rest(backends(stable=0, canary=1), *STABLE, serving("canary", "e3", 1))
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.replace(serving("canary", "e3", 0))
+    plane.settle()
+    assert (plane.route(), _listed(plane)) == ({}, {"stable-e2", "canary-e3"})
+
+
 def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
     plane = _at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], draining=True))
