@@ -28,7 +28,7 @@ from a claim asks Hugging Face for nothing, unless something names another repos
 
 from collections.abc import Mapping
 
-from function.domain.engines import ENGINES, PORT, parse_flags
+from function.domain.engines import ENGINES, PORT, may_name_repository
 from function.domain.environment import tolerations
 from function.domain.model import Mode, Profile, Spread
 from function.domain.pods import PodAdditions, add_variables, merge_by_name
@@ -70,11 +70,7 @@ _COMPILE_CACHE_VARIABLES: Mapping[str, str] = {
     "TRITON_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/inductor",
 }
-# Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
-_REPOSITORY_FLAGS = (
-    *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
-    *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
-)
+# Prefixes of variables about a hub.
 _HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
 
 _TLS_VOLUME = "tls-certs"  # as KServe's presets name it
@@ -299,8 +295,9 @@ def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:
     added: dict[str, str] = {}
     if _reads_claim(request):
         added |= _COMPILE_CACHE_VARIABLES
-        names_repository = any(flag.name in _REPOSITORY_FLAGS for flag in parse_flags(engine.args))
-        if not names_repository and not any(text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env):
+        if not may_name_repository(engine) and not any(
+            text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env
+        ):
             added["HF_HUB_OFFLINE"] = "1"
     # As where vLLM's ranks hold copies of a model.
     if is_leader and ENGINES[engine.name].has_api_servers and (request.shape.parallelism.data or 1) > 1:

@@ -118,22 +118,60 @@ def test_adds_no_variables_without_claim() -> None:
     assert "volumeMounts" not in listing(pod, "containers")[0]
 
 
+# Arguments that name another repository than the model's, or let the engine look for one, in each spelling.
+VLLM_REPOSITORIES = (
+    ("--tokenizer=org/other",),
+    ("--hf-config-path", "org/other"),
+    ('--speculative_config={"model": "org/draft"}',),
+    ("--speculative-config.model=org/draft",),
+    ("--speculative_config.model", "org/draft"),
+    ('-sc={"model": "org/draft"}',),
+    ("-sc.model", "org/draft"),
+    ("--spec-model=org/draft",),
+    ("--speculative-model=org/draft",),
+    ("--speculative-conf.model=org/draft",),
+    ("--lora-modules", "sql=org/adapter"),
+    ("--default-mm-loras", '{"audio": "org/adapter"}'),
+    ("--generation-config=org/other",),
+    ("--trust-remote-code",),
+)
+SGLANG_REPOSITORIES = (
+    ("--tokenizer-path=org/other",),
+    ("--speculative-draft-model-path=org/draft",),
+    ("--speculative-draft-model", "org/draft"),
+    ("--speculative-token-map=org/draft/map.pt",),
+    ("--lora-paths", "sql=org/adapter"),
+    ("--trust-remote-code",),
+)
+
+
 @pytest.mark.parametrize(
     "run",
     [
-        engine("--tokenizer=org/other"),
-        engine("--hf-config-path", "org/other"),
-        engine('--speculative_config={"model": "org/draft"}'),
-        engine("--trust-remote-code"),
+        *(engine(*args) for args in VLLM_REPOSITORIES),
+        *(engine(*args, image=SGLANG) for args in SGLANG_REPOSITORIES),
         engine(env=({"name": "HF_TOKEN", "value": "x"},)),
         engine(env=({"name": "HF_HUB_OFFLINE", "value": "0"},)),
     ],
-    ids=["tokenizer", "config", "draft", "code", "token", "said"],
+    ids=lambda run: " ".join((*run.args, *(entry["name"] for entry in run.env))),
 )
 def test_engine_with_hub_settings_is_not_offline(run: Engine) -> None:
     (pod,) = build_pods(request(run=run, source=HUB))
     assert variables(pod).get("HF_HUB_OFFLINE") in {None, "0"}
     assert variables(pod).keys() >= CACHES.keys()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        engine("--tokenizer-mode=mistral", "--speculative-disable-by-batch-size=4", "--max-model-len", "4096"),
+        engine("--speculative-num-steps=3", "--trust-remote-code-of-nobody", image=SGLANG),
+    ],
+    ids=["vllm", "sglang"],
+)
+def test_flags_that_only_begin_like_those_of_repositories_leave_the_engine_offline(run: Engine) -> None:
+    (pod,) = build_pods(request(run=run, source=HUB))
+    assert variables(pod)["HF_HUB_OFFLINE"] == "1"
 
 
 @dataclass(frozen=True)
