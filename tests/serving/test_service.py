@@ -65,6 +65,7 @@ GEMMA: Manifest = {
                     "name": "main",
                     "image": "vllm/vllm-openai:v0.11.0",
                     "args": ["--max-model-len=32768", "'--override-generation-config={\"temperature\": 0.6}'"],
+                    "env": [{"name": "USER", "value": "engine"}],
                     "startupProbe": {"failureThreshold": 104},
                     "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                     "securityContext": {"runAsNonRoot": False},
