@@ -115,6 +115,8 @@ class EngineSpec:
     positional_weights: bool  # whether the first argument may be the model
     managed_flags: tuple[ManagedFlags, ...]
     author_flags: tuple[str, ...] = ()  # further known flags, which belong to the author
+    # Flags that may name another repository than the model's, or let the engine look for one, in every spelling.
+    repository_flags: tuple[str, ...]
     tokenizer_flag: str
     context_flag: str  # tokens of the longest request with its answer
     tls_flags: tuple[str, ...] = ()  # besides certificate and key
@@ -183,6 +185,11 @@ _VLLM = EngineSpec(
         ),
     ),
     author_flags=(BACKEND,),
+    repository_flags=(
+        *("--tokenizer", "--hf-config-path", "--generation-config", "--trust-remote-code"),
+        *("--speculative-config", "-sc", "--spec-model", "--speculative-model"),
+        *("--lora-modules", "--default-mm-loras", "--prompt-adapters", "--qlora-adapter-name-or-path"),
+    ),
     tokenizer_flag="--tokenizer",
     context_flag="--max-model-len",
     tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
@@ -226,6 +233,11 @@ _SGLANG = EngineSpec(
         _TLS,
         _FILE,
         ManagedFlags(names=("--nnodes", "--node-rank", "--dist-init-addr", "--nccl-init-addr"), reason=_RANK),
+    ),
+    repository_flags=(
+        *("--tokenizer-path", "--trust-remote-code", "--model-checksum"),
+        *("--speculative-draft-model-path", "--speculative-draft-model", "--speculative-token-map"),
+        *("--lora-paths", "--uno-lora-path"),
     ),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",
@@ -301,6 +313,18 @@ def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
 def get_last_value(args: tuple[str, ...], name: str) -> str | None:
     """Returns the last value of a flag, which is the one that counts; None if the flag is absent."""
     return next((flag.value for flag in reversed(tuple(parse_flags(args))) if flag.name == name), None)
+
+
+def may_name_repository(engine: Engine) -> bool:
+    """Tells whether an argument may name another repository than the model's.
+
+    A key of a flag may follow after a dot (`--speculative-config.model`), and a beginning counts as the flag.
+    """
+    known = ENGINES[engine.name].repository_flags
+    names = (re.split(r"[.\s]", flag.name, maxsplit=1)[0] for flag in parse_flags(engine.args))
+    return any(
+        name in known or (name.startswith("--") and any(flag.startswith(name) for flag in known)) for name in names
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

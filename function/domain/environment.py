@@ -1,5 +1,6 @@
 """An environment: one remote cluster, its GPU pools with their observed nodes, and its storage."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,8 @@ from function.kube.messages import join_with_more
 from function.kube.selectors import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
+# Resources of which a pod can use one: slices of MIG, and shares of time or of MPS (docs/facts.md, Kubernetes).
+_PARTS_OF_GPUS = re.compile(r"nvidia\.com/(mig-.+|.+\.shared)")
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
 
@@ -112,7 +115,22 @@ class Pool:
     def may_start_on(self, other: "Pool") -> bool:
         """Tells whether pods of this pool find its labels and resource on nodes of another one, and tolerate those."""
         is_found = set(self.labels) <= set(other.labels) and self.gpu_resource == other.gpu_resource
-        return is_found and all(taint in own_taints(self) for taint in own_taints(other))
+        return is_found and all(taint in _declared_taints(self) for taint in _declared_taints(other))
+
+    @property
+    def has_parts_of_gpus(self) -> bool:
+        """Tells whether its GPU resource is a slice or a share of a GPU."""
+        return is_part_of_gpu(self.gpu_resource)
+
+    def needs_several_parts(self, gpus: int) -> bool:
+        """Tells whether a pod would get several slices or shares of GPUs: a process of CUDA sees one slice."""
+        return gpus > 1 and self.has_parts_of_gpus
+
+    @property
+    def tolerated_taints(self) -> tuple[str, ...]:
+        """The keys of taints that every pod tolerates: that of its GPU resource, and the vendor's for all its GPUs."""
+        vendor, _, _ = self.gpu_resource.partition("/")
+        return tuple(dict.fromkeys((self.gpu_resource, f"{vendor}/gpu")))
 
     def pod_overrides(self, nodes: int) -> PodAdditions:
         """Returns the additions to the pods of a replica over this number of nodes."""
@@ -191,6 +209,11 @@ class Environment:
         return max((g.share.replicas for g in self.find_grants(uid) if g.share.is_like(request)), default=None)
 
 
+def is_part_of_gpu(resource: str) -> bool:
+    """Tells whether an extended resource is a slice or a share of a GPU."""
+    return bool(_PARTS_OF_GPUS.fullmatch(resource))
+
+
 def format_unusable(rows: Sequence[Unusable]) -> str:
     parts = []
     for row in rows:
@@ -224,12 +247,21 @@ def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
 
 
 def tolerations(pool: Pool) -> list[JSON]:
-    """Returns the tolerations of the pods of a pool: of the taint for its GPUs, and of the taints that it declares."""
-    of_gpus: Manifest = {"key": pool.gpu_resource, "operator": "Exists"}
-    return [of_gpus, *({**taint, "operator": "Equal" if "value" in taint else "Exists"} for taint in own_taints(pool))]
+    """Returns the tolerations of the pods of a pool: of the taints for its GPUs, and of the taints that it declares."""
+    of_gpus: list[JSON] = [{"key": key, "operator": "Exists"} for key in pool.tolerated_taints]
+    declared = _declared_taints(pool)
+    return [*of_gpus, *({**taint, "operator": "Equal" if "value" in taint else "Exists"} for taint in declared)]
+
+
+def _declared_taints(pool: Pool) -> list[Manifest]:
+    """Returns the taints that only pods tolerate whose pool declares them."""
+    return [taint for taint in own_taints(pool) if taint.get("key") not in pool.tolerated_taints]
 
 
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """Returns the taints of a pool without empty fields, and without the one for its GPUs: every pod tolerates it."""
+    """Returns the taints of a pool without empty fields, and without the one for its GPU resource.
+
+    The spec digest includes them. Pods may tolerate more of them without being asked (`Pool.tolerated_taints`).
+    """
     own = (taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
     return tuple({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own)

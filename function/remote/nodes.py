@@ -23,6 +23,7 @@ from function.domain.environment import (
     PoolFacts,
     Unusable,
     UnusableReason,
+    is_part_of_gpu,
 )
 from function.kube import quantity
 from function.kube.manifests import Manifest, condition, flag, is_deleting, listing, mapping, strings, text
@@ -73,8 +74,9 @@ class Node:
         return all(self.labels.get(key) == value for key, value in pool.labels)
 
     def count_gpus(self, resource: str) -> int | None:
-        """Returns the number of GPUs: from its label, else what is allocatable."""
-        return self.allocatable.get(resource) if self.labelled_gpus is None else self.labelled_gpus
+        """Returns the number of GPUs: from its label, which counts no parts of them, else what is allocatable."""
+        is_labelled = self.labelled_gpus is not None and not is_part_of_gpu(resource)
+        return self.labelled_gpus if is_labelled else self.allocatable.get(resource)
 
 
 def parse_node(manifest: Manifest) -> Node:
@@ -125,7 +127,7 @@ def find_unusable_reason(node: Node, pool: Pool) -> tuple[UnusableReason, str] |
 
 
 def _untolerated_taints(node: Node, pool: Pool) -> list[Taint]:
-    others = (taint for taint in node.taints if taint.key != pool.gpu_resource)
+    others = (taint for taint in node.taints if taint.key not in pool.tolerated_taints)
     return [taint for taint in others if not any(_tolerates(declared, taint) for declared in pool.taints)]
 
 
@@ -214,13 +216,14 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
     products: dict[str, str] = {}
     mig_strategies: dict[str, str] = {}
     for node in nodes:
-        if node.labelled_gpus is not None and node.labelled_gpus < pool.gpus_per_node:
-            counts[node.name] = node.labelled_gpus
+        count = node.labelled_gpus
+        if count is not None and count < pool.gpus_per_node and not pool.has_parts_of_gpus:
+            counts[node.name] = count
         if node.memory_per_gpu and declared_memory * 100 > node.memory_per_gpu * _MEMORY_PERCENT:
             mebibytes[node.name] = node.memory_per_gpu // _MIB
         if _are_other_models(pool.accelerator_type, node.product):
             products[node.name] = node.product
-        if node.labels.get(_MIG, "none") not in ("", "none"):
+        if node.labels.get(_MIG, "none") not in ("", "none") and not pool.has_parts_of_gpus:
             mig_strategies[node.name] = node.labels[_MIG]
     yield from _find_lowest(DriftField.GPUS_PER_NODE, pool.gpus_per_node, counts)
     yield from _find_lowest(DriftField.MEMORY_PER_GPU, f"{declared_memory // _MIB}Mi", mebibytes, "Mi")

@@ -137,6 +137,13 @@ def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
     return candidate.refuse(Field.GPUS_PER_NODE, required, actual) if required > actual else None
 
 
+def check_gpu_resource(candidate: Candidate) -> Refusal | None:
+    """Refuses several slices or shares of GPUs for one pod, which can use one."""
+    required = candidate.shape.gpus_per_node if candidate.shape else 0
+    is_refused = candidate.pool.needs_several_parts(required)
+    return candidate.refuse(Field.GPU_RESOURCE, required, candidate.pool.gpu_resource) if is_refused else None
+
+
 def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
     """Refuses GPUs with less than the required memory, and for a computed shape those that do not declare any."""
     required = candidate.profile.requires.memory_per_gpu
@@ -181,6 +188,7 @@ CHECKS: tuple[Check, ...] = (
     check_tls,
     check_multi_node,
     check_gpus_per_node,
+    check_gpu_resource,
     check_memory_per_gpu,
     _check_requirement(Field.NVLINK_DOMAIN, operator.ge),
     _check_requirement(Field.INTERCONNECT, lambda has, kind: kind in INTERCONNECTS[has]),

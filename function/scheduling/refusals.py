@@ -203,6 +203,13 @@ class Field(Enum):
         required="multiNodeCapable for {} nodes",
     )
     GPUS_PER_NODE = FieldRow("acceleratorCount")
+    GPU_RESOURCE = FieldRow(
+        "gpuResource",
+        lambda r: (
+            f"pool {r.pool} has gpuResource {r.actual}, of which a pod can use 1, gpusPerNode {r.required} required"
+        ),
+        required="{} GPUs for each pod",
+    )
     MEMORY_PER_GPU = FieldRow("memoryPerGpu", attribute="memory_per_gpu")
     NVLINK_DOMAIN = FieldRow("nvlinkDomainSize", attribute="nvlink_domain")
     INTERCONNECT = FieldRow("interconnect", attribute="interconnect")

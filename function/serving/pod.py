@@ -2,8 +2,9 @@
 
 The container is `main`, as KServe mounts models into no other. The presets demand an image that does not start as root,
 which only their own does: every other image is released from that one demand and keeps the rest (no capabilities, no
-escalation). In pipeline mode there is no preset: the engine gets shared memory, and the right to lock memory, which
-RDMA needs. Without service links no Service called `vllm` puts an address into a variable that vLLM reads as a port.
+escalation). In pipeline mode there is no preset: the engine gets shared memory, a home, a folder for temporary files,
+and the right to lock memory, which RDMA needs. Without service links no Service called `vllm` puts an address into a
+variable that vLLM reads as a port.
 
 A variable of the engine takes precedence over one of the pool, except those that a network preset sets
 (`find_pool_problems`).
@@ -28,7 +29,7 @@ from a claim asks Hugging Face for nothing, unless something names another repos
 
 from collections.abc import Mapping
 
-from function.domain.engines import ENGINES, PORT, parse_flags
+from function.domain.engines import ENGINES, PORT, may_name_repository
 from function.domain.environment import tolerations
 from function.domain.model import Mode, Profile, Spread
 from function.domain.pods import PodAdditions, add_variables, merge_by_name
@@ -63,18 +64,25 @@ _PAUSE_SECONDS = 15  # until the gateway has learnt of it, as in KServe's preset
 _GRACE_SECONDS = 60  # at least, as in KServe's presets
 _MARGIN_SECONDS = 5  # of the grace period, after the last request
 
-_COMPILE_CACHE = "engine-cache"  # a volume, for what engines compile
+_COMPILE_CACHE = "engine-cache"  # a volume, for what engines compile, and the home where no preset has one
 _COMPILE_CACHE_PATH = "/var/cache/engine"
 _COMPILE_CACHE_VARIABLES: Mapping[str, str] = {
     "VLLM_CACHE_ROOT": f"{_COMPILE_CACHE_PATH}/vllm",
     "TRITON_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/triton",
     "TORCHINDUCTOR_CACHE_DIR": f"{_COMPILE_CACHE_PATH}/inductor",
 }
-# Flags that may name another repository than the model's, of any engine, and prefixes of variables about a hub.
-_REPOSITORY_FLAGS = (
-    *("--tokenizer", "--hf-config-path", "--speculative-config", "--lora-modules", "--trust-remote-code"),
-    *("--tokenizer-path", "--speculative-draft-model-path", "--lora-paths"),
-)
+# What KServe's presets give a user without a home. The user of an image may be replaced (OpenShift, `runAsUser`).
+_HOME_VARIABLES: Mapping[str, str] = {
+    "HOME": _COMPILE_CACHE_PATH,
+    "HF_HOME": f"{_COMPILE_CACHE_PATH}/huggingface",
+    "XDG_CACHE_HOME": f"{_COMPILE_CACHE_PATH}/cache",
+    "XDG_CONFIG_HOME": f"{_COMPILE_CACHE_PATH}/config",
+}
+_TEMPORARY_VOLUME = "tmp-dir"  # as KServe's presets name it
+_TEMPORARY_PATH = "/tmp"  # noqa: S108  # a mount
+# PyTorch asks for the name of the user when it is imported, and fails where /etc/passwd has none (docs/facts.md).
+_USER_VARIABLES: Mapping[str, str] = {"USER": "engine"}
+# Prefixes of variables about a hub.
 _HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
 
 _TLS_VOLUME = "tls-certs"  # as KServe's presets name it
@@ -224,7 +232,10 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
         volumes.append({"name": _CERTIFICATES_VOLUME, "configMap": {"name": request.initializer.bundle[0]}})
     volumes += additions.volumes
     mounts += additions.volume_mounts
-    if _reads_claim(request):
+    if without_preset and not any(text(m, "mountPath").rstrip("/") == _TEMPORARY_PATH for m in additions.volume_mounts):
+        volumes.append({"name": _TEMPORARY_VOLUME, "emptyDir": {}})
+        mounts.append({"name": _TEMPORARY_VOLUME, "mountPath": _TEMPORARY_PATH})
+    if _has_compile_cache(request):
         volumes.append({"name": _COMPILE_CACHE, "emptyDir": {}})
         mounts.append({"name": _COMPILE_CACHE, "mountPath": _COMPILE_CACHE_PATH})
     if request.kserve.tls and without_preset:
@@ -237,6 +248,10 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
 
 def _reads_claim(request: ServingRequest) -> bool:
     return request.uri.startswith("pvc://")
+
+
+def _has_compile_cache(request: ServingRequest) -> bool:
+    return _reads_claim(request) or request.shape.mode is Mode.PIPELINE
 
 
 def _build_initializer(initializer: Initializer) -> Manifest:
@@ -296,12 +311,14 @@ def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:
     """Returns the variables of the engine, and those that are added where they are missing."""
     engine = request.profile.engine
     additions = request.pool.pod_overrides(request.shape.nodes)
-    added: dict[str, str] = {}
-    if _reads_claim(request):
+    added: dict[str, str] = {**_USER_VARIABLES}
+    if request.shape.mode is Mode.PIPELINE:
+        added |= _HOME_VARIABLES
+    if _has_compile_cache(request):
         added |= _COMPILE_CACHE_VARIABLES
-        names_repository = any(flag.name in _REPOSITORY_FLAGS for flag in parse_flags(engine.args))
-        if not names_repository and not any(text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env):
-            added["HF_HUB_OFFLINE"] = "1"
+    has_hub_variables = any(text(entry, "name").startswith(_HUB_VARIABLES) for entry in engine.env)
+    if _reads_claim(request) and not has_hub_variables and not may_name_repository(engine):
+        added["HF_HUB_OFFLINE"] = "1"
     # As where vLLM's ranks hold copies of a model.
     if is_leader and ENGINES[engine.name].has_api_servers and (request.shape.parallelism.data or 1) > 1:
         added["VLLM_ENGINE_READY_TIMEOUT_S"] = str(_compute_startup_seconds(request))

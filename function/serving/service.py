@@ -33,7 +33,11 @@ def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
     if request.shape.mode is Mode.DATA and not ENGINES[engine.name].data_spans_nodes:
         why = f"must be left out, as {engine.name} spans nodes by tensor or pipeline only"
         problems.append(Problem(f"{path}.replicaTopology.parallelism.data", why))
-    return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, request.pool)
+    pool = request.pool
+    if pool.needs_several_parts(request.shape.gpus_per_node):
+        why = f"must be 1, as pool {pool.name} has gpuResource {pool.gpu_resource}, of which a pod can use 1"
+        problems.append(Problem(f"{path}.replicaTopology.gpusPerNode", why))
+    return tuple(sorted(problems)) or find_pool_problems(request.profile, request.shape, pool)
 
 
 def find_pool_problems(profile: Profile, shape: Shape, pool: Pool) -> tuple[Problem, ...]:

@@ -31,6 +31,7 @@ class Answers:
 
     options: frozenset[str]  # every flag of its parser
     choices: Manifest  # the values that a flag may have, where the parser has a list of them
+    texts: Manifest  # the help of each flag whose value may be any text
     answers: tuple[Answer, ...]
     failure: str = ""  # how its program ended; empty if it answered
 
@@ -52,6 +53,7 @@ def ask(release: Release, commands: Sequence[Sequence[str]], model: Path, gpus: 
     return Answers(
         options=frozenset(said.get("options", [])),
         choices=mapping(said, "choices"),
+        texts=mapping(said, "texts"),
         answers=tuple(_read(answer) for answer in said.get("answers", [])),
         failure=done.stderr[-4000:] if done.returncode else "",
     )

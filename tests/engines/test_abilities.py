@@ -38,7 +38,9 @@ FLAGS = {
     (EngineName.SGLANG, Ability.JOIN_TIMEOUT): ("--dist-timeout",),
     (EngineName.SGLANG, Ability.TLS): ("--ssl-certfile", "--ssl-keyfile"),
 }
-GONE = {"--enable-ep-moe"}  # of SGLang before the oldest that is asked
+GONE = {  # of releases before the oldest that is asked
+    *("--enable-ep-moe", "--speculative-model", "--prompt-adapters", "--qlora-adapter-name-or-path")
+}
 LOAD_FORMATS = {Ability.GGUF: "gguf"}  # of SGLang
 
 
@@ -110,7 +112,14 @@ def _list_flags(spec: EngineSpec) -> list[str]:
     managed = [name for flags in spec.managed_flags for name in flags.names]
     single = [spec.expert_flag.partition("=")[0], spec.join_timeout_flag, spec.tokenizer_flag, spec.context_flag]
     sizes = (flag for flags in spec.size_flags.values() for flag in flags)
-    several = (*sizes, *spec.switch_flags, *spec.weights_flags, *spec.tls_flags, *spec.author_flags)
+    several = (
+        *sizes,
+        *spec.switch_flags,
+        *spec.weights_flags,
+        *spec.tls_flags,
+        *spec.author_flags,
+        *spec.repository_flags,
+    )
     shared = [spec.shared_ranks_flag] if spec.shared_ranks_flag else []
     return [*managed, *single, *several, *shared, SERVED_NAME]
 

@@ -295,6 +295,16 @@ def labelled(**labels: str) -> Manifest:
     return node(labels={key: value for key, value in {POOL: "h100", **H100, **named}.items() if value})
 
 
+def sliced() -> Manifest:
+    """Returns a node with eight GPUs in sixteen slices, as the GPU operator labels and taints it."""
+    return node(
+        labels={POOL: "h100", **H100, "nvidia.com/mig.strategy": "mixed"},
+        resource="nvidia.com/mig-1g.10gb",
+        gpus="16",
+        taints=(taint("nvidia.com/gpu", "present"),),
+    )
+
+
 def drift(field: DriftField, declared: str, observed: str, *nodes: str) -> tuple[Drift, ...]:
     return (Drift(field=field, declared=declared, observed=observed, nodes=nodes),)
 
@@ -312,6 +322,7 @@ def declared(memory: int | None = None, type_: str = "", **more: Any) -> Pool:
     return pool(**{"max_nodes": 1, "memory_per_gpu": memory, "accelerator_type": type_} | more)
 
 
+SLICE = "nvidia.com/mig-1g.10gb"
 DRIFTS = (
     Drifts("all", "an H100 of 80Gi reports 81559 MiB", declared(80 * GIB, "nvidia-h100-80gb"), labelled()),
     Drifts("l4", "an L4 of 24Gi reports 23034 MiB", declared(24 * GIB, "nvidia-l4"),
@@ -334,6 +345,8 @@ DRIFTS = (
     Drifts("more-gpus", "a pool may take four of eight", declared(gpus_per_node=4), labelled()),
     Drifts("mig", "GPUs in slices are no GPUs", declared(), labelled(mig_strategy="mixed"),
          drift(DriftField.MIG, "none", "mixed", "gpu-1")),
+    Drifts("mig-declared", "a pool of slices has more slices than GPUs, on nodes with MIG",
+         declared(40 * GIB, gpu_resource=SLICE, gpus_per_node=16), sliced()),
     Drifts("taint", "a taint on every node belongs into the pool", declared(),
          node(taints=(taint("dedicated", "ml"),)), drift(DriftField.TAINTS, "not among them", "dedicated=ml:NoSchedule",
                                                          "gpu-1")),

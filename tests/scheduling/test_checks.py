@@ -21,6 +21,9 @@ CLAIM = CreatedStorage(type=CacheType.PVC)
 EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 
 
+SLICES = replace(pool(gpus=4, memory="40Gi"), gpu_resource="nvidia.com/mig-3g.40gb")
+
+
 def asking(**fields: object) -> Profile:
     return profile(shape=shape(), requires=requires(**fields))  # type: ignore[arg-type]  # keywords of requires()
 
@@ -75,6 +78,65 @@ POOL_CASES = (
         field=Field.GPUS_PER_NODE,
         required=8,
         actual=4,
+    ),
+    Case(
+        id="one-slice-of-a-gpu",
+        reason="a process of CUDA sees one slice",
+        profile=profile(shape=shape(1, 1)),
+        pool=SLICES,
+    ),
+    Case(
+        id="one-slice-of-a-gpu-on-each-of-two-nodes",
+        reason="each pod has one",
+        profile=profile(shape=shape(2, 1)),
+        pool=SLICES,
+    ),
+    Case(
+        id="two-slices-of-a-gpu",
+        reason="a process of CUDA sees one slice",
+        profile=profile(shape=shape(1, 2)),
+        pool=SLICES,
+        refused=NO_POOL,
+        field=Field.GPU_RESOURCE,
+        required=2,
+        actual="nvidia.com/mig-3g.40gb",
+    ),
+    Case(
+        id="two-slices-of-a-gpu-on-each-of-two-nodes",
+        reason="every pod has two",
+        profile=profile(shape=shape(2, 2)),
+        pool=SLICES,
+        refused=NO_POOL,
+        field=Field.GPU_RESOURCE,
+        required=2,
+        actual="nvidia.com/mig-3g.40gb",
+    ),
+    Case(
+        id="two-slices-of-a-gpu-by-memory",
+        reason="70Gi need two slices of 40Gi",
+        profile=profile(),
+        vram="70Gi",
+        pool=SLICES,
+        refused=NO_POOL,
+        field=Field.GPU_RESOURCE,
+        required=2,
+        actual="nvidia.com/mig-3g.40gb",
+    ),
+    Case(
+        id="two-shares-of-a-gpu",
+        reason="NVIDIA's device plugin refuses a pod more than one share of time",
+        profile=profile(shape=shape(1, 2)),
+        pool=replace(SLICES, gpu_resource="nvidia.com/gpu.shared"),
+        refused=NO_POOL,
+        field=Field.GPU_RESOURCE,
+        required=2,
+        actual="nvidia.com/gpu.shared",
+    ),
+    Case(
+        id="two-gpus-of-another-vendor",
+        reason="a resource that is no slice has whole GPUs",
+        profile=profile(shape=shape(1, 2)),
+        pool=replace(SLICES, gpu_resource="amd.com/gpu"),
     ),
     Case(id="memory-just-enough", reason=">=", profile=asking(memory="80Gi")),
     Case(

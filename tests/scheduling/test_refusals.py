@@ -45,6 +45,12 @@ CASES = (
     Case("quota", refuse(Field.QUOTA, 3, quota_usage=USAGE), "3 GPUs", "quota: 22 of 24 GPUs"),
     Case("fixed", refuse(Field.VRAM), "spec.resources.vram", "not set"),
     Case("value-in-words", refuse(Field.MULTI_NODE, 2, "false"), "multiNodeCapable for 2 nodes", "false"),
+    Case(
+        "slices",
+        refuse(Field.GPU_RESOURCE, 2, "nvidia.com/mig-3g.40gb"),
+        "2 GPUs for each pod",
+        "nvidia.com/mig-3g.40gb",
+    ),
     Case("no-ledger", refuse(Field.LEDGER, 2, 0, shape=shape()), "2 replicas", "room for 0"),
     Case(
         "capacity",

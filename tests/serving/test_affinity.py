@@ -84,3 +84,17 @@ def test_tolerates_gpu_key_and_every_taint() -> None:
         {"key": "spot", "operator": "Exists", "effect": "NoExecute"},
         {"key": "empty", "operator": "Exists"},
     ]
+
+
+def test_tolerates_base_taint_of_the_vendor_of_slices_once() -> None:
+    """Nodes with slices have the taint `nvidia.com/gpu`, whatever their resource is called."""
+    declared: Manifest = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    sliced = replace(pool(), gpu_resource="nvidia.com/mig-3g.40gb")
+    tolerated = [
+        {"key": "nvidia.com/mig-3g.40gb", "operator": "Exists"},
+        {"key": "nvidia.com/gpu", "operator": "Exists"},
+    ]
+    assert tolerations(sliced) == tolerated
+    assert tolerations(replace(sliced, taints=(declared,))) == tolerated
+    assert replace(sliced, taints=(declared,)).may_start_on(sliced)
+    assert sliced.may_start_on(replace(sliced, taints=(declared,)))

@@ -23,6 +23,14 @@ from tests.support.serving_requests import (
 )
 
 SHARED_MEMORY: Manifest = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
+USER: Manifest = {"name": "USER", "value": "engine"}
+OWN_VOLUMES: JSON = [
+    SHARED_MEMORY, {"name": "tmp-dir", "emptyDir": {}}, {"name": "engine-cache", "emptyDir": {}}
+]  # fmt: skip
+OWN_MOUNTS: JSON = [
+    {"name": "dshm", "mountPath": "/dev/shm"}, {"name": "tmp-dir", "mountPath": "/tmp"},
+    {"name": "engine-cache", "mountPath": "/var/cache/engine"},
+]  # fmt: skip
 LOCKS_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
 
 
@@ -40,6 +48,7 @@ def test_builds_smallest_pod() -> None:
             {
                 "name": "main",
                 "image": "vllm/vllm-openai:v0.15.0",
+                "env": [USER],
                 "startupProbe": {"failureThreshold": 140},
                 "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                 "securityContext": {"runAsNonRoot": False},
@@ -50,7 +59,7 @@ def test_builds_smallest_pod() -> None:
 
 def test_keeps_variables_of_author() -> None:
     env: Manifest = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    assert get_main(build_leader(request(run=engine(env=(env,)))))["env"] == [env]
+    assert get_main(build_leader(request(run=engine(env=(env,)))))["env"] == [env, USER]
 
 
 def test_requests_gpus_of_pool_on_its_nodes() -> None:
@@ -80,7 +89,6 @@ class Case:
 
 
 ROOT: Manifest = {"runAsNonRoot": False}
-MOUNT: JSON = [{"name": "dshm", "mountPath": "/dev/shm"}]
 CASES = [
     Case("one-gpu", "the preset's 1Gi will do", ONE_GPU, engine(), ROOT, None, None),
     Case("several-gpus", "the preset's volume is resized by its name", ONE_NODE, engine(), ROOT, [SHARED_MEMORY], None),
@@ -88,9 +96,9 @@ CASES = [
     Case("preset-image", "starts as the user that the preset asks for", ONE_GPU,
          engine(image="mirror.example/llm-d/llm-d-cuda:v0.8.0"), None, None, None),
     Case("data", "a preset, too", DATA, engine(), ROOT, [SHARED_MEMORY], None),
-    Case("pipeline", "there is no preset", PIPELINE, engine(), LOCKS_MEMORY, [SHARED_MEMORY], MOUNT),
+    Case("pipeline", "there is no preset", PIPELINE, engine(), LOCKS_MEMORY, OWN_VOLUMES, OWN_MOUNTS),
     Case("pipeline-one-gpu", "pods of one group talk over it whatever their size", shape(2, 1), engine(), LOCKS_MEMORY,
-         [SHARED_MEMORY], MOUNT),
+         OWN_VOLUMES, OWN_MOUNTS),
 ]  # fmt: skip
 
 

@@ -77,6 +77,7 @@ def _said(container: Manifest) -> list[Manifest]:
         "VLLM_CACHE_ROOT",
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
+        *("USER", "HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"),
     )
     return [entry for entry in listing(container, "env") if text(entry, "name") not in added]
 

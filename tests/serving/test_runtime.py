@@ -1,15 +1,18 @@
 """Probes, variables, caches and the end of an engine's container."""
 
 from dataclasses import dataclass, replace
+from unittest.mock import ANY
 
 import pytest
 
 from function.domain.model import Engine, Parallelism, Shape
+from function.domain.pods import PodAdditions
 from function.kube.manifests import JSON, Manifest, get, listing, text
 from function.serving.digest import ServingRequest
 from tests.support.builders import GIB, HUB, shape
 from tests.support.serving_requests import (
     DATA,
+    FRONTIER,
     ONE_GPU,
     ONE_NODE,
     PIPELINE,
@@ -103,37 +106,124 @@ CACHES = {
 }
 
 
-@pytest.mark.parametrize("asked", [request(), request(PIPELINE), request(ONE_GPU, engine(image=SGLANG))])
-def test_engine_on_claim_is_offline_with_writable_cache(asked: ServingRequest) -> None:
-    for pod in build_pods(asked):
-        assert variables(pod) == {"HF_HUB_OFFLINE": "1", **CACHES}
+USER = {"USER": "engine"}
+# Where KServe's presets would have a home.
+HOME = {
+    "HOME": "/var/cache/engine",
+    "HF_HOME": "/var/cache/engine/huggingface",
+    "XDG_CACHE_HOME": "/var/cache/engine/cache",
+    "XDG_CONFIG_HOME": "/var/cache/engine/config",
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "home"),
+    [
+        (request(), {}),
+        (request(PIPELINE), HOME),
+        (request(PIPELINE, engine(image=SGLANG)), HOME),
+        (request(PIPELINE, engine(image=VLLM_OLD)), HOME),
+        (request(ONE_GPU, engine(image=SGLANG)), {}),
+        (request(DATA, engine(image=VLLM_RANKS)), {"VLLM_ENGINE_READY_TIMEOUT_S": ANY}),
+    ],
+    ids=["preset", "nodes", "sglang-nodes", "ray", "sglang", "ranks"],
+)
+def test_engine_on_claim_is_offline_with_writable_cache(asked: ServingRequest, home: dict[str, JSON]) -> None:
+    leader, *workers = build_pods(asked)
+    for pod in (leader, *workers):
+        is_served = pod is leader or READY not in home
+        assert variables(pod) == {"HF_HUB_OFFLINE": "1", **CACHES, **USER, **(home if is_served else {})}
         assert {"name": "engine-cache", "emptyDir": {}} in listing(pod, "volumes")
         assert {"name": "engine-cache", "mountPath": "/var/cache/engine"} in listing(get_main(pod), "volumeMounts")
 
 
-def test_adds_no_variables_without_claim() -> None:
+def test_adds_no_caches_without_claim() -> None:
     (pod,) = build_pods(request(uri=HUB_URI))
-    assert variables(pod) == {}
+    assert variables(pod) == USER
     assert "volumes" not in pod
     assert "volumeMounts" not in listing(pod, "containers")[0]
+
+
+def mounts(pod: Manifest) -> dict[str, str]:
+    """Returns the volumes of the engine's container that are empty at its start, by their paths."""
+    empty = {text(volume, "name") for volume in listing(pod, "volumes") if "emptyDir" in volume}
+    found = listing(get_main(pod), "volumeMounts")
+    return {text(mount, "mountPath"): text(mount, "name") for mount in found if text(mount, "name") in empty}
+
+
+@pytest.mark.parametrize("run", [engine(), engine(image=VLLM_OLD), engine(image=SGLANG)], ids=["vllm", "ray", "sglang"])
+@pytest.mark.parametrize("uri", ["pvc://weights/models/0123", HUB_URI])
+def test_pods_without_preset_have_what_presets_give_a_user_without_a_home(run: Engine, uri: str) -> None:
+    """KServe's presets have a home and a folder for temporary files, also where nothing else can be written."""
+    for pod in build_pods(request(PIPELINE, run, uri=uri)):
+        assert mounts(pod) == {"/dev/shm": "dshm", "/tmp": "tmp-dir", "/var/cache/engine": "engine-cache"}
+        assert variables(pod).items() >= {**USER, **HOME, **CACHES}.items()
+        assert all(str(path).startswith("/var/cache/engine") for path in HOME.values())
+
+
+def test_variables_of_author_and_mounts_of_pool_take_precedence() -> None:
+    own: tuple[Manifest, ...] = ({"name": "HOME", "value": "/home/me"}, {"name": "USER", "value": "me"})
+    scratch: Manifest = {"name": "scratch", "mountPath": "/tmp/"}
+    additions = PodAdditions(volumes=({"name": "scratch", "emptyDir": {}},), volume_mounts=(scratch,))
+    leader, _ = build_pods(request(PIPELINE, engine(env=own), pool=replace(FRONTIER, pod=additions)))
+    assert variables(leader).items() >= {"HOME": "/home/me", "USER": "me"}.items()
+    assert mounts(leader) == {"/dev/shm": "dshm", "/tmp/": "scratch", "/var/cache/engine": "engine-cache"}
+
+
+# Arguments that name another repository than the model's, or let the engine look for one, in each spelling.
+VLLM_REPOSITORIES = (
+    ("--tokenizer=org/other",),
+    ("--hf-config-path", "org/other"),
+    ('--speculative_config={"model": "org/draft"}',),
+    ("--speculative-config.model=org/draft",),
+    ("--speculative_config.model", "org/draft"),
+    ('-sc={"model": "org/draft"}',),
+    ("-sc.model", "org/draft"),
+    ("--spec-model=org/draft",),
+    ("--speculative-model=org/draft",),
+    ("--speculative-conf.model=org/draft",),
+    ("--lora-modules", "sql=org/adapter"),
+    ("--default-mm-loras", '{"audio": "org/adapter"}'),
+    ("--generation-config=org/other",),
+    ("--trust-remote-code",),
+)
+SGLANG_REPOSITORIES = (
+    ("--tokenizer-path=org/other",),
+    ("--speculative-draft-model-path=org/draft",),
+    ("--speculative-draft-model", "org/draft"),
+    ("--speculative-token-map=org/draft/map.pt",),
+    ("--lora-paths", "sql=org/adapter"),
+    ("--trust-remote-code",),
+)
 
 
 @pytest.mark.parametrize(
     "run",
     [
-        engine("--tokenizer=org/other"),
-        engine("--hf-config-path", "org/other"),
-        engine('--speculative_config={"model": "org/draft"}'),
-        engine("--trust-remote-code"),
+        *(engine(*args) for args in VLLM_REPOSITORIES),
+        *(engine(*args, image=SGLANG) for args in SGLANG_REPOSITORIES),
         engine(env=({"name": "HF_TOKEN", "value": "x"},)),
         engine(env=({"name": "HF_HUB_OFFLINE", "value": "0"},)),
     ],
-    ids=["tokenizer", "config", "draft", "code", "token", "said"],
+    ids=lambda run: " ".join((*run.args, *(entry["name"] for entry in run.env))),
 )
 def test_engine_with_hub_settings_is_not_offline(run: Engine) -> None:
     (pod,) = build_pods(request(run=run, source=HUB))
     assert variables(pod).get("HF_HUB_OFFLINE") in {None, "0"}
     assert variables(pod).keys() >= CACHES.keys()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        engine("--tokenizer-mode=mistral", "--speculative-disable-by-batch-size=4", "--max-model-len", "4096"),
+        engine("--speculative-num-steps=3", "--trust-remote-code-of-nobody", image=SGLANG),
+    ],
+    ids=["vllm", "sglang"],
+)
+def test_flags_that_only_begin_like_those_of_repositories_leave_the_engine_offline(run: Engine) -> None:
+    (pod,) = build_pods(request(run=run, source=HUB))
+    assert variables(pod)["HF_HUB_OFFLINE"] == "1"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,18 @@ from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.rollout import name_service
 from function.serving.service import build_pipeline_preset, build_service, find_service_problems, pipeline_preset_name
 from tests.support.builders import GIB, HUB, placement, shape
-from tests.support.serving_requests import DATA, ONE_GPU, ONE_NODE, PIPELINE, SGLANG, TENSOR, VLLM_OLD, engine, request
+from tests.support.serving_requests import (
+    DATA,
+    FRONTIER,
+    ONE_GPU,
+    ONE_NODE,
+    PIPELINE,
+    SGLANG,
+    TENSOR,
+    VLLM_OLD,
+    engine,
+    request,
+)
 
 
 def built(request: ServingRequest) -> Manifest:
@@ -54,6 +65,7 @@ GEMMA: Manifest = {
                     "name": "main",
                     "image": "vllm/vllm-openai:v0.11.0",
                     "args": ["--max-model-len=32768", "'--override-generation-config={\"temperature\": 0.6}'"],
+                    "env": [{"name": "USER", "value": "engine"}],
                     "startupProbe": {"failureThreshold": 104},
                     "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                     "securityContext": {"runAsNonRoot": False},
@@ -187,6 +199,17 @@ FAULTS = [
           (Problem("spec.serving[default].replicaTopology.parallelism.data",
                    "must be left out, as SGLang spans nodes by tensor or pipeline only"),)),
 ]  # fmt: skip
+
+
+def test_refuses_several_slices_of_gpus_for_one_pod() -> None:
+    """Also for a placement that was written by hand, or placed by an earlier release."""
+    sliced = replace(FRONTIER, gpu_resource="nvidia.com/mig-3g.40gb")
+    message = "must be 1, as pool frontier has gpuResource nvidia.com/mig-3g.40gb, of which a pod can use 1"
+    problem = Problem("spec.serving[default].replicaTopology.gpusPerNode", message)
+    assert find_service_problems(request(ONE_NODE, pool=sliced)) == (problem,)
+    assert find_service_problems(request(PIPELINE, pool=sliced)) == (problem,)
+    assert find_service_problems(request(shape(2, 1), pool=sliced)) == ()
+    assert find_service_problems(request(ONE_GPU, pool=sliced)) == ()
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)

@@ -66,6 +66,11 @@ def run(server_args, arguments):
     return {"args": said, "role": "headless" if said["node_rank"] else "server"}
 
 
+def is_text(action):
+    """Tells whether the value of a flag may be any text."""
+    return action.nargs != 0 and not action.choices and action.type not in (int, float)
+
+
 def main():
     """Answer one request."""
     asked = json.load(sys.stdin)
@@ -81,8 +86,9 @@ def main():
     said = [run(server_args, arguments) for arguments in asked["commands"]]
     options = sorted({option for action in parser._actions for option in action.option_strings})
     choices = {option: [*a.choices] for a in parser._actions if a.choices for option in a.option_strings}
+    texts = {option: a.help or "" for a in parser._actions if is_text(a) for option in a.option_strings}
     with os.fdopen(answers, "w") as out:
-        json.dump({"options": options, "choices": choices, "answers": said}, out)
+        json.dump({"options": options, "choices": choices, "texts": texts, "answers": said}, out)
 
 
 if __name__ == "__main__":

@@ -218,10 +218,17 @@ def main():
     pretend_gpus(asked["gpus"])
     skip_models()
     parser, serve = make_parser()
-    options = sorted({option for action in _actions(parser) for option in action.option_strings})
+    actions = [*_actions(parser)]
+    options = sorted({option for action in actions for option in action.option_strings})
+    texts = {option: a.help or "" for a in actions if is_text(a) for option in a.option_strings}
     said = [run(parser, serve, arguments, asked["model"]) for arguments in asked["commands"]]
     with os.fdopen(answers, "w") as out:
-        json.dump({"options": options, "answers": said}, out)
+        json.dump({"options": options, "texts": texts, "answers": said}, out, default=str)
+
+
+def is_text(action):
+    """Tells whether the value of a flag may be any text."""
+    return action.nargs != 0 and not action.choices and action.type not in (int, float)
 
 
 def _actions(parser):
