@@ -206,16 +206,16 @@ def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
 def _fit_response(xr: Manifest, parts: list[_Part]) -> list[_Part]:
     """Once the response is full, leaves each environment as observed to which something would be added."""
     base = _BASE_BYTES + sum(_ROW_BYTES + len(part.row.message.encode()) for part in parts if part.row)
-    base += sum(_measure(compose_provider_usages(xr, part.composed, part.observed)) for part in parts)
-    upper_bound = base + sum(_measure(part.composed, max_wire_bytes) for part in parts)
+    complete = [_with_usages(xr, part, part.composed) for part in parts]
+    upper_bound = base + sum(_measure(composed, max_wire_bytes) for composed in complete)
     if upper_bound <= RESPONSE_BYTES or not any(part.adds_resources for part in parts):
         return parts
     without_additions = [part.as_observed if part.adds_resources else part.composed for part in parts]
-    sizes = [_measure(composed) for composed in without_additions]
+    sizes = [_measure(_with_usages(xr, *each)) for each in zip(parts, without_additions, strict=True)]
     total = base + sum(sizes)
     fitting: list[_Part] = []
-    for part, composed, size in zip(parts, without_additions, sizes, strict=True):
-        added = _measure(part.composed) - size if part.adds_resources else 0
+    for part, full, composed, size in zip(parts, complete, without_additions, sizes, strict=True):
+        added = _measure(full) - size if part.adds_resources else 0
         if part.row is None or not part.adds_resources or total + added <= RESPONSE_BYTES:
             total += added
             fitting.append(part)
@@ -223,6 +223,10 @@ def _fit_response(xr: Manifest, parts: list[_Part]) -> list[_Part]:
             row = report.describe_waiting(part.row, total + added)
             fitting.append(replace(part, composed=composed, row=row))
     return fitting
+
+
+def _with_usages(xr: Manifest, part: _Part, composed: Mapping[str, Composed]) -> Mapping[str, Composed]:
+    return {**composed, **compose_provider_usages(xr, composed, part.observed)}
 
 
 def _measure(composed: Mapping[str, Composed], size: Callable[[Manifest], int] = wire_bytes) -> int:

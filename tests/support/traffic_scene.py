@@ -232,3 +232,16 @@ def _programmed(manifest: Manifest, before: Manifest) -> Manifest:
 def backends(**of: int) -> Manifest:
     """Returns a spec with the weights of deployments."""
     return {"backends": [{"deployment": name, "weight": weight} for name, weight in of.items()]}
+
+
+def at_rest(spec: Manifest, *placements: Placement) -> TrafficPlane:
+    """Returns a plane on which everything has settled."""
+    plane = TrafficPlane(spec=spec, placements=list(placements))
+    plane.settle()
+    return plane
+
+
+def listed(plane: TrafficPlane) -> set[str]:
+    """Returns the placements that the status lists."""
+    rows = listing(plane.outcome.status, "endpoints")
+    return {text(backend, "placement") for row in rows for backend in listing(row, "backends")}

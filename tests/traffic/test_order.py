@@ -8,21 +8,10 @@ import pytest
 
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, text
-from tests.support.traffic_scene import SETTLE, TrafficPlane, backends, gateway, serving, weights
+from tests.support.traffic_scene import SETTLE, TrafficPlane, at_rest, backends, gateway, listed, serving, weights
 
 NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
 STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
-
-
-def _at_rest(spec: Manifest, *placements: object) -> TrafficPlane:
-    plane = TrafficPlane(spec=spec, placements=list(placements))  # type: ignore[arg-type]  # placements
-    plane.settle()
-    return plane
-
-
-def _listed(plane: TrafficPlane) -> set[str]:
-    rows = listing(plane.outcome.status, "endpoints")
-    return {text(backend, "placement") for row in rows for backend in listing(row, "backends")}
 
 
 def _state(plane: TrafficPlane, environment: str) -> tuple[str, object, str]:
@@ -31,7 +20,7 @@ def _state(plane: TrafficPlane, environment: str) -> tuple[str, object, str]:
 
 
 def test_example_of_two_deployments_on_two_clusters() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
+    plane = at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
     assert plane.route() == {"10.0.0.1": 3, "10.0.0.2": 2}
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 1}
     assert plane.remote("10.0.0.2") == {"stable-e2-workload": 3, "canary-e2-workload": 1}
@@ -62,7 +51,7 @@ def test_wakes_only_while_something_settles() -> None:
 
 def test_two_environments_behind_one_gateway_are_one_endpoint() -> None:
     shared = gateway("http://10.0.0.1", environment="e2")
-    plane = _at_rest(backends(stable=1), STABLE[0], replace(STABLE[1], gateway=shared))
+    plane = at_rest(backends(stable=1), STABLE[0], replace(STABLE[1], gateway=shared))
     assert plane.route() == {"10.0.0.1": 1}
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 2, "stable-e2-workload": 1}
     assert list(plane.rows()) == ["e1, e2"]
@@ -73,23 +62,23 @@ def test_two_environments_behind_one_gateway_are_one_endpoint() -> None:
 
 
 def test_draining_endpoint_leaves_the_route_first_and_the_status_last() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], draining=True))
     key = gateway("http://10.0.0.1").key
     steps = 0
-    while "stable-e1" in _listed(plane):
+    while "stable-e1" in listed(plane):
         assert f"{key}/route" in plane.outcome.composed
         plane.step()
         assert plane.route() == {"10.0.0.2": 1}
         steps += 1
     assert steps == SETTLE + 3, "one until it is written, one until the gateway has seen it"
     plane.settle()
-    assert _listed(plane) == {"stable-e2"}
+    assert listed(plane) == {"stable-e2"}
     assert not any(name.startswith(key) for name in plane.outcome.composed)
 
 
 def test_draining_placement_serves_until_another_one_of_its_deployment_can() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e3", 1))
+    plane = at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e3", 1))
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
     assert plane.route() == {"10.0.0.1": 9, "10.0.0.3": 1}
@@ -101,11 +90,11 @@ def test_draining_placement_serves_until_another_one_of_its_deployment_can() -> 
     plane.step()
     assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, "once the observed route names the other"
     plane.settle()
-    assert "stable-e1" not in _listed(plane)
+    assert "stable-e1" not in listed(plane)
 
 
 def test_draining_first_environment_of_a_failover_serves_until_the_next_one_does() -> None:
-    plane = _at_rest(
+    plane = at_rest(
         {**backends(stable=1), "distribution": "Failover", "environments": ["e1"]}, *STABLE, serving("stable", "e3", 1)
     )
     plane.replace(replace(STABLE[0], draining=True))
@@ -118,7 +107,7 @@ def test_draining_first_environment_of_a_failover_serves_until_the_next_one_does
 
 def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -> None:
     shared = gateway("http://10.0.0.1", environment="e2")
-    plane = _at_rest(backends(stable=1), STABLE[0])
+    plane = at_rest(backends(stable=1), STABLE[0])
     plane.placements = [replace(STABLE[0], draining=True), replace(STABLE[1], gateway=shared)]
     routes: list[dict[str, int]] = []
     while plane.step() and len(routes) < 5:
@@ -129,12 +118,12 @@ def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -
 
 
 def test_placement_leaves_a_gateway_that_serves_another_one() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
+    plane = at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
     plane.replace(serving("canary", "e2", 1, draining=True))
     plane.step()
     assert plane.remote("10.0.0.2") == {"stable-e2-workload": 1}
     steps = 1
-    while "canary-e2" in _listed(plane):
+    while "canary-e2" in listed(plane):
         assert plane.step()
         steps += 1
     assert steps == SETTLE + 3
@@ -143,7 +132,7 @@ def test_placement_leaves_a_gateway_that_serves_another_one() -> None:
 
 
 def test_listing_comes_before_requests() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), STABLE[0])
+    plane = at_rest(backends(stable=9, canary=1), STABLE[0])
     plane.placements.append(serving("canary", "e1", 1))
     plane.step()
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 1}
@@ -153,69 +142,10 @@ def test_listing_comes_before_requests() -> None:
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 9, "canary-e1-workload": 1}
 
 
-def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
-    """Another ModelService holds it, so that its deployment has not deleted it."""
-    plane = _at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], draining=True))
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
-    plane.replace(replace(STABLE[1], ready_replicas=0))
-    for _ in range(SETTLE + 3):  # as any new endpoint
-        plane.step()
-        assert "stable-e1" in _listed(plane), "its deployment keeps what is listed, so that comes before requests"
-        assert plane.route() == {}
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({"10.0.0.1": 1}, {"stable-e1", "stable-e2"})
-
-    plane.replace(STABLE[1])
-    for _ in range(2 * SETTLE):
-        plane.step()
-        assert plane.route(), "one of the two always serves"
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
-
-
-def test_draining_placement_does_not_return_while_another_deployment_serves() -> None:
-    """Its deployment may be deleting it at this moment, and requests that are answered would fail."""
-    plane = _at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e2", 1))
-    plane.replace(replace(STABLE[0], draining=True, ready_replicas=0))
-    plane.settle()
-    plane.replace(replace(STABLE[0], draining=True))
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({"10.0.0.2": 1}, {"canary-e2"})
-
-
-def test_draining_placement_that_cannot_serve_is_not_listed_when_nothing_serves() -> None:
-    """Its deployment keeps what is listed: one that is scaled down after an outage would keep its GPUs for good."""
-    plane = _at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], ready_replicas=0, draining=True))
-    plane.replace(replace(STABLE[1], ready_replicas=0))
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({}, {"stable-e2"})
-
-
-def test_draining_placement_of_a_deployment_without_weight_does_not_return() -> None:
-    plane = _at_rest(backends(stable=0, canary=1), *STABLE, serving("canary", "e3", 1))
-    plane.replace(replace(STABLE[0], draining=True))
-    plane.settle()
-    plane.replace(serving("canary", "e3", 0))
-    plane.settle()
-    assert (plane.route(), _listed(plane)) == ({}, {"stable-e2", "canary-e3"})
-
-
-def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], draining=True))
-    plane.settle()
-    plane.placements = [replace(STABLE[0], draining=True, deleting=True), replace(STABLE[1], ready_replicas=0)]
-    plane.settle()
-    assert plane.route() == {}
-
-
 @pytest.mark.parametrize("part", ["route", "service", "slice"])
 def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part: str) -> None:
     """It was dropped before, and its cluster deletes slowly: what the routes would name is about to go."""
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], ready_replicas=0))
     plane.settle()
     plane.replace(STABLE[0])
@@ -232,7 +162,7 @@ def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part:
 
 
 def test_lost_pods_leave_the_route_and_come_back() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], ready_replicas=0))
     plane.step()
     assert plane.route() == {"10.0.0.2": 1}
@@ -245,7 +175,7 @@ def test_lost_pods_leave_the_route_and_come_back() -> None:
 
 
 def test_endpoint_that_comes_back_in_time_keeps_its_routes() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], ready_replicas=0))
     for _ in range(3):
         plane.step()
@@ -255,7 +185,7 @@ def test_endpoint_that_comes_back_in_time_keeps_its_routes() -> None:
 
 
 def test_placement_that_is_gone_leaves_at_once() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.placements = [STABLE[1]]
     plane.step()
     assert plane.route() == {"10.0.0.2": 1}
@@ -266,7 +196,7 @@ def test_placement_that_is_gone_leaves_at_once() -> None:
 
 
 def test_nothing_able_leaves_a_route_without_backends() -> None:
-    plane = _at_rest(backends(stable=1), replace(STABLE[0], deleting=True), serving("stable", "e2", gateway=None))
+    plane = at_rest(backends(stable=1), replace(STABLE[0], deleting=True), serving("stable", "e2", gateway=None))
     assert plane.route() == {}
     assert _state(plane, "e1") == ("NotReady", 0, "it is being deleted")
     assert _state(plane, "e2")[2].startswith(
@@ -293,13 +223,13 @@ def test_nothing_able_leaves_a_route_without_backends() -> None:
     ],
 )
 def test_says_what_keeps_a_placement_from_serving(fields: dict[str, object], reason: str) -> None:
-    plane = _at_rest(backends(stable=1), replace(STABLE[0], **fields))  # type: ignore[arg-type]  # fields of a case
+    plane = at_rest(backends(stable=1), replace(STABLE[0], **fields))  # type: ignore[arg-type]  # fields of a case
     assert _state(plane, "e1") == ("NotReady", 0, reason)
 
 
 def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
     other = serving("canary", "e1", service_namespace="prefix-team")
-    plane = _at_rest(backends(stable=1, canary=1), STABLE[0], other)
+    plane = at_rest(backends(stable=1, canary=1), STABLE[0], other)
     rows = {text(row, "deployment"): text(row, "reason") for row in listing(plane.rows()["e1"], "backends")}
     assert sorted(filter(None, rows.values())) == ["it runs in namespace team, but the route is in prefix-team"]
     assert len(plane.remote("10.0.0.1")) == 1
@@ -307,7 +237,7 @@ def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
 
 def test_https_needs_a_policy() -> None:
     secure = replace(STABLE[0], gateway=gateway("https://gw.example.com:8443", ca="gateway-ca"))
-    plane = _at_rest(backends(stable=1), secure)
+    plane = at_rest(backends(stable=1), secure)
     (policy,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/tls"))
     (service,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/service"))
     assert policy["spec"] == {
@@ -325,7 +255,7 @@ def test_https_needs_a_policy() -> None:
 
 
 def test_failover_keeps_the_other_endpoint_prepared() -> None:
-    plane = _at_rest({**backends(stable=1), "distribution": "Failover", "environments": ["e2"]}, *STABLE)
+    plane = at_rest({**backends(stable=1), "distribution": "Failover", "environments": ["e2"]}, *STABLE)
     assert plane.route() == {"10.0.0.2": 1}
     assert _state(plane, "e1") == ("Serving", 0, "Failover: e2 comes first")
     plane.replace(replace(STABLE[1], ready_replicas=0))
@@ -334,14 +264,14 @@ def test_failover_keeps_the_other_endpoint_prepared() -> None:
 
 
 def test_weight_0_is_prepared_and_gets_nothing() -> None:
-    plane = _at_rest(backends(stable=1, canary=0), STABLE[0], serving("canary", "e2", 1))
+    plane = at_rest(backends(stable=1, canary=0), STABLE[0], serving("canary", "e2", 1))
     assert plane.route() == {"10.0.0.1": 1}
     assert _state(plane, "e2") == ("Serving", 0, "the weight of canary is 0")
     assert plane.remote("10.0.0.2") == {"canary-e2-workload": 1}
 
 
 def test_unreachable_endpoint_is_withdrawn_while_another_one_serves() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.silent = {"e1"}
     plane.replace(replace(STABLE[0], unreachable=True))
     plane.step()
@@ -359,7 +289,7 @@ def test_unreachable_endpoint_is_withdrawn_while_another_one_serves() -> None:
 
 
 def test_unreachable_endpoints_together_keep_their_weights() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.silent = {"e1", "e2"}
     plane.replace(*(replace(p, unreachable=True) for p in STABLE))
     for _ in range(3):
@@ -369,7 +299,7 @@ def test_unreachable_endpoints_together_keep_their_weights() -> None:
 
 @pytest.mark.parametrize("policy", ["Withdraw", "Keep"])
 def test_endpoint_without_pods_leaves_although_the_other_cluster_does_not_answer(policy: str) -> None:
-    plane = _at_rest({**backends(stable=1), "onUnreachable": policy}, *STABLE)
+    plane = at_rest({**backends(stable=1), "onUnreachable": policy}, *STABLE)
     plane.silent = {"e1"}
     plane.replace(replace(STABLE[0], unreachable=True), replace(STABLE[1], ready_replicas=0))
     plane.step()
@@ -378,7 +308,7 @@ def test_endpoint_without_pods_leaves_although_the_other_cluster_does_not_answer
 
 
 def test_weight_of_0_counts_although_no_cluster_answers() -> None:
-    plane = _at_rest(backends(stable=1, canary=1), STABLE[0], serving("canary", "e2", 1))
+    plane = at_rest(backends(stable=1, canary=1), STABLE[0], serving("canary", "e2", 1))
     plane.silent = {"e1", "e2"}
     plane.replace(*(replace(p, unreachable=True) for p in plane.placements))
     plane.spec = backends(stable=1, canary=0)
@@ -388,7 +318,7 @@ def test_weight_of_0_counts_although_no_cluster_answers() -> None:
 
 def test_differences_between_backends_stop_nothing() -> None:
     canary = serving("canary", "e1", 1, traits=(("contextLength", "8192"),))
-    plane = _at_rest(backends(stable=1, canary=1), serving("stable", "e2", 1, traits=(("contextLength", "1"),)), canary)
+    plane = at_rest(backends(stable=1, canary=1), serving("stable", "e2", 1, traits=(("contextLength", "1"),)), canary)
     assert [c.type for c in plane.outcome.conditions if c.status != "True"] == ["BackendsAlike"]
     assert plane.outcome.ready is None, "as everything composed is"
     assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
@@ -396,7 +326,7 @@ def test_differences_between_backends_stop_nothing() -> None:
 
 @pytest.mark.parametrize("spec", [{"backends": []}, backends(stable=0)], ids=["no-backends", "no-weights"])
 def test_invalid_spec_keeps_everything(spec: Manifest) -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     composed = {key: item.manifest["spec"] for key, item in plane.outcome.composed.items() if "spec" in item.manifest}
     plane.spec = spec
     plane.step()
@@ -405,7 +335,7 @@ def test_invalid_spec_keeps_everything(spec: Manifest) -> None:
 
 
 def test_keep_keeps_an_unreachable_endpoint() -> None:
-    plane = _at_rest({**backends(stable=1), "onUnreachable": "Keep"}, *STABLE)
+    plane = at_rest({**backends(stable=1), "onUnreachable": "Keep"}, *STABLE)
     plane.silent = {"e1"}
     plane.replace(replace(STABLE[0], unreachable=True))
     for _ in range(3):
@@ -415,16 +345,16 @@ def test_keep_keeps_an_unreachable_endpoint() -> None:
 
 
 def test_draining_placement_stays_while_its_cluster_cannot_take_it_out() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
+    plane = at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
     plane.silent = {"e2"}
     plane.replace(serving("canary", "e2", 1, draining=True))
     for _ in range(20):
         plane.step()
-    assert "canary-e2" in _listed(plane)
+    assert "canary-e2" in listed(plane)
 
 
 def test_endpoint_without_its_service_leaves_the_route() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     del plane.observed[f"{gateway('http://10.0.0.1').key}/slice"]
     plane.step()
     assert plane.route() == {"10.0.0.2": 1}
@@ -433,7 +363,7 @@ def test_endpoint_without_its_service_leaves_the_route() -> None:
 
 
 def test_placement_that_lost_its_labels_keeps_its_requests() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     plane.unlabelled = {STABLE[0].name}
     plane.step()
     assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
@@ -444,7 +374,7 @@ def test_placement_that_lost_its_labels_keeps_its_requests() -> None:
 def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
     address: str, *, unreachable: bool
 ) -> None:
-    plane = _at_rest(backends(stable=1), STABLE[0])
+    plane = at_rest(backends(stable=1), STABLE[0])
     old, new = gateway("http://10.0.0.1").key, gateway(address).key
     plane.replace(replace(STABLE[0], gateway=gateway(address), unreachable=unreachable))
     keys: list[list[str]] = []
@@ -462,7 +392,7 @@ def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
 
 
 def test_old_address_whose_service_is_gone_leaves_the_route() -> None:
-    plane = _at_rest(backends(stable=1), STABLE[0])
+    plane = at_rest(backends(stable=1), STABLE[0])
     del plane.observed[f"{gateway('http://10.0.0.1').key}/service"]
     plane.replace(replace(STABLE[0], gateway=gateway("http://10.0.0.9"), unreachable=True))
     plane.step()
@@ -470,7 +400,7 @@ def test_old_address_whose_service_is_gone_leaves_the_route() -> None:
 
 
 def test_route_that_is_not_observed_names_what_it_did() -> None:
-    plane = _at_rest(backends(stable=1), *STABLE)
+    plane = at_rest(backends(stable=1), *STABLE)
     del plane.observed["route"]
     plane.step()
     assert plane.route() == {"10.0.0.1": 2, "10.0.0.2": 1}
@@ -514,7 +444,7 @@ def test_clock_that_was_ahead_delays_nothing_for_ever() -> None:
 
 
 def test_lost_status_stops_nothing() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
+    plane = at_rest(backends(stable=9, canary=1), *STABLE, serving("canary", "e2", 1))
     plane.status = {}
     for _ in range(3):
         plane.step()
@@ -526,7 +456,7 @@ def _many(count: int, **fields: object) -> list[Placement]:
 
 
 def test_route_names_the_16_endpoints_with_the_largest_shares() -> None:
-    plane = _at_rest(backends(stable=1), *_many(18))
+    plane = at_rest(backends(stable=1), *_many(18))
     assert plane.route() == {f"10.0.0.{number}": number for number in range(3, 19)}, "exact among those"
     reason = "a route names at most 16 backends, and others come first"
     assert [_state(plane, name) for name in ("e1", "e2")] == [("Serving", 0, reason)] * 2
@@ -534,7 +464,7 @@ def test_route_names_the_16_endpoints_with_the_largest_shares() -> None:
 
 
 def test_endpoint_that_serves_stays_in_a_full_route() -> None:
-    plane = _at_rest(backends(stable=1), *_many(16))
+    plane = at_rest(backends(stable=1), *_many(16))
     plane.placements.append(serving("stable", "e17", 99))
     plane.settle()
     assert plane.route() == {f"10.0.0.{number}": number for number in range(1, 17)}
@@ -553,14 +483,14 @@ def test_deployment_that_nothing_serves_comes_first_where_there_is_room() -> Non
 
 def test_endpoints_change_places_in_a_full_route() -> None:
     others = [serving("other", f"e{number}", 1) for number in range(2, 17)]
-    plane = _at_rest(backends(stable=1, other=1), serving("stable", "e1", 1), *others, serving("other", "e18", 9))
+    plane = at_rest(backends(stable=1, other=1), serving("stable", "e1", 1), *others, serving("other", "e18", 9))
     before = {*plane.route()}
     assert len(before) == 16
     plane.placements.append(serving("stable", "e17", 1))
     plane.replace(serving("stable", "e1", 1, draining=True))
     plane.settle()
     assert {*plane.route()} == before - {"10.0.0.1"} | {"10.0.0.17"}
-    assert "stable-e1" not in _listed(plane)
+    assert "stable-e1" not in listed(plane)
 
 
 def test_route_on_a_cluster_names_at_most_16_placements() -> None:
@@ -581,7 +511,7 @@ def test_route_on_a_cluster_names_at_most_16_placements() -> None:
 
 
 def test_unreachable_cluster_does_not_delay_the_others() -> None:
-    plane = _at_rest(backends(stable=9, canary=1), *STABLE, serving("stable", "e3", 1))
+    plane = at_rest(backends(stable=9, canary=1), *STABLE, serving("stable", "e3", 1))
     plane.silent = {"e1"}
     plane.replace(replace(STABLE[0], unreachable=True))
     plane.placements += [serving("canary", "e2", 1), serving("canary", "e4", 1)]
@@ -589,12 +519,12 @@ def test_unreachable_cluster_does_not_delay_the_others() -> None:
     plane.settle()
     assert plane.route() == {"10.0.0.2": 19, "10.0.0.4": 1}
     assert plane.remote("10.0.0.2") == {"stable-e2-workload": 18, "canary-e2-workload": 1}
-    assert "stable-e3" not in _listed(plane)
+    assert "stable-e3" not in listed(plane)
     assert _state(plane, "e1")[0] == "Unreachable"
 
 
 def test_service_takes_no_requests_of_another_namespace() -> None:
-    plane = _at_rest({**backends(stable=1), "hostnames": ["models.example.com"]}, STABLE[0])
+    plane = at_rest({**backends(stable=1), "hostnames": ["models.example.com"]}, STABLE[0])
     matches = []
     for item in plane.outcome.composed.values():
         route = mapping(item.manifest, "spec.forProvider.manifest") or item.manifest

@@ -23,6 +23,10 @@ class Files:
 NO_MODEL = "holds no model: no config.json or params.json with safetensors or torch weights beside it"
 IGNORED = ("a.pt", "a.pth", "a.bin", "a.h5", "a.msgpack", "a.onnx", "a.ckpt")
 SERIES = {"m-00001-of-00002.gguf": weights.gguf(), "m-00002-of-00002.gguf": weights.gguf()}
+CONSOLIDATED = {
+    "consolidated.safetensors.index.json": weights.index("consolidated-1.safetensors"),
+    "consolidated-1.safetensors": weights.safetensors(),
+}
 
 OPENS = "is missing, and the engine opens it"
 
@@ -182,6 +186,12 @@ FILES = (
     Files("stray-empty", "no engine opens it", {**weights.TORCH, "aux/state.bin": b""}, {}),
     Files("stray-index", "without its files, beside one with all of its", {**weights.SHARDED,
         "consolidated.safetensors.index.json": weights.index("consolidated-1.safetensors")}, {}),
+    Files("shard-missing-beside-another-index", "engines go by the one named model unless a flag says otherwise", {
+        **without(weights.SHARDED, weights.SECOND), **CONSOLIDATED},
+        {weights.SECOND: "is missing, model.safetensors.index.json promises it"}),
+    Files("index-cut-beside-another", "engines read it first", {
+        **weights.SHARDED, "model.safetensors.index.json": b'{"weight_map": {', **CONSOLIDATED},
+        {"model.safetensors.index.json": "is no index of files in its directory"}),
     Files("stray-shard-beside-an-incomplete-index", "no index can be relied on", {
         **without(weights.SHARDED, weights.SECOND), "model-00001-of-00003.safetensors": weights.safetensors()},
         {weights.SECOND: "is missing, model.safetensors.index.json promises it",

@@ -111,6 +111,7 @@ SECOND_CHOICE = (*TORCH, ".bin.index.json", ".h5", ".msgpack", ".onnx")  # not o
 WEIGHTS = {*SECOND_CHOICE, ".safetensors", ".gguf", ".engine", ".tflite", ".npz"}
 LOADED = {".safetensors", *TORCH}  # vLLM and SGLang load these from a folder; a GGUF file only where it is named
 INDEXES = (".safetensors.index.json", ".bin.index.json")
+MAIN_INDEX = "model.safetensors.index.json"  # where it exists, engines go by no other unless a flag says so
 PIPELINE = "model_index.json"  # of several models, each in a folder of its own
 DESCRIPTIONS = ("config.json", "params.json", PIPELINE)
 HEADER = 100_000_000  # the limit of safetensors' own library; other headers and indexes are far below it
@@ -308,6 +309,8 @@ def check_folder(base: Path, root: Path) -> dict[Path, str]:
     # An index whose files are all there is what engines go by: it alone promises, and folders beside it do not matter.
     whole = {path: named_files(path) for path in indexes if path.parent == base}
     whole = {path: named for path, named in whole.items() if named and named <= {*own}}
+    if base / MAIN_INDEX in indexes and base / MAIN_INDEX not in whole:
+        whole = {}
     if whole:
         named = set[Path]().union(*whole.values())
         first = [path for path in first if path.parent == base or path in named]

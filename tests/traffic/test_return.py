@@ -1,0 +1,66 @@
+"""Placements that drain serve again where nothing else of their ModelService can, and only those that can serve."""
+
+from dataclasses import replace
+
+from tests.support.traffic_scene import SETTLE, at_rest, backends, listed, serving
+
+STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
+
+
+def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
+    """Another ModelService holds it, so that its deployment has not deleted it."""
+    plane = at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
+    plane.replace(replace(STABLE[1], ready_replicas=0))
+    for _ in range(SETTLE + 3):  # as any new endpoint
+        plane.step()
+        assert "stable-e1" in listed(plane), "its deployment keeps what is listed, so that comes before requests"
+        assert plane.route() == {}
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({"10.0.0.1": 1}, {"stable-e1", "stable-e2"})
+
+    plane.replace(STABLE[1])
+    for _ in range(2 * SETTLE):
+        plane.step()
+        assert plane.route(), "one of the two always serves"
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
+
+
+def test_draining_placement_does_not_return_while_another_deployment_serves() -> None:
+    """Its deployment may be deleting it at this moment, and requests that are answered would fail."""
+    plane = at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e2", 1))
+    plane.replace(replace(STABLE[0], draining=True, ready_replicas=0))
+    plane.settle()
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"canary-e2"})
+
+
+def test_draining_placement_that_cannot_serve_is_not_listed_when_nothing_serves() -> None:
+    """Its deployment keeps what is listed: one that is scaled down after an outage would keep its GPUs for good."""
+    plane = at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], ready_replicas=0, draining=True))
+    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({}, {"stable-e2"})
+
+
+def test_draining_placement_of_a_deployment_without_weight_does_not_return() -> None:
+    plane = at_rest(backends(stable=0, canary=1), *STABLE, serving("canary", "e3", 1))
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.replace(serving("canary", "e3", 0))
+    plane.settle()
+    assert (plane.route(), listed(plane)) == ({}, {"stable-e2", "canary-e3"})
+
+
+def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
+    plane = at_rest(backends(stable=1), *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.placements = [replace(STABLE[0], draining=True, deleting=True), replace(STABLE[1], ready_replicas=0)]
+    plane.settle()
+    assert plane.route() == {}
