@@ -266,7 +266,7 @@ def _parse_profile(
 
 def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problems) -> Engine | None:
     """Returns the engine; None if its name is unknown."""
-    refuse_templates(block, problems)
+    refuse_templates(block, problems, problems["args"].path)
     check_env(block.env, problems["env"])
     requests = EngineResources()
     if resources := block.resources:

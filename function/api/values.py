@@ -177,14 +177,22 @@ def check_env(env: Sequence[schemas.Env] | None, problems: Problems) -> None:
         check_alternatives(variable, ("value", "valueFrom"), problems[index])
 
 
-def refuse_templates(block: BaseModel | str | None, problems: Problems) -> None:
-    """Adds a problem for each text of a block that KServe would read as a template, including keys of maps."""
+def refuse_templates(block: BaseModel | str | None, problems: Problems, args: str = "") -> None:
+    """Adds a problem for each text of a block that KServe would read as a template, including keys of maps.
+
+    `args` is the path of arguments in it, into which the kubelet can put such a text later.
+    """
     # Two braces never follow each other in JSON, except within a text: most blocks need no search.
     if isinstance(block, BaseModel) and _TEMPLATE not in block.model_dump_json(exclude_unset=True, warnings=False):
         return
     for at, text in _find_texts(dump(block) if isinstance(block, BaseModel) else block, problems):
         if _TEMPLATE in text:
-            at.add_invalid(text, "without {{, which KServe reads as a template")
+            allowed = "without {{, which KServe reads as a template"
+            if args and at.path.startswith(args):
+                allowed += (
+                    "; put the value into a ConfigMap, the ConfigMap into engine.env, and $(NAME) into the argument"
+                )
+            at.add_invalid(text, allowed)
 
 
 def _find_texts(value: JSON, problems: Problems) -> Iterator[tuple[Problems, str]]:

@@ -12,11 +12,14 @@ KServe's presets pass `args` through `eval`, so each one is quoted once for a sh
 names, tensor, and over nodes also data and expert parallelism) is not repeated. In our own commands no shell parses
 anything, and the author's arguments come last, because the last of two flags counts.
 
-`$(NAME)` in an author's arguments means what it means in any pod: the kubelet replaces it where the container has such
-a variable, also within the quotes of a preset's argument, and nothing else expands it.
+`$(NAME)` in an author's arguments means what it means in any pod: the value of a variable of the container, and nothing
+else expands it. The kubelet replaces it in our own commands. For a preset's shell it is written as a variable of the
+shell, because a quote in the value would end the quotes of an argument in which the kubelet replaced it.
 """
 
+import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -42,12 +45,15 @@ from function.domain.engines import (
     uses_ray,
 )
 from function.domain.model import Engine, EngineName, Mode, Shape, find_single_file
+from function.kube.manifests import text
 from function.serving.digest import ServingRequest
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
 _SHUTDOWN_TIMEOUT = "--shutdown-timeout"
 _NODE_FLAGS = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)")  # of every engine
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
+# What the kubelet replaces: `$$` by a dollar sign, and `$(NAME)`, here with a name that a shell knows, too.
+_EXPANSION = re.compile(r"(\$\$)|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", re.ASCII)
 _MAX_DIGITS = 5  # of a number of seconds
 JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
 _POLL_SECONDS = 5
@@ -175,7 +181,8 @@ def _start_vllm(request: ServingRequest) -> Group:
     author_args = _list_author_args(request)
     if is_started_by_preset(engine, shape, find_single_file(request.model.source)):
         flags = _list_parallel_flags(request, DATA, EXPERT) if shape.mode is Mode.SINGLE else ()
-        launch = Launch(args=tuple(shlex.quote(arg) for arg in (*flags, *author_args)))
+        variables = _list_variable_names(request)
+        launch = Launch(args=tuple(_quote_for_preset(arg, variables) for arg in (*flags, *author_args)))
         return Group(leader=launch, worker=launch if shape.nodes > 1 else None)
     command = ENGINES[engine.name].command
     args = _list_vllm_args(request)
@@ -197,6 +204,26 @@ def _start_vllm(request: ServingRequest) -> Group:
     leader = Launch(command=command, args=(*args, *author_args))
     worker = Launch(command=command, args=(*args, "--headless", *author_args))
     return Group(leader=leader, worker=worker if shape.nodes > 1 else None)
+
+
+def _list_variable_names(request: ServingRequest) -> frozenset[str]:
+    """Returns the names of the variables that the author and the pool give the engine's container."""
+    additions = request.pool.pod_overrides(request.shape.nodes)
+    return frozenset(text(entry, "name") for entry in (*additions.env, *request.profile.engine.env))
+
+
+def _quote_for_preset(arg: str, variables: Collection[str]) -> str:
+    """Quotes an argument for the shell of a preset, which expands these variables within it, and nothing else."""
+    quoted = list[str]()
+    end = 0
+    for match in _EXPANSION.finditer(arg):
+        if match[2] in variables:
+            before = arg[end : match.start()]
+            quoted += [shlex.quote(before) if before else "", f'"${{{match[2]}}}"']
+            end = match.end()
+    if arg[end:] or not quoted:
+        quoted.append(shlex.quote(arg[end:]))
+    return "".join(quoted)
 
 
 def _list_vllm_args(request: ServingRequest) -> tuple[str, ...]:

@@ -287,24 +287,27 @@ def _compute_startup_seconds(request: ServingRequest) -> int:
 
 
 def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest:
-    """Returns the port and the probes of a leader; a preset's container only gets the startup budget."""
-    budget: Manifest = {"failureThreshold": _compute_startup_seconds(request) // _PROBE_PERIOD_SECONDS}
-    if not launch.command:
-        return {"startupProbe": budget}
+    """Returns the port and the probes of a leader; a preset's container only gets the times of its probes.
+
+    The presets would take the only endpoint away after two answers of a saturated engine that took a second.
+    """
     spec = ENGINES[request.profile.engine.name]
+    times: Manifest = {"periodSeconds": _PROBE_PERIOD_SECONDS, "timeoutSeconds": spec.health_timeout}
     scheme = "HTTPS" if request.kserve.tls else "HTTP"
-    check: Manifest = {
-        "httpGet": {"path": spec.health_path, "port": PORT, "scheme": scheme},
-        "timeoutSeconds": spec.health_timeout,
-        "periodSeconds": _PROBE_PERIOD_SECONDS,
-    }
-    return {
-        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-        "startupProbe": {**check, **budget},
-        "readinessProbe": {**check, "failureThreshold": 3},
+    check: Manifest = {"httpGet": {"path": spec.health_path, "port": PORT, "scheme": scheme}} if launch.command else {}
+    probes: Manifest = {
+        "startupProbe": {
+            **check,
+            **times,
+            "failureThreshold": _compute_startup_seconds(request) // _PROBE_PERIOD_SECONDS,
+        },
+        "readinessProbe": {**check, **times, "failureThreshold": 3},
         # A whole group restarts when its leader does, which may cost hours of loading.
-        "livenessProbe": {**check, "failureThreshold": 30},
+        "livenessProbe": {**check, **times, "failureThreshold": 30},
     }
+    if not launch.command:
+        return probes
+    return {"ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}], **probes}
 
 
 def _list_variables(request: ServingRequest, *, is_leader: bool) -> list[JSON]:

@@ -100,6 +100,15 @@ def test_refuses_templates_in_keys_of_maps(case: Named) -> None:
     assert said in [p.message for p in problems if p.path == case.path]
 
 
+def test_refused_argument_names_the_way_through_a_variable() -> None:
+    (kind,) = (kind for kind in KINDS if kind.name == "ClusterModel")
+    template = "--chat-template={{ bos_token }}"
+    problems = kind.problems(put(FULL[kind.name], ("spec", "serving", 0, "engine", "args", 0), template))
+    way = "put the value into a ConfigMap, the ConfigMap into engine.env, and $(NAME) into the argument"
+    said = f'"{template}" is not allowed; must be without {{{{, which KServe reads as a template; {way}'
+    assert said in [p.message for p in problems if p.path == "spec.serving[0].engine.args[0]"]
+
+
 def test_refused_setting_leaves_the_weaker_one() -> None:
     found = parse_settings({"storageInitializerImage": TEMPLATE, "download": {"image": TEMPLATE}}, {})
     assert found.value.download.image == BUILT_IN.download.image

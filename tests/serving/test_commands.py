@@ -19,12 +19,15 @@ from pathlib import Path
 import pytest
 
 from function.domain.model import Engine, Shape
+from function.domain.pods import PodAdditions
 from function.domain.settings import Kserve
+from function.kube.manifests import Manifest
 from function.serving.engine import Group, Launch, start_group, wrap_in_shell
 from tests.serving.test_engine import AS_PRESET, AWKWARD
 from tests.support.builders import HUB
 from tests.support.serving_requests import (
     DATA,
+    FRONTIER,
     ONE_GPU,
     ONE_NODE,
     PIPELINE,
@@ -102,7 +105,12 @@ class Place:
 
 
 def _expanded(word: str, env: dict[str, str]) -> str:
-    return re.sub(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)", lambda found: env.get(found[1], found[0]), word)
+    """Returns what the kubelet makes of a word: `$$` is a dollar sign, and a variable without a value stays."""
+
+    def expand(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else env.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)", expand, word)
 
 
 @pytest.fixture
@@ -202,6 +210,28 @@ def test_engine_gets_arguments_unchanged_and_is_stopped(
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0, "the engine itself hears it, no shell stands before it"
     assert _line(process, "stopped")
+
+
+TEMPLATE = """{% if message['role'] == "user" %}{{ '$(id) `id` $HOME' }}
+\\ it's{% endif %}"""
+VARIABLE_ARGS = ("--chat-template=$(TEMPLATE)", "--a", "x'$(TEMPLATE)'$(POOL)", "$$(TEMPLATE)", "$(NOBODYS)", "$(A.B)")
+
+
+@pytest.mark.parametrize(("case", "index"), [pod for pod in PODS if not str(pod.id).startswith("ray")])
+def test_variable_of_container_reaches_engine_unchanged(
+    case: Case, index: int, place: Place, running: list["subprocess.Popen[str]"]
+) -> None:
+    """For example a template of a ConfigMap: its quotes must survive the shell of KServe's presets."""
+    source: Manifest = {"configMapKeyRef": {"name": "templates", "key": "chat"}}
+    env: tuple[Manifest, ...] = ({"name": "TEMPLATE", "valueFrom": source}, {"name": "A.B", "value": "dots"})
+    pool = replace(FRONTIER, pod=PodAdditions(env=({"name": "POOL", "value": "a b"},)))
+    author = engine(*VARIABLE_ARGS, image=case.engine.image, env=env)
+    asked = request(case.shape, author, source=replace(HUB, file=case.file), pool=pool, kserve=Kserve(tls=case.tls))
+    process = place.begin(_launch(start_group(asked), index), index, TEMPLATE=TEMPLATE, POOL="a b", **{"A.B": "dots"})
+    running.append(process)
+    given = json.loads(_line(process, "["))
+    expected = [f"--chat-template={TEMPLATE}", "--a", f"x'{TEMPLATE}'a b", "$(TEMPLATE)", "$(NOBODYS)", "dots"]
+    assert expected in [given[i : i + len(expected)] for i in range(len(given))]
 
 
 @pytest.mark.parametrize(("case", "index"), [pod for pod in PODS if "preset" not in str(pod.id)])

@@ -49,7 +49,9 @@ def test_builds_smallest_pod() -> None:
                 "name": "main",
                 "image": "vllm/vllm-openai:v0.15.0",
                 "env": [USER],
-                "startupProbe": {"failureThreshold": 140},
+                "startupProbe": {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 140},
+                "readinessProbe": {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3},
+                "livenessProbe": {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 30},
                 "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"cpu": "4", "memory": "16Gi"}},
                 "securityContext": {"runAsNonRoot": False},
             }

@@ -256,10 +256,30 @@ def test_startup_budget_grows_with_weights(case: Case) -> None:
     assert get(get_main(build_pods(asked)[0]), "startupProbe.failureThreshold") == case.want, case.reason
 
 
-def test_preset_container_gets_only_the_startup_budget() -> None:
+def times(container: Manifest) -> dict[str, list[JSON]]:
+    """Returns period, timeout and failures of each probe."""
+    fields = ("periodSeconds", "timeoutSeconds", "failureThreshold")
+    return {key: [get(container, f"{key}.{field}") for field in fields] for key in container if key.endswith("Probe")}
+
+
+@pytest.mark.parametrize("shape", [ONE_GPU, ONE_NODE, DATA, PIPELINE])
+@pytest.mark.parametrize("image", [VLLM_NEW, VLLM_RANKS])
+def test_every_start_of_vllm_is_probed_alike(shape: Shape, image: str) -> None:
+    """A saturated engine answers after more than a second: KServe's presets would take its only endpoint away."""
+    leader, *workers = build_pods(request(shape, engine(image=image), weights=0))
+    assert times(get_main(leader)) == {
+        "startupProbe": [10, 5, 60 if shape.nodes == 1 else 240],
+        "readinessProbe": [10, 5, 3],
+        "livenessProbe": [10, 5, 30],
+    }
+    assert all(times(get_main(worker)) == {} for worker in workers)
+
+
+def test_preset_container_gets_only_the_times_of_probes() -> None:
+    """The path, the port and the scheme stay the preset's, which knows whether KServe serves TLS."""
     (pod,) = build_pods(request(weights=0))
-    assert get_main(pod)["startupProbe"] == {"failureThreshold": 60}
-    assert not {"ports", "readinessProbe", "livenessProbe"} & get_main(pod).keys()
+    assert get_main(pod)["readinessProbe"] == {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3}
+    assert "ports" not in get_main(pod)
 
 
 @pytest.mark.parametrize(

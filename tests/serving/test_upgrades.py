@@ -1,5 +1,7 @@
 """An upgrade of the function restarts no service whose spec digest is unchanged."""
 
+import json
+
 import pytest
 
 from function.kube.manifests import Manifest, listing, mapping
@@ -9,9 +11,11 @@ from tests.support.remote_scene import (
     Scene,
     composed_service,
     edit_model,
+    edit_placement,
     edit_settings,
     load_scene,
     observed_service,
+    scale,
 )
 
 IMAGE = "kserve/storage-initializer:v0.19.0"
@@ -54,6 +58,35 @@ def test_keeps_service_of_another_release_while_its_digest_is_unchanged(story: s
     assert observed_service(rest) != observed_service(load_scene(story)), "the other release writes another service"
     assert composed_service(rest) == observed_service(rest)
     assert composed_service(rest.edited(edit_model("resources.disk", "1500Gi"))) == observed_service(rest)
+
+
+def _by_the_release_without_homes(found: Scene) -> None:
+    """Gives the observed service what the release 81bb5302 wrote: no user, no home, and for a preset only a budget."""
+    added = {"USER", "HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}
+    for manifest in _services(found):
+        for pod in (mapping(manifest, f"spec.{part}") for part in ("template", "worker")):
+            pod["volumes"] = [v for v in listing(pod, "volumes") if v["name"] != "tmp-dir"]
+            for container in listing(pod, "containers"):
+                container["env"] = [v for v in listing(container, "env") if v["name"] not in added]
+                mounts = listing(container, "volumeMounts")
+                container["volumeMounts"] = [m for m in mounts if m["name"] != "tmp-dir"]
+                if "command" not in container and "startupProbe" in container:
+                    budget = mapping(container, "startupProbe")["failureThreshold"]
+                    container["startupProbe"] = {"failureThreshold": budget}
+                    del container["readinessProbe"], container["livenessProbe"]
+
+
+@pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
+def test_service_of_the_release_without_homes_keeps_every_byte_until_its_next_change(story: str) -> None:
+    rest = load_scene(story).edited(_by_the_release_without_homes)
+    before = json.dumps(observed_service(rest), sort_keys=True)
+    assert before != json.dumps(observed_service(load_scene(story)), sort_keys=True), "this release writes another one"
+    assert json.dumps(composed_service(rest), sort_keys=True) == before
+    assert json.dumps(composed_service(rest.settled()), sort_keys=True) == before
+    scaled = rest.edited(edit_placement("replicas", 2))
+    assert composed_service(scaled) == scale(observed_service(rest), 2), "replicas follow without a restart"
+    changed = composed_service(rest.edited(edit_model("serving.0.engine.args", ["--max-num-seqs=7"])))
+    assert "'USER'" in str(changed), "the next change brings what is new"
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
