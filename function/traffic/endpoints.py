@@ -164,6 +164,8 @@ def _has_requests_for(
     """Tells whether a placement serves requests of the service, or will as soon as its site is prepared."""
     if placement.gateway is None or not _can_serve(service, placement, obstacles):
         return False
+    if placement.unreachable and service.withdraws_unreachable:
+        return False  # as where another placement can serve
     return not placement.draining or _may_get_requests(placement, sites[placement.gateway.key])
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.support.traffic_scene import SETTLE, at_rest, backends, listed, serving
 
 STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
@@ -64,3 +66,15 @@ def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
     plane.placements = [replace(STABLE[0], draining=True, deleting=True), replace(STABLE[1], ready_replicas=0)]
     plane.settle()
     assert plane.route() == {}
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("Withdraw", {"10.0.0.1": 1}), ("Keep", {"10.0.0.2": 1})])
+def test_draining_placement_returns_when_the_other_cluster_does_not_answer(
+    policy: str, expected: dict[str, int]
+) -> None:
+    plane = at_rest({**backends(stable=1), "onUnreachable": policy}, *STABLE)
+    plane.replace(replace(STABLE[0], draining=True))
+    plane.settle()
+    plane.replace(replace(STABLE[1], unreachable=True))
+    plane.settle()
+    assert plane.route() == expected
