@@ -187,7 +187,8 @@ FAULTS = [
           ((f"{PARALLELISM}.data", f"2 is not allowed; {LEFT_OUT}"),)),
     Fault("template", "KServe would expand it", profile(engine=engine("--chat-template={{ x }}")),
           (("engine.args[0]",
-            '"--chat-template={{ x }}" is not allowed; must be without {{, which KServe reads as a template'),)),
+            ('"--chat-template={{ x }}" is not allowed; must be without {{, which KServe reads as a template; '
+             "put the value into a ConfigMap, the ConfigMap into engine.env, and $(NAME) into the argument")),)),
     Fault("template-deep", "wherever in the engine", profile(engine=engine(env=[{"name": "A", "value": "{{"}])),
           (("engine.env[0].value",
             '"{{" is not allowed; must be without {{, which KServe reads as a template'),)),
