@@ -88,7 +88,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
     composed = _carry_over_placements(call, record) | _compose_placements(call, record, placed)
     composed |= _compose_model_service(call, request.deployment)
-    composed |= _compose_provider_usages(call, record.scope, placements)
+    composed |= _compose_provider_usages(call, record)
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(record)),
@@ -302,13 +302,18 @@ def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Comp
     return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
 
 
-def _compose_provider_usages(call: Call, scope: Scope, placements: Iterable[Placement]) -> dict[str, Composed]:
-    """Returns what keeps the ClusterProviderConfig of each environment until no placement is left there.
+def _compose_provider_usages(call: Call, record: DecisionRecord) -> dict[str, Composed]:
+    """Returns what keeps the ClusterProviderConfig of an environment until no placement is left there.
 
-    A placement that is being deleted exists until its Objects are gone.
+    It is needed where the environment or a placement on it is deleted: such a placement exists until its Objects are
+    gone.
     """
+    scope = record.scope
     configs = {environment.name: environment.provider_config for environment in scope.environments}
-    names = {placement.environment for placement in (*scope.own, *scope.deleting, *placements)}
+    staying = {environment.name for environment in scope.environments if not environment.deleting}
+    dropped = [drop.placement for drop in record.decision.dropped]
+    names = {placement.environment for placement in (*scope.deleting, *dropped)}
+    names |= {placement.environment for placement in scope.own} - staying
     composed: dict[str, Composed] = {}
     for name in sorted(names):
         key = f"{PROVIDER_USAGE}-{name}"

@@ -21,7 +21,7 @@ def test_renders_both_levels() -> None:
     found = kinds(output_of("render", "-f", KIMI))
     remote = ("Namespace", "PersistentVolumeClaim", "Job", "LLMInferenceService", "LLMInferenceServiceConfig")
     # Each remote object has an Object that describes it; the class is described only to be looked at.
-    control_plane = {"ModelPlacement": 1, "ClusterProviderConfig": 1, "ProviderConfigUsage": 1, "Object": 6}
+    control_plane = {"ModelPlacement": 1, "ClusterProviderConfig": 1, "Object": 6}
     assert found == Counter({**control_plane, **dict.fromkeys(remote, 1)})
 
 
@@ -37,7 +37,6 @@ def test_renders_one_level() -> None:
         "ClusterProviderConfig",
         "ModelPlacement",
         "Object",
-        "ProviderConfigUsage",
     }
     assert "Object" not in kinds(output_of("render", "-f", KIMI, "--level", "remote"))
 
@@ -48,7 +47,6 @@ def test_renders_json_and_names() -> None:
     names = output_of("render", "-f", KIMI, "-o", "name").splitlines()
     assert [name for name in names if not name.startswith(("object.", "clusterproviderconfig."))] == [
         "modelplacement.modelplane.ai/kimi-k2-4e23e0cb",
-        "providerconfigusage.kubernetes.m.crossplane.io/kimi-k2-provider-usage-h200-east-3f05c92f",
         "job.batch/kimi-k2-4e23e0cb-1d00472f",
         "llminferenceservice.serving.kserve.io/kimi-k2-4e23e0cb-3fafcaa9",
         "llminferenceserviceconfig.serving.kserve.io/kserve-config-llm-worker-pipeline-parallel",
@@ -96,7 +94,7 @@ def test_renders_no_script() -> None:
 def test_names_the_cluster_of_each_manifest() -> None:
     documents = output_of("render", "-f", KIMI).split("---\n")[1:]
     assert {each.partition(":")[0] for each in documents} == {"# control plane", "# h200-east"}
-    assert len(documents) == 14
+    assert len(documents) == 13
     one = output_of("render", "-f", KIMI, "--cluster", "h200-east")
     assert one == output_of("render", "-f", KIMI, "--level", "remote")
 
@@ -119,9 +117,9 @@ def test_renders_the_job_of_a_retained_claim(tmp_path: Path) -> None:
 
 def test_writes_a_folder_for_each_cluster(tmp_path: Path) -> None:
     shown = output_of("render", "-f", KIMI, "--output-dir", str(tmp_path / "out"))
-    assert shown == f"14 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
+    assert shown == f"13 manifests in {tmp_path}/out, a folder for each of control plane, h200-east\n"
     files = {str(file.relative_to(tmp_path / "out")): file for file in (tmp_path / "out").rglob("*.yaml")}
-    assert len(files) == 14
+    assert len(files) == 13
     job = files["h200-east/job-assistants-kimi-k2-4e23e0cb-1d00472f.yaml"]
     (whole,) = yaml.safe_load_all(output_of("render", "-f", KIMI, "--kind", "Job"))
     assert document(job) == whole

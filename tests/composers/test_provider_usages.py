@@ -38,8 +38,15 @@ def compose_deployment(*placements: Manifest, environments: int = 1) -> Outcome:
     return compose(fetched(Call(xr=deployment), [*rest, *placements]))
 
 
-def test_deployment_uses_configs_of_its_placements() -> None:
-    assert usages(compose_deployment()) == {"provider-usage-h200-east": "h200-east-5519afe8"}
+def test_deployment_uses_config_of_a_deleted_environment() -> None:
+    """Its placement serves there until it has moved."""
+    scene = AtRest("two-environments", "ModelDeployment")
+    assert usages(scene.at_rest()) == {}, "the Objects of its placements have usages of their own"
+    ref = next(ref for ref in scene.control.all("InferenceEnvironment") if ref.name == "a100-oslo")
+    environment = copy.deepcopy(scene.control.store[ref])
+    mapping(environment, "metadata")["deletionTimestamp"] = DELETED
+    scene.control.store[ref] = environment
+    assert list(usages(scene.at_rest())) == ["provider-usage-a100-oslo"]
 
 
 @pytest.mark.parametrize(("by", "used"), [(ME, True), ("another", False)], ids=["own", "of-another"])
@@ -82,9 +89,8 @@ def test_cache_uses_config_until_its_objects_are_deleted() -> None:
     assert usages(scene.outcome(observed)) == {"h100-frankfurt/provider-usage": "h100-frankfurt-d76f111a"}
 
 
-@pytest.mark.parametrize(("story", "kind"), [("model-cache", "ModelCache"), ("two-environments", "ModelDeployment")])
-def test_usages_stay_after_an_error(story: str, kind: str) -> None:
-    scene = AtRest(story, kind)
+def test_usages_stay_after_an_error() -> None:
+    scene = AtRest("model-cache", "ModelCache")
     expected = usages(scene.at_rest())
     assert len(expected) == 2
     assert usages(recover(Call(xr=scene.xr, observed=copy.deepcopy(scene.objects)))) == expected

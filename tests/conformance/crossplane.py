@@ -123,6 +123,8 @@ def extensions(folder: Path) -> Path:
         / "package/crds/kubernetes.m.crossplane.io_objects.yaml",
         programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
         / "package/crds/kubernetes.m.crossplane.io_clusterproviderconfigs.yaml",
+        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
+        / "package/crds/kubernetes.m.crossplane.io_providerconfigusages.yaml",
         *(
             programs.module_dir("core", "github.com/crossplane/crossplane/v2") / "cluster/crds" / f"{name}.yaml"
             for name in (
