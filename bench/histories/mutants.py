@@ -375,7 +375,7 @@ MUTANTS = (
             Change(
                 "function.composers.model_deployment",
                 "compose",
-                "    composed |= _compose_provider_usages(call, record.scope, placements)\n",
+                "    composed |= _compose_provider_usages(call, record)\n",
             ),
         ),
     ),
