@@ -119,12 +119,11 @@ def _rendered(said: str) -> Rendered:
 def extensions(folder: Path) -> Path:
     """Write every schema that manifests are checked against: our XRDs, and the CRDs of what we compose."""
     sources = [
-        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
-        / "package/crds/kubernetes.m.crossplane.io_objects.yaml",
-        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
-        / "package/crds/kubernetes.m.crossplane.io_clusterproviderconfigs.yaml",
-        programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
-        / "package/crds/kubernetes.m.crossplane.io_providerconfigusages.yaml",
+        *(
+            programs.module_dir("provider-kubernetes", "github.com/crossplane-contrib/provider-kubernetes")
+            / f"package/crds/kubernetes.m.crossplane.io_{kind}.yaml"
+            for kind in ("objects", "clusterproviderconfigs", "providerconfigusages")
+        ),
         *(
             programs.module_dir("core", "github.com/crossplane/crossplane/v2") / "cluster/crds" / f"{name}.yaml"
             for name in (
