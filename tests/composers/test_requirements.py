@@ -90,4 +90,5 @@ def test_deployment_of_deleted_environment_requires_all_environments() -> None:
             request.required_resources[name].SetInParent()
     response = call(request)
     assert _reason(response, "Scheduled") == (fnv1.STATUS_CONDITION_FALSE, "NoEnvironments")
-    assert set(response.desired.resources) == kept
+    usage = "provider-usage-h200-east"  # keeps the ClusterProviderConfig of the environment for the placement
+    assert set(response.desired.resources) == {*kept, usage}
