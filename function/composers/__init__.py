@@ -111,14 +111,14 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed)
     deleting = find_orphans(call, listed, deleting=True)
-    observed = observe_orphans(call, orphans)
+    with_orphans = observe_orphans(call, orphans)
     # The usages follow from the Objects, so that composers need not know them.
-    call = without_provider_usages(observed)
+    call = without_provider_usages(with_orphans)
     outcome = compose_(call)
     composed = adopt_all(outcome.composed, call, orphans)
     composed |= compose_provider_usages(call.xr, composed, {**deleting, **call.observed})
     if not is_complete:
-        composed = carry_over(observed.observed) | composed
+        composed = carry_over(with_orphans.observed) | composed
     return replace(outcome, requirements={**required, **outcome.requirements}, composed=composed)
 
 

@@ -2,8 +2,9 @@
 
 provider-kubernetes lets a ClusterProviderConfig go once no ProviderConfigUsage names it, and without one it deletes
 nothing on the cluster. Each Object has its own, but where Crossplane deletes what is no longer composed, the garbage
-collector takes that one before the Object (docs/facts.md, provider-kubernetes). So what composes Objects, or
-placements with Objects, has a ProviderConfigUsage of its own for each cluster until all of them are gone (decision 37).
+collector takes that one before the Object (docs/facts.md, provider-kubernetes). So ModelCaches and ModelServices have a
+ProviderConfigUsage of their own for each cluster until their Objects there are gone. A ModelDeployment has one for each
+environment that is deleted, or on which one of its placements is deleted (decision 37).
 """
 
 from collections.abc import Mapping
