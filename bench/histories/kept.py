@@ -32,8 +32,21 @@ class KeptAuditor:
             return
         settings = plane.settings
         margin = settings.passing_seconds + settings.unheard_seconds + _UNDER_WAY_SECONDS
-        if before.ref not in words.deleted and plane.kernel.now > words.invalid_since(owner) + margin:
+        if before.ref in words.deleted or self._is_unneeded_usage(before):
+            return
+        if plane.kernel.now > words.invalid_since(owner) + margin:
             self._say(f"{before.ref} goes although an input of {owner} is invalid")
+
+    def _is_unneeded_usage(self, usage: Version) -> bool:
+        """Whether it is a ProviderConfigUsage on whose cluster its composite has no Object any more (decision 37)."""
+        if usage.ref.kind != "ProviderConfigUsage":
+            return False
+        uid, config = text(usage.controller, "uid"), text(usage.manifest, "providerConfigRef.name")
+        objects = (v for ref, v in self._auditor.plane.server.latest.items() if ref.kind == "Object")
+        return not any(
+            text(v.controller, "uid") == uid and text(v.manifest, "spec.providerConfigRef.name") == config
+            for v in objects
+        )
 
 
 def _find_owner(version: Version) -> Ref:

@@ -136,7 +136,7 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
 
 def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
-    required = requirements.labelled_resources(call)
+    required = requirements.labelled_resources(call, (requirements.OBJECT, requirements.PROVIDER_USAGE))
     call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ())))
     cache = parse_model_cache(call.xr).value
     if cache is None:

@@ -27,7 +27,7 @@ from function.kube import names
 from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
 from function.kube.messages import join_with_more
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
-from function.remote.adoption import adopt, observe_orphans
+from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import reapply_observed, with_resource_version
 from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usage
 from function.scheduling.admission import build_labels
@@ -101,7 +101,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     is_settled = is_steady and not record.scope.deleting
     return Outcome(
         requirements={**record.scope.requirements, **services_requirement, **gate_requirement},
-        composed=adopt(composed, orphans),
+        composed=adopt_all(composed, call, orphans),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
         ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,

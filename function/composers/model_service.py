@@ -64,7 +64,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
 def required_resources(call: Call, _: Settings) -> dict[str, Requirement]:
     kinds = _list_kinds(call)
-    required = requirements.unobserved_resources(call, kinds) | requirements.labelled_resources(call, kinds)
+    # Usages are derived from the Objects, outside; their label suffices, since they are never needed unobserved.
+    labelled = requirements.labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
+    required = requirements.unobserved_resources(call, kinds) | labelled
     service = parse_model_service(call.xr).value
     return required | _require_placements(call, service) if service else required
 

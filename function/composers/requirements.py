@@ -20,7 +20,7 @@ from function.kube.manifests import Manifest, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.reasons import ConditionType, ReferencesResolved
 from function.remote.object_writer import API_VERSION as OBJECT_VERSION
-from function.remote.object_writer import find_remote_namespace
+from function.remote.object_writer import PROVIDER_USAGE_KIND, find_remote_namespace
 from function.status import references
 from function.weights.consumers import USAGE_API_VERSION, USAGE_KIND
 
@@ -40,6 +40,7 @@ NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
+PROVIDER_USAGE: ResourceKind = (OBJECT_VERSION, PROVIDER_USAGE_KIND)
 _RESOURCE = "resource-"
 _LISTED = {OBJECT, (USAGE_API_VERSION, USAGE_KIND)}
 

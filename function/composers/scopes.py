@@ -21,7 +21,7 @@ from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
-from function.remote.adoption import find_orphan_placements
+from function.remote.adoption import find_orphan_placements, find_orphans
 
 SERVICE_KEY = "model-service"  # composition-resource-name of the ModelService of a deployment
 _MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
@@ -37,7 +37,8 @@ class Scope:
     own: tuple[Placement, ...] = ()
     deleting: tuple[Placement, ...] = ()  # own ones that exist until their Objects are deleted, also if not observed
     others: tuple[Placement, ...] = ()  # placements of other deployments
-    orphans: Mapping[str, Manifest]  # own placements that Crossplane did not observe, by composition-resource-name
+    # Own placements and ProviderConfigUsages that Crossplane did not observe, by composition-resource-name.
+    orphans: Mapping[str, Manifest]
     cache: ModelCache | None = None
 
     @property
@@ -55,7 +56,10 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
 
     A placement of its status that is neither observed nor listed is required by name: it may have lost its label.
     """
+    required_usages = requirements.labelled_resources(call, (requirements.PROVIDER_USAGE,))
+    usages, _ = requirements.collect_own_resources(call, required_usages)
     required = {
+        **required_usages,
         requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
         requirements.OWN_PLACEMENTS: requirements.placements(deployment.namespace, deployment=deployment.name),
     }
@@ -85,7 +89,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         environments=ENVIRONMENTS.parse([item for key in used for item in call.answers.get(key, ())], settings),
         own=own,
         deleting=_find_deleting(call, known),
-        orphans=orphans,
+        orphans=orphans | find_orphans(call, usages),
         cache=next((cache for cache in caches if cache), None),
     )
 

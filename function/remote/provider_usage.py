@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from function.contract import Call, Composed
 from function.kube.manifests import Manifest, text
-from function.kube.names import MANAGED_BY
+from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value
 from function.remote.object_writer import API_VERSION, PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, object_name
 
 PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
@@ -31,8 +31,8 @@ def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Comp
             "metadata": {
                 "name": object_name(owner, key),
                 "namespace": text(xr, "metadata.namespace"),
-                # The provider finds it by its labels.
-                "labels": {**MANAGED_BY, by_name: provider_config, by_kind: kind},
+                # The provider finds it by two of its labels, and an orphan is found by its owner's.
+                "labels": {**MANAGED_BY, LABEL_OWNER: label_value(owner), by_name: provider_config, by_kind: kind},
             },
             "providerConfigRef": {"kind": kind, "name": provider_config},
             "resourceRef": {"apiVersion": text(xr, "apiVersion"), "kind": text(xr, "kind"), "name": owner},

@@ -10,8 +10,9 @@ import pytest
 from function.composers import compose, recover
 from function.contract import Call, Outcome
 from function.kube.manifests import Manifest, mapping, text
+from function.kube.names import COMPOSITION_KEY
 from tests.composers.test_orphans import ME, at_rest, owned
-from tests.support.orphans import AtRest
+from tests.support.orphans import UID, AtRest
 from tests.support.plane import fetched
 
 USAGE = "provider-usage"
@@ -94,3 +95,43 @@ def test_usages_stay_after_an_error() -> None:
     expected = usages(scene.at_rest())
     assert len(expected) == 2
     assert usages(recover(Call(xr=scene.xr, observed=copy.deepcopy(scene.objects)))) == expected
+
+
+def test_usage_that_crossplane_does_not_observe_is_adopted_and_then_deleted() -> None:
+    """Histories, seed 55: one that Crossplane's list lost kept the ClusterProviderConfig as long as its deployment."""
+    scene = AtRest("two-environments", "ModelDeployment")
+    placement = scene.objects["placement-a100-oslo"]
+    environment = next(ref for ref in scene.control.all("InferenceEnvironment") if ref.name == "a100-oslo")
+    deleting = copy.deepcopy(scene.control.store[environment])
+    mapping(deleting, "metadata")["deletionTimestamp"] = DELETED
+    present, scene.control.store[environment] = scene.control.store[environment], deleting
+    usage = composed_usage(scene, scene.at_rest(), "provider-usage-a100-oslo")
+    scene.control.store[environment] = present
+    assert text(placement, "spec.inferenceEnvironmentRef.name") == "a100-oslo"
+
+    observed, scene.objects = scene.objects, {**scene.objects, "provider-usage-a100-oslo": usage}
+    adopted = scene.outcome(observed).composed["provider-usage-a100-oslo"].manifest
+    assert text(adopted, "metadata.resourceVersion") == "7", "as it was seen, so that it is not created again"
+    assert usages(scene.at_rest()) == {}, "it is observed, and nothing needs it"
+    scene.objects = observed
+    assert usages(scene.at_rest()) == {}
+
+
+def test_usage_of_a_cache_that_crossplane_does_not_observe_is_adopted_and_then_deleted() -> None:
+    scene = cache_that_left_one_environment()
+    paris = "h100-paris/provider-usage"
+    observed = {key: m for key, m in scene.objects.items() if not key.startswith("h100-paris/")}
+    scene.objects = {key: m for key, m in scene.objects.items() if key in observed or key == paris}
+    adopted = scene.outcome(observed).composed[paris].manifest
+    assert text(adopted, "metadata.resourceVersion") == "7"
+    assert paris not in usages(scene.at_rest())
+
+
+def composed_usage(scene: AtRest, outcome: Outcome, key: str) -> Manifest:
+    """Returns a usage as the API server has it."""
+    manifest = copy.deepcopy(outcome.composed[key].manifest)
+    owner: Manifest = {"apiVersion": "x", "kind": "ModelDeployment", "name": "x", "uid": UID, "controller": True}
+    annotations: Manifest = {COMPOSITION_KEY: key}
+    more: Manifest = {"ownerReferences": [owner], "resourceVersion": "7", "uid": "usage", "annotations": annotations}
+    mapping(manifest, "metadata").update(more)
+    return manifest

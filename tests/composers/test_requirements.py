@@ -78,7 +78,8 @@ def test_deployment_of_deleted_environment_requires_all_environments() -> None:
     control = plane(STORY)
     request = request_of(control, only(control, "ModelDeployment"))
     kept = set(call(request).desired.resources)
-    assert set(request.required_resources) == {"model", "own-placements", "environment-h200-east"}
+    own = {"model", "own-placements", "resource-ProviderConfigUsage"}
+    assert set(request.required_resources) == {*own, "environment-h200-east"}
     del request.required_resources["environment-h200-east"].items[:]
     for further in ("selected-environments", "environments"):
         response = call(request)

@@ -41,7 +41,7 @@ class AtRest:
 
     def find(self, requirement: Requirement) -> Answered:
         """Returns the resources for a requirement."""
-        if requirement.kind not in {"Object", "Usage"}:
+        if requirement.kind not in {"Object", "Usage", "ProviderConfigUsage"}:
             return self.control.store.find(requirement)
         assert requirement.labels or requirement.name, "otherwise it is every Object"
         return tuple(

@@ -107,14 +107,18 @@ class TrafficPlane:
 
     def call(self) -> Call:
         """Returns the call for the service, with everything that it requires."""
+        listed = {key: manifest for key, manifest in self.observed.items() if key not in self.unlisted}
+        refs: JSON = [
+            {"apiVersion": m["apiVersion"], "kind": m["kind"], "name": text(m, "metadata.name")}
+            for m in listed.values()
+        ]
         xr: Manifest = {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelService",
             "metadata": {"name": "chat", "namespace": NAMESPACE, "uid": UID},
-            "spec": self.spec,
+            "spec": {**self.spec, "crossplane": {"resourceRefs": refs}},
             "status": self.status,
         }
-        listed = {key: manifest for key, manifest in self.observed.items() if key not in self.unlisted}
         call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
         for _ in range(2):  # placements that their label does not find are required next
             call = replace(

@@ -76,12 +76,12 @@ def test_keeps_its_route_until_it_knows_what_crossplane_does_not_list() -> None:
 def test_requires_gateway_kinds_only_once_it_has_composed_them() -> None:
     """A control plane may lack them, or the right to list them; then Crossplane would not even call the function."""
     plane = TrafficPlane(spec=backends(stable=1), placements=[serving("stable", "e1")])
-    assert _list_required(plane) == {"Object"}
+    assert _list_required(plane) == {"Object", "ProviderConfigUsage"}, "provider-kubernetes is always there"
     plane.settle()
-    assert _list_required(plane) == {"Object", "Service", "EndpointSlice"}
+    assert _list_required(plane) == {"Object", "ProviderConfigUsage", "Service", "EndpointSlice"}
     plane.replace(serving("stable", "e1", gateway=gateway("https://10.0.0.1", tls="models.example.com")))
     plane.settle()
-    assert _list_required(plane) == {"Object", "Service", "EndpointSlice", "BackendTLSPolicy"}
+    assert _list_required(plane) == {"Object", "ProviderConfigUsage", "Service", "EndpointSlice", "BackendTLSPolicy"}
 
 
 def _list_required(plane: TrafficPlane) -> set[str]:
