@@ -105,7 +105,7 @@ def test_usage_that_crossplane_does_not_observe_is_adopted_and_then_deleted() ->
     deleting = copy.deepcopy(scene.control.store[environment])
     mapping(deleting, "metadata")["deletionTimestamp"] = DELETED
     present, scene.control.store[environment] = scene.control.store[environment], deleting
-    usage = composed_usage(scene, scene.at_rest(), "provider-usage-a100-oslo")
+    usage = as_applied(scene.at_rest(), "provider-usage-a100-oslo")
     scene.control.store[environment] = present
     assert text(placement, "spec.inferenceEnvironmentRef.name") == "a100-oslo"
 
@@ -127,7 +127,7 @@ def test_usage_of_a_cache_that_crossplane_does_not_observe_is_adopted_and_then_d
     assert paris not in usages(scene.at_rest())
 
 
-def composed_usage(scene: AtRest, outcome: Outcome, key: str) -> Manifest:
+def as_applied(outcome: Outcome, key: str) -> Manifest:
     """Returns a usage as the API server has it."""
     manifest = copy.deepcopy(outcome.composed[key].manifest)
     owner: Manifest = {"apiVersion": "x", "kind": "ModelDeployment", "name": "x", "uid": UID, "controller": True}
