@@ -136,10 +136,13 @@ def decide(call: Call, settings: Settings) -> DecisionRecord | Outcome:
         return hold(own_scope, [invalid])
     resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
-        # With too few placements the fleet is needed in any case: asking for it now saves a round of requirements.
-        lacks_placements = requirements.OWN_PLACEMENTS in call.answers and len(own_scope.own) < deployment.environments
+        # With too few placements the fleet is needed in any case, and with orphans a round has gone by to find them:
+        # asking for it now saves a round of requirements.
+        needs_fleet = requirements.OWN_PLACEMENTS in call.answers and (
+            len(own_scope.own) < deployment.environments or bool(own_scope.orphans)
+        )
         labels = SchedulingRequest(deployment=deployment, model=model).labels
-        first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if lacks_placements else own_scope
+        first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
         return hold(first_scope, resolving)
     record = _decide_from_own_scope(deployment, model, own_scope)
     if not _is_steady(record):

@@ -101,15 +101,27 @@ def test_adopts_orphan_placement(case: Case) -> None:
     assert scheduled == case.scheduled, case.reason
 
 
-def test_orphan_needs_no_further_round_of_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Crossplane calls six times at most, and what is listed may change once in between (histories, seed 95888)."""
+@pytest.mark.parametrize(("environments", "is_tainted"), [(3, False), (1, True)], ids=["too-few", "must-move"])
+def test_orphan_needs_no_further_round_of_requirements(
+    monkeypatch: pytest.MonkeyPatch, environments: int, is_tainted: bool
+) -> None:
+    """Crossplane calls six times at most, and what is listed may change once in between.
+
+    Histories, seeds 95888 and 200503.
+    """
     control = plane("kimi-k2-two-nodes")
     deployment, placement, *there = (
         copy.deepcopy(control.composites[only(control, kind)])
         for kind in ("ModelDeployment", "ModelPlacement", "ClusterModel", "InferenceEnvironment")
     )
     mapping(deployment, "metadata")["uid"] = ME
-    mapping(deployment, "spec")["environments"] = 3
+    mapping(deployment, "spec").update(
+        {"environments": environments, "environmentSelector": {"matchLabels": {"region": "east"}}}
+    )
+    environment = there[1]
+    mapping(environment, "metadata")["labels"] = {"region": "east"}
+    if is_tainted:
+        mapping(environment, "spec")["taints"] = [{"key": "repair", "effect": "NoExecute"}]
     orphan = owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z")
     calls: list[Call] = []
 
