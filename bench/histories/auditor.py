@@ -206,7 +206,8 @@ class Auditor(invariants.Auditor):
         edited = self._asked.get(owner.uid, -SEEN_SECONDS) > now - SEEN_SECONDS  # maybe after it was found to fit
         if limits.placements and len(others) >= limits.placements:
             self._say(f"{owner.ref} starts beside {len(others)} placements of {limits.placements}")
-        if limits.gpus and not edited and gpus + nodes * each * replicas > limits.gpus:
+        more = nodes * each * replicas
+        if limits.gpus and more and not edited and gpus + more > limits.gpus:
             self._say(f"{owner.ref} starts beside {gpus} GPUs of {limits.gpus}")
 
     def _look_at_claim(self, version: Version, *, going: bool) -> None:

@@ -300,6 +300,7 @@ def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]])
                     share=replace(share, pool=name),
                     requested_pool=requested if requested != name else "",
                     generation=integer(row, "generation"),
+                    revoked=text(row, "revoked"),
                 )
     return tuple(largest.values())
 

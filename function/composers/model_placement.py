@@ -8,12 +8,13 @@ does not resolve.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_deployment import parse_placement
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Event, Outcome, Requirement
-from function.domain.allocation import Grant, QuotaUsage
+from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
@@ -61,10 +62,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
 def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> Outcome:
     resolved = resolve_placement(call, placement, settings)
     admission = _check_admission(call, resolved)
-    grants = resolved.environment.find_grants(placement.uid)
     if not admission.admits_service and _nothing_composed(call):
         waiting = [_RESOLVED, report.build_admitted(placement, admission)]
-        return _hold(call, settings, waiting, placement, grants=grants)
+        return _hold(call, settings, waiting, placement)
     writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
     # A service whose Object is being deleted keeps its GPUs until it is gone, though Crossplane no longer observes it.
     own_resources, _ = requirements.collect_own_resources(call, sorted(call.answers))
@@ -89,7 +89,8 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
     service_ready = conditions[-1]
     status = report.build_status(call, resolved, weights, rollout)
-    status |= report.build_released(find_release(placement, grants))
+    grants = resolved.environment.find_grants(placement.uid)
+    status |= report.build_released(find_release(placement, grants)) | report.build_revoked(grants)
     if gives_turns:
         update = find_update(rollout.remote.manifest, writer.read(WORKLOAD))
         status["rollout"] = report.build_rollout(rollout, update)
@@ -177,13 +178,7 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
 
 
 def _hold(
-    call: Call,
-    settings: Settings,
-    conditions: Sequence[Condition],
-    placement: Placement,
-    *,
-    scale_down: bool = True,
-    grants: Sequence[Grant] = (),
+    call: Call, settings: Settings, conditions: Sequence[Condition], placement: Placement, *, scale_down: bool = True
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
 
@@ -199,7 +194,11 @@ def _hold(
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= report.build_ready_replicas(services.remote.manifest)
+    environments = ENVIRONMENTS.parse(call.answers.get(requirements.ENVIRONMENT, ()), settings)
+    grants = [grant for environment in environments for grant in environment.find_grants(placement.uid)]
     status |= report.build_released(find_release(placement, grants))
+    if environments:
+        status = {key: value for key, value in status.items() if key != "revoked"} | report.build_revoked(grants)
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
     composed = {**held.composed, **services.composed}

@@ -77,6 +77,9 @@ class Grant:
     share: Share
     requested_pool: str = ""  # the name by which the placement requests the pool, where that is another pool's now
     generation: int = 0  # of the placement's spec for which it was made; 0: not known
+    # The version of the placement for which its environment takes the grant back; empty: it does not. It counts until
+    # the placement has repeated this.
+    revoked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

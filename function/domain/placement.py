@@ -80,6 +80,7 @@ class Placement:
     cache: CacheChoice = CreatedStorage()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file
+    version: str = ""  # metadata.resourceVersion; empty in a file
     created: str = ""  # RFC 3339
     vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
     price: Price | None = None  # of its pool, when it was last decided
@@ -100,6 +101,7 @@ class Placement:
     labels: tuple[tuple[str, str], ...] = ()
     allocated: Share | None = None  # what its service has of a pool
     released: Release | None = None  # None: nothing
+    revoked: frozenset[str] = frozenset()  # `Grant.revoked` of all grants that it does not use any more
     over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only
     cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
     acknowledged: bool = True  # its status was written for its current spec

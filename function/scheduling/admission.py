@@ -133,17 +133,11 @@ def _loses_replicas(placement: Placement, request: Share, admitted: int, environ
 
 
 def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage | None) -> Admission:
-    """Returns an admission within the quota of the namespace: beyond it a placement keeps what it has.
-
-    A placement that has published that it exceeds the quota, or that it cannot start, is charged only what it has. Once
-    that is over the rest of its earlier grant may be another's: it first waits until the environment has released it,
-    and is then admitted again.
-    """
+    """Returns an admission within the quota of the namespace: beyond it a placement keeps what it has."""
     request = placement.requested
     allocated = placement.allocated
     has = allocated.replicas if allocated and request and allocated.is_like(request) else 0
-    may_be_released = (placement.over_quota or placement.cannot_start) and admission.replicas > has
-    if admission.reason is Admitted.LABEL_MISSING or (excess is None and not may_be_released):
+    if admission.reason is Admitted.LABEL_MISSING or excess is None:
         return admission
-    reason = Admitted.CANNOT_START if excess is None and placement.cannot_start else Admitted.QUOTA_EXCEEDED
-    return replace(admission, reason=reason, replicas=min(admission.replicas, has), quota_usage=excess)
+    replicas = min(admission.replicas, has)
+    return replace(admission, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, quota_usage=excess)

@@ -169,32 +169,45 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     All of it until the placement has observed its current spec: under the earlier one it may have used the grant a
     moment ago, and its status does not say so yet. The same while its service may be moving to the nodes of a pool that
     was renamed meanwhile.
+
+    Where a placement exceeds the quota or cannot start, nothing of its spec tells when it used the grant last. So the
+    grant is revoked first, and ends once the placement has repeated that it saw this: from then on it never uses more
+    than its status says.
     """
     if placement is None or not placement.acknowledged or (placement.requested is None and not placement.cannot_start):
         return grant
     if _may_be_moving(grant, placement, pools):
         return grant
+    if grant.revoked and grant.revoked not in placement.revoked:
+        return grant
     shares = (placement.effective_request, placement.allocated)
     replicas = max((share.replicas for share in shares if share and share.is_like(grant.share)), default=0)
-    remaining = min(count_usable(grant, placement), replicas)
+    usable = count_usable(replace(grant, revoked=""), placement)
+    remaining = min(usable, replicas)
+    is_held_back = placement.over_quota or placement.cannot_start
+    if is_held_back and remaining < usable and not grant.revoked and placement.version:
+        return replace(grant, revoked=placement.version)
     if not remaining:
         return None
     share = replace(grant.share, replicas=remaining, exclusive_replica_nodes=placement.exclusive_replica_nodes)
-    return replace(grant, share=share, requested_pool="")
+    return replace(grant, share=share, requested_pool="", revoked="")
 
 
 def count_usable(grant: Grant, placement: Placement) -> int:
     """Returns how many replicas of a grant a placement may use.
 
-    What it has released since may be granted to another by now, and each of the placement and its environment may have
-    read an older version of the other. So it uses what its service still has, until a later grant gives it more.
+    What it has released since, or what is revoked, may be granted to another by now, and each of the placement and its
+    environment may have read an older version of the other. So it uses what its service still has, until a later grant
+    gives it more.
     """
     released = placement.released
+    allocated = placement.allocated
+    has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
+    if grant.revoked:
+        return min(grant.share.replicas, has)
     # One of the current spec takes nothing from what that requests.
     if released is None or released.generation >= placement.generation:
         return grant.share.replicas
-    allocated = placement.allocated
-    has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
     return max(released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
 
 

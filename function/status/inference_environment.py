@@ -156,7 +156,11 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
 
 
 def _build_grant(grant: Grant) -> Manifest:
-    optional: Manifest = {"requestedPool": grant.requested_pool, "generation": grant.generation}
+    optional: Manifest = {
+        "requestedPool": grant.requested_pool,
+        "generation": grant.generation,
+        "revoked": grant.revoked,
+    }
     row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
     return row | {key: value for key, value in optional.items() if value}
 

@@ -1,17 +1,17 @@
 """Status, conditions and events of a ModelPlacement: admission, weights, service and phase."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from function.api.inference_environment import build_share
 from function.contract import Call, Condition, Event
-from function.domain.allocation import Free, Release, format_replicas
+from function.domain.allocation import Free, Grant, Release, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
 from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
-from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
@@ -166,17 +166,13 @@ def get_service_url(service: Manifest) -> str:
 
 
 def _describe_admission(placement: Placement, admission: Admission) -> str:
-    environment = placement.environment
     usage = admission.quota_usage
     if admission.reason is Admitted.LABEL_MISSING:
         return f"metadata.labels {describe_missing_labels(admission.missing_labels)}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:
-        if usage is None:
-            return f"Quota is available again; waiting for {environment} to re-admit it"
+        assert usage is not None
         consequence = "it keeps what it has" if placement.has_resources else "nothing is composed"
         return f"{usage.request} required; {usage.message}; until then {consequence}"
-    if admission.reason is Admitted.CANNOT_START:
-        return f"Its references resolve again; waiting for {environment} to re-admit it"
     return _describe_request(placement, admission)
 
 
@@ -282,6 +278,12 @@ def _build_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRoll
 def build_released(released: Release | None) -> Manifest:
     """Returns the part for what is released, as `parse_placement` reads it."""
     return {"released": {"generation": released.generation, **build_share(released.request)}} if released else {}
+
+
+def build_revoked(grants: Iterable[Grant]) -> Manifest:
+    """Returns the part for the grants that an environment takes back, as `parse_placement` reads it."""
+    versions: list[JSON] = [*sorted({grant.revoked for grant in grants if grant.revoked})]
+    return {"revoked": versions} if versions else {}
 
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:

@@ -39,8 +39,6 @@ def left(replicas: int, excess: QuotaUsage | None = BEYOND) -> Admission:
     return replace(FOUND, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, quota_usage=excess)
 
 
-SAID_SO = replace(MINE, over_quota=True)
-HELD_BACK = replace(MINE, cannot_start=True)
 CASES = (
     Case("within", "nothing is taken away", MINE, None, FOUND),
     Case("unlabelled", "that comes first", MINE, BEYOND, BARE, BARE),
@@ -49,21 +47,6 @@ CASES = (
     Case("admitted-for-none", "nor does it get more", SERVES, BEYOND, left(0), NOTHING_GRANTED),
     Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), BEYOND, left(0)),
     Case("cannot-be-read", "its request is unknown", replace(SERVES, shape=None), BEYOND, left(0)),
-    Case("room-again", "its grant was another's meanwhile", SAID_SO, None, left(0, None)),
-    Case("room-again-and-none-granted", "it is admitted like anything new", SAID_SO, None, NOTHING_GRANTED,
-         NOTHING_GRANTED),
-    Case("room-again-and-begun", "a download holds no GPUs", replace(SAID_SO, planned_uri="pvc://x"), None,
-         left(0, None)),
-    Case("room-again-and-serves-one", "the second may be another's meanwhile", replace(SERVES, over_quota=True), None,
-         left(1, None)),
-    Case("room-again-and-serves-all", "no GPUs of it left the ledger", replace(SERVES, replicas=1, over_quota=True),
-         None, replace(FOUND, replicas=1), replace(FOUND, replicas=1)),
-    Case("can-start-again", "its grant may be another placement's", HELD_BACK, None,
-         replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
-    Case("can-start-again-and-none-granted", "it is admitted like anything new", HELD_BACK, None, NOTHING_GRANTED,
-         NOTHING_GRANTED),
-    Case("can-start-again-and-begun", "a download holds no GPUs", replace(HELD_BACK, planned_uri="pvc://x"), None,
-         replace(FOUND, reason=Admitted.CANNOT_START, replicas=0)),
 )  # fmt: skip
 
 

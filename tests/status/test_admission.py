@@ -52,12 +52,6 @@ CASES = (
         "reschedules it",
     ),
     Case(
-        "can-start-again",
-        Admission(reason=Admitted.CANNOT_START, missing_labels={}),
-        "False",
-        "Its references resolve again; waiting for env to re-admit it",
-    ),
-    Case(
         "by-hand",
         Admission(reason=Admitted.WAITING, evaluated=True, free=NOTHING, missing_labels={}),
         "False",
@@ -87,12 +81,6 @@ CASES = (
         "False",
         "pool pool of env: 2 replicas of 1 node x 8 GPUs, each pod with a node to itself (it uses the node's network "
         "ports, or all of its devices), required, free GPUs: 8 on 3 nodes, 2 on 1 node; its deployment reschedules it",
-    ),
-    Case(
-        "room-in-the-quota-again",
-        Admission(reason=Admitted.QUOTA_EXCEEDED, missing_labels={}),
-        "False",
-        "Quota is available again; waiting for env to re-admit it",
     ),
     Case(
         "unlabelled",

@@ -1,0 +1,144 @@
+"""A grant is taken back from a placement that exceeds its quota: never while the placement may still use it.
+
+The placement and its environment read each other through caches, and a placement may not even have read its own last
+status (histories, seed 200970).
+"""
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from function.domain.allocation import Grant, Limits, QuotaUsage
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.reasons import Admitted
+from function.scheduling.admission import apply_quota, check_admission
+from function.scheduling.ledger import admit_placements
+from tests.support.builders import environment, placement, pool
+
+POOL = pool("pool", gpus=8, nodes=1)
+BEYOND = QuotaUsage(namespace="team", limits=Limits(gpus=8), placements=1, gpus=8, requested=8, holders=())
+
+
+def asks(uid: str, **status: object) -> Placement:
+    """Returns a placement of one node of 8 GPUs."""
+    made = placement(deployment=uid, uid=uid)
+    labels = (("modelplane.ai/environment", "env"),)
+    return replace(made, **{"labels": labels, "generation": 1, "version": "1", **status})  # type: ignore[arg-type]  # its fields
+
+
+def evaluate(before: Environment, *placements: Placement) -> Environment:
+    """Returns an environment once it has published its ledger."""
+    ledger = admit_placements(before, placements)
+    return replace(before, admitted=ledger.grants, rejected=frozenset(ledger.rejected))
+
+
+def holders(found: Environment) -> dict[str, str]:
+    """Returns the version for which each grant is taken back, by uid."""
+    return {grant.uid: grant.revoked for grant in found.admitted}
+
+
+EMPTY = environment("env", POOL, uid="uid-of-env")
+BEYOND_QUOTA = asks("a", over_quota=True, version="7")
+HELD_BACK = asks("a", cannot_start=True, version="7")
+
+
+@pytest.mark.parametrize("held_back", [BEYOND_QUOTA, HELD_BACK], ids=["over-quota", "cannot-start"])
+def test_takes_a_grant_back_once_its_placement_has_seen_that(held_back: Placement) -> None:
+    granted = evaluate(EMPTY, asks("a"))
+    assert holders(granted) == {"a": ""}
+    revoked = evaluate(granted, held_back, asks("b"))
+    assert holders(revoked) == {"a": "7"}, "the other one waits: nobody knows yet whether it uses the GPUs"
+    assert holders(evaluate(revoked, replace(held_back, version="8"), asks("b"))) == {"a": "7"}
+    seen = replace(held_back, version="9", revoked=frozenset({"7"}))
+    assert holders(evaluate(revoked, seen, asks("b"))) == {"b": ""}
+
+
+def test_returns_a_grant_to_a_placement_that_needs_it_again() -> None:
+    revoked = evaluate(evaluate(EMPTY, asks("a")), BEYOND_QUOTA)
+    assert check_admission(asks("a"), revoked, {}).reason is Admitted.WAITING, "whatever its own status says"
+    assert holders(evaluate(revoked, asks("a"), asks("b"))) == {"a": "7"}, "it has not seen that"
+    returned = evaluate(revoked, asks("a", revoked=frozenset({"7"})), asks("b"))
+    assert holders(returned) == {"a": ""}
+    assert check_admission(asks("a"), returned, {}).reason is Admitted.ADMITTED
+
+
+def test_keeps_what_is_used() -> None:
+    using = replace(BEYOND_QUOTA, was_ready=True, allocated=asks("a").requested)
+    granted = evaluate(EMPTY, asks("a"))
+    assert holders(evaluate(granted, using, asks("b"))) == {"a": ""}, "nothing is taken from it"
+    revoked = evaluate(granted, BEYOND_QUOTA)
+    assert check_admission(using, revoked, {}).replicas == 1
+    assert holders(evaluate(revoked, replace(using, revoked=frozenset({"7"})), asks("b"))) == {"a": ""}
+
+
+def test_grant_of_a_placement_that_is_gone_is_not_kept_for_its_answer() -> None:
+    revoked = evaluate(evaluate(EMPTY, asks("a")), BEYOND_QUOTA)
+    assert holders(evaluate(revoked, asks("b"))) == {"b": ""}
+
+
+@dataclass
+class _Cached:
+    """What one process reads of an object: some version that it has not read a later one of."""
+
+    versions: list[Placement] | list[Environment]
+    read_last: int = 0
+
+    def read(self, drawn: random.Random) -> int:
+        self.read_last = drawn.randint(self.read_last, len(self.versions) - 1)
+        return self.read_last
+
+
+@dataclass
+class _Fleet:
+    """One node, and two placements that want it; each may exceed its quota at any moment."""
+
+    drawn: random.Random
+    environments: list[Environment] = field(default_factory=lambda: [EMPTY])
+    statuses: dict[str, list[Placement]] = field(default_factory=lambda: {"a": [asks("a")], "b": [asks("b")]})
+    serving: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._of_placements = {uid: _Cached(versions) for uid, versions in self.statuses.items()}
+        self._own = {uid: _Cached(versions) for uid, versions in self.statuses.items()}
+        self._of_environment = {uid: _Cached(self.environments) for uid in self.statuses}
+
+    def reconcile_environment(self) -> None:
+        seen = [self.statuses[uid][cached.read(self.drawn)] for uid, cached in self._of_placements.items()]
+        self.environments.append(evaluate(self.environments[-1], *seen))  # its ledger is never written over another
+
+    def reconcile_placement(self, uid: str) -> None:
+        versions = self.statuses[uid]
+        number = self._own[uid].read(self.drawn)
+        published = versions[number]
+        place = self.environments[self._of_environment[uid].read(self.drawn)]
+        excess = BEYOND if self.drawn.random() < 0.5 and uid not in self.serving else None
+        admission = apply_quota(check_admission(published, place, {}), published, excess)
+        starts = admission.replicas > 0 and uid not in self.serving
+        if starts:
+            self.serving.add(uid)
+        if number < len(versions) - 1 and not starts:
+            return  # the API server refuses a status of another version; where a service is new there is no version
+        grants: list[Grant] = [grant for grant in place.admitted if grant.uid == uid]
+        published = replace(
+            published,
+            version=str(len(versions) + 1),
+            over_quota=admission.reason is Admitted.QUOTA_EXCEEDED,
+            allocated=published.requested if uid in self.serving else None,
+            revoked=frozenset(grant.revoked for grant in grants if grant.revoked),
+        )
+        versions.append(published)
+
+
+def test_no_order_of_reads_gives_the_same_gpus_to_two_services() -> None:
+    started = 0
+    for seed in range(2_000):
+        drawn = random.Random(seed)
+        fleet = _Fleet(drawn)
+        for _ in range(25):
+            step = drawn.choice(["environment", "a", "b"])
+            fleet.reconcile_environment() if step == "environment" else fleet.reconcile_placement(step)
+            assert len(fleet.serving) < 2, f"seed {seed}: both have the one node"
+        started += len(fleet.serving)
+    assert started > 1_000, "otherwise nothing was tried"
