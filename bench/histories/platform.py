@@ -48,7 +48,9 @@ class Platform(Users):
     def _add_environment(self, number: int) -> None:
         made, nodes = fleet.returning(self.seed, number)
         mapping(made, "spec.storage")["readBandwidth"] = 2  # GB/s: how long loading takes is derived from it
-        self.tell(f"create {self.plane.create(made)} with {nodes} nodes")
+        ref = self.plane.create(made)
+        self.words.pods(ref, self.plane.kernel.now)  # an earlier one of its name may have been edited
+        self.tell(f"create {ref} with {nodes} nodes")
 
     def slow_deletions(self) -> None:
         """Let remote objects go slowly from now on."""

@@ -93,7 +93,9 @@ class TrafficAuditor:
     def _look_at_taken(self, service: Version, route: Version, last: Iterable[str], names: Iterable[str]) -> None:
         """Finds deployments that a route leaves without a placement, although it named one that can serve."""
         named = {cluster for name in names if (cluster := self._find_cluster(route, name))}
-        was_named = {cluster for name in last if (cluster := self._find_cluster(route, name))}
+        # A slice that a user deleted is composed again: until a call may have heard of that, it has led nowhere.
+        known = (name for name in last if not self._is_news(self._since.get(_slice(route, name), inf)))
+        was_named = {cluster for name in known if (cluster := self._find_cluster(route, name))}
         if self._is_news(self._specs.get(service.ref, inf)):
             return
         able = [p for p in self._backends(service) if not self._is_news(self._able.get(p.ref.name, inf))]
@@ -107,10 +109,8 @@ class TrafficAuditor:
                 self._say(f"{route.ref} names no placement of {_deployment(placement)}, and {placement.ref} can serve")
 
     def _find_cluster(self, route: Version, name: str) -> str:
-        there = self._plane.server.latest.get(Ref("EndpointSlice", route.ref.namespace, name))
-        if there is None or self._is_news(self._since.get(there.ref, inf)):
-            return ""
-        return cluster_of(there)
+        there = self._plane.server.latest.get(_slice(route, name))
+        return cluster_of(there) if there else ""
 
     def _is_routed(self, placement: Version, service: Version, clusters: Iterable[str]) -> bool:
         """Tells whether the gateway of one of some clusters sends requests to a placement."""
@@ -276,6 +276,10 @@ def _deployment(placement: Version) -> str:
 
 def _environment(placement: Version) -> str:
     return text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+
+
+def _slice(route: Version, name: str) -> Ref:
+    return Ref("EndpointSlice", route.ref.namespace, name)
 
 
 def _owner(version: Version) -> Ref:
