@@ -39,17 +39,16 @@ class Function:
 
     def __init__(self) -> None:
         self._runner = Runner(trust_versions=True)
-        self._input = b""
+        self.input = b""  # of the pipeline step, for reconciles that begin now
         self.meter = Meter()
 
     def limit(self, limits: Limits) -> None:
         """Call the function with these limits for each namespace, as the input of the pipeline step has them."""
         said: Manifest = {"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}}
-        self._input = RunFunctionRequest(input=resource.dict_to_struct(said)).SerializeToString()
+        self.input = RunFunctionRequest(input=resource.dict_to_struct(said)).SerializeToString()
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response; from the bytes of the request to those of the response it is measured."""
-        request += self._input
         begun = time.process_time()
         response = self._answer(request)
         sent = response.SerializeToString()

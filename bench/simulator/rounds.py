@@ -54,7 +54,7 @@ class Rounds:
         Raises:
             FailedError: A result is fatal, or the requirements do not repeat, also where lists changed meanwhile.
         """
-        head = _META + _state(xr, observed)
+        head = _META + self._function.input + _state(xr, observed)
         seeded = {name: self._cache.find(selector) for name, selector in known.items()}
         answers, asked, context, changed = seeded, None, b"", False
         for number in range(MOST_CALLS):
