@@ -370,8 +370,9 @@ class Auditor(invariants.Auditor):
                 continue
             nodes, gpus, replicas = self._shape(placement)
             shapes = {(held.nodes, held.gpus) for uid, held in self._services.values() if uid == placement.uid}
-            if (nodes, gpus) not in shapes and self.words.on_place(placement) + SEEN_SECONDS > self.plane.kernel.now:
-                continue
+            may_be_refused = self.words.on_place(placement) + SEEN_SECONDS > self.plane.kernel.now
+            if (nodes, gpus) not in shapes and (may_be_refused or self.limits.has_limits):
+                continue  # it keeps the shape in which it serves
             grant = placement.uid, Share(pool="", nodes=nodes, gpus_per_node=gpus, replicas=0)
             if left.get(grant, 0) < min(granted.get(grant, 0), replicas):
                 self._say(f"{placement.ref} serves, and {now.ref} admits {left.get(grant, 0)} of {replicas} replicas")
