@@ -116,7 +116,12 @@ class Outsized:
 def outsized() -> Outsized:
     number = next(_NUMBERS)
     environments = [environment(number * ENVIRONMENTS + n) for n in range(ENVIRONMENTS)]
-    required = {"model": [MODEL], "own-placements": [], "selected-environments": environments}
+    required = {
+        "model": [MODEL],
+        "own-placements": [],
+        "resource-ProviderConfigUsage": [],
+        "selected-environments": environments,
+    }
     order = Random(7)  # the same orders in every run
     request = wire.request(TOO_LARGE, {**required, "environments": environments}, order)
     return Outsized(Runner(trust_versions=True), request)

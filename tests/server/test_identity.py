@@ -15,7 +15,7 @@ from tests.server.processes import Running, started
 
 def request(environment: Manifest) -> fnv1.RunFunctionRequest:
     """Return a decision's request with a single environment."""
-    found = {"model": [MODEL], "own-placements": list[Manifest]()}
+    found = {"model": [MODEL], "own-placements": list[Manifest](), "resource-ProviderConfigUsage": list[Manifest]()}
     found |= {name: [environment] for name in ("environments", "selected-environments")}
     return fnv1.RunFunctionRequest(
         observed=fnv1.State(composite=fnv1.Resource(resource=dict_to_struct(DEPLOYMENT))),
