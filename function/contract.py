@@ -62,6 +62,27 @@ class Composed:
     ready: bool = False  # as observed
 
 
+class Drop(NamedTuple):
+    """An observed composed resource that leaves the desired state, so that Crossplane deletes it, and why.
+
+    There is no other way: what is observed and neither composed nor dropped is composed again as it was observed.
+    """
+
+    key: str  # composition-resource-name
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What one part of a composite desires."""
+
+    composed: Mapping[str, Composed] = field(default_factory=dict)
+    drops: tuple[Drop, ...] = ()
+
+    def __or__(self, other: "Desired") -> "Desired":
+        return Desired({**self.composed, **other.composed}, (*self.drops, *other.drops))
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     type: ConditionType
@@ -81,6 +102,7 @@ class Event:
 class Outcome:
     requirements: Mapping[str, Requirement] = field(default_factory=dict)
     composed: Mapping[str, Composed] = field(default_factory=dict)
+    drops: tuple[Drop, ...] = ()
     status: Manifest = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()

@@ -89,6 +89,8 @@ class Runner:
                 ready=sum(composed.ready for composed in outcome.composed.values()),
                 milliseconds=round(1000 * seconds, 1),
             )
+            for key, why in outcome.drops:
+                log.info("dropped", resource=key, why=why)
             self._metrics.count_call(kind, result, seconds, len(request), response.ByteSize())
             self._metrics.count_conditions(kind, call, outcome)
             return response

@@ -33,6 +33,7 @@ class Mutant:
     changes: tuple[Change, ...]
     tight: bool = False  # whether the histories that look for it play in a tight world
     routed: bool = False  # whether there are ModelServices and gateways in them
+    crashes: bool = False  # whether an internal error is how it shows
 
 
 _SERVE = ("create_deployment", "create_deployment")
@@ -390,6 +391,26 @@ MUTANTS = (
         "41, F1: a copy of a pull Secret goes with its label while an input is invalid",
         ("create_deployment+pull_with_secret", "create_deployment+pull_with_secret", "relabel_unsettled"),
         (Change("function.remote.adoption", "is_own", _IS_OWN, f'{_IS_OWN} and not name.startswith("pull-")'),),
+    ),
+    Mutant(
+        "nothing-is-carried-over",
+        "42: what a composer forgets is deleted",
+        (*_SERVE, "break_spec", "mistype_settings", "break_spec"),
+        (
+            Change(
+                "function.remote.object_writer",
+                "keep_undropped",
+                "return {**composed, **carry_over(staying)}",
+                "return {**composed}",
+            ),
+        ),
+    ),
+    Mutant(
+        "dropped-without-a-reason",
+        "42: something goes, and nobody says why",
+        _SERVE,
+        (Change("function.weights.reconcile", "_delete_in_two_steps", "Drop(key, why)", "Drop(key, '')"),),
+        crashes=True,
     ),
     Mutant(
         "label-on-a-slice",

@@ -22,15 +22,15 @@ from function.composers import (
 )
 from function.composers.outcome import complete_conditions, observed_status
 from function.composers.requirements import collect_own_resources
-from function.contract import Call, Event, Outcome, Requirement
+from function.contract import Call, Drop, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
 from function.reasons import Unfinished
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
-from function.remote.object_writer import carry_over
-from function.remote.provider_usage import compose_provider_usages, without_provider_usages
+from function.remote.object_writer import carry_over, keep_undropped
+from function.remote.provider_usage import NO_OBJECTS_LEFT, compose_provider_usages, without_provider_usages
 from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
@@ -102,7 +102,7 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, deta
         ttl_seconds=_RETRY_SECONDS,
     )
     required = COMPOSERS[kind].require(call, parse_settings(call.input, call.context).value) if kind else {}
-    outcome = _adopt_orphans(call, required, lambda call: replace(kept, composed=carry_over(call.observed)))
+    outcome = _adopt_orphans(call, required, lambda _: kept)
     return replace(outcome, version=_find_expected_version(call, outcome))
 
 
@@ -115,11 +115,18 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     # The usages follow from the Objects, so that composers need not know them.
     call = without_provider_usages(with_orphans)
     outcome = compose_(call)
-    composed = adopt_all(outcome.composed, call, orphans)
+    drops = outcome.drops if is_complete else ()
+    observed = call.observed if is_complete else with_orphans.observed
+    composed = adopt_all(keep_undropped(observed, outcome.composed, drops), call, orphans)
     composed |= compose_provider_usages(call.xr, composed, {**deleting, **call.observed})
-    if not is_complete:
-        composed = carry_over(with_orphans.observed) | composed
-    return replace(outcome, requirements={**required, **outcome.requirements}, composed=composed)
+    unneeded_usages = sorted(with_orphans.observed.keys() - call.observed.keys() - composed.keys())
+    drops = (*drops, *(Drop(key, NO_OBJECTS_LEFT) for key in unneeded_usages))
+    return replace(
+        outcome,
+        requirements={**required, **outcome.requirements},
+        composed=composed,
+        drops=tuple(drop for drop in drops if drop.key in with_orphans.observed and drop.key not in composed),
+    )
 
 
 def _find_expected_version(call: Call, outcome: Outcome) -> str:
@@ -146,7 +153,7 @@ def _reject_unknown_kind(call: Call) -> Outcome:
     version = text(call.xr, "apiVersion")
     message = truncate_middle(unknown_kind(version, text(call.xr, "kind"), tuple(COMPOSERS)))
     return Outcome(
-        composed=carry_over(call.observed),
+        composed=carry_over(call.observed),  # nothing of it is known
         status=observed_status(call.xr) if version.startswith(f"{GROUP}/") else {},
         events=(Event(reason="UnknownKind", message=message, warning=True),),
     )

@@ -16,7 +16,7 @@ from function.api.parse_cache import ParseCache
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, observed_status
 from function.composers.requirements import collect_placements
-from function.contract import Call, Composed, Condition, Outcome, Requirement
+from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.environment import Environment
 from function.domain.model import SecretKey
 from function.domain.placement import Placement
@@ -59,6 +59,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         CONFIG: _compose_provider_config(call, environment, parsed.access),
         PRESET: writer.compose(PRESET, build_pipeline_preset(environment.kserve), ManagementPolicy.RETAIN),
     }
+    drops: list[Drop] = []
     class_name = environment.storage.class_name
     storage_class = writer.read(CLASS)
     if class_name:
@@ -66,13 +67,18 @@ def compose(call: Call, settings: Settings) -> Outcome:
         item = writer.compose(CLASS, class_, ManagementPolicy.OBSERVE_ONLY)
         # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
         composed[CLASS] = replace(item, ready=item.ready or storage_class.state is State.ABSENT)
+    else:
+        drops.append(Drop(CLASS, "spec.storage names no class"))
     if selector is not None:
         composed[node_collection.NODES] = node_collection.build_collection(writer, selector)
+    elif observation.unobserved:
+        drops.append(Drop(node_collection.NODES, observation.unobserved.value))
     drained = _build_drained(call, environment, placements)
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
     return Outcome(
         requirements=required,
         composed=composed,
+        drops=tuple(drops),
         status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment, placements)},
         conditions=(
             report.build_cluster_ready(writer.read(PRESET), parsed.access.kubeconfig),

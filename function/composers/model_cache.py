@@ -14,7 +14,7 @@ from function.api.model_deployment import PLACEMENTS
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_model
-from function.contract import RESPONSE_BYTES, Call, Composed, Outcome, Requirement
+from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.cache import Consumer, Hydration, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
@@ -23,7 +23,14 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
-from function.remote.object_writer import NAMESPACE, carry_over, compose_namespace, deletes, find_remote_namespace
+from function.remote.object_writer import (
+    NAMESPACE,
+    carry_over,
+    compose_namespace,
+    deletes,
+    find_remote_namespace,
+    keep_undropped,
+)
 from function.remote.provider_usage import compose_provider_usages
 from function.status import references
 from function.status import weights as report
@@ -58,8 +65,9 @@ class _Inputs:
 class _Part:
     """One environment's part of the outcome, by the names of composed resources."""
 
-    composed: Mapping[str, Composed]
+    composed: Mapping[str, Composed]  # also what is observed and stays, since it counts for the size of the response
     observed: Mapping[str, Manifest]
+    drops: tuple[Drop, ...] = ()
     row: report.Row | None = None  # None: the environment is not selected any more
     size: Size | None = None  # of the claim
 
@@ -95,6 +103,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     used_by = sorted({placement.deployment or placement.name for placement in inputs.named_by})
     return Outcome(
         composed=composed,
+        drops=tuple(drop for part in parts for drop in part.drops),
         status=report.build_cache_status(inputs.model, size, rows, used_by, inputs.consumers),
         conditions=conditions,
         ready=unready_if_incomplete(composed, works=is_complete),
@@ -115,20 +124,24 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
         row = report.build_missing_row(name, cache.entry(name))
         return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
     if name not in inputs.selected:
-        may_delete = may_delete_weights(claims, consumers, named_by, current=None)
-        return _Part(composed={} if may_delete else carry_over(prefixed), observed=prefixed)
+        if not may_delete_weights(claims, consumers, named_by, current=None):
+            return _Part(composed=carry_over(prefixed), observed=prefixed)
+        why = f"environment {name} is not selected, and nothing reads the weights there"
+        return _Part(composed={}, observed=prefixed, drops=tuple(Drop(key, why) for key in prefixed))
 
     writer = build_writer(call, inputs.settings, environment.provider_config, observed, scope=name)
     namespace = find_remote_namespace(observed) or inputs.settings.remote_namespace(cache.namespace)
     request = build_cache_request(inputs.model, cache, environment, namespace)
     entry = cache.entry(name)
     weights = reconcile_weights(request, writer, entry.hydration if entry else Hydration())
-    composed = {NAMESPACE: compose_namespace(namespace, writer), **weights.composed}
-    if not may_delete_weights(claims, consumers, named_by, weights):
-        composed |= weights.stale
+    keeps_previous = not may_delete_weights(claims, consumers, named_by, weights)
+    desired = Desired({NAMESPACE: compose_namespace(namespace, writer)}) | weights.desire(keeps_previous=keeps_previous)
     return _Part(
-        composed={prefix + key: item for key, item in composed.items()},
+        composed={
+            prefix + key: item for key, item in keep_undropped(observed, desired.composed, desired.drops).items()
+        },
         observed=prefixed,
+        drops=tuple(Drop(prefix + key, why) for key, why in desired.drops),
         row=report.build_row(name, weights, entry),
         size=weights.plan.claim.size if weights.plan and weights.plan.claim else None,
     )

@@ -5,7 +5,7 @@ deployment requests.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,7 @@ from function.composers import requirements, scopes
 from function.composers.outcome import keep_observed
 from function.composers.requirements import UnresolvedError, resolve_model
 from function.composers.scopes import SERVICE_KEY, Scope
-from function.contract import Call, Composed, Condition, Outcome, Requirement
+from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
@@ -28,8 +28,8 @@ from function.kube.manifests import JSON, Manifest, condition, find_controller, 
 from function.kube.messages import join_with_more
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt_all, observe_orphans
-from function.remote.object_writer import reapply_observed, with_resource_version
-from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usage
+from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
+from function.remote.provider_usage import NO_OBJECTS_LEFT, PROVIDER_USAGE, compose_provider_usage
 from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
@@ -46,6 +46,11 @@ from function.weights.request import StorageRequest
 
 VERDICT_CACHE = VerdictCache()
 WAYS_OUT = WayOutCache()
+_DROP_REASONS = {
+    DropCause.SCALED_DOWN: "the deployment requests fewer environments",
+    DropCause.REPLACED: "another placement is Ready in its place",
+    DropCause.EVICTED: "the environment has a taint with the effect NoExecute",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
     return Outcome(
         requirements={**record.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
+        drops=(*_drop_placements(call, decision), *_drop_others(call, composed)),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
         conditions=conditions,
         ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,
@@ -196,7 +202,7 @@ def _hold_placements(
     return replace(
         outcome,
         requirements=scope.requirements,
-        composed=_lower_replicas(outcome.composed, deployment.replicas),
+        composed=_lower_replicas(carry_over(call.observed), deployment.replicas),
         status=report.lower_replicas(outcome.status, deployment.replicas),
         ready=False if is_invalid else outcome.ready,
     )
@@ -335,9 +341,8 @@ def refuse_foreign_service(name: str) -> Problem:
 
 
 def _carry_over_placements(call: Call, record: DecisionRecord) -> dict[str, Composed]:
-    """Returns the placements that stay as observed: carried by the decision, orphans, and those that are unreadable."""
-    readable = {placement.name for placement in scopes.parse_placements(call.observed)}
-    carried = {placement.name for placement in record.decision.carried}
+    """Returns the placements that stay as observed, also those that are unreadable."""
+    dropped = {drop.placement.name for drop in record.decision.dropped}
     draining = {drained.placement.name for drained in record.decision.draining}
     composed: dict[str, Composed] = {}
     drained: dict[str, Composed] = {}
@@ -345,11 +350,25 @@ def _carry_over_placements(call: Call, record: DecisionRecord) -> dict[str, Comp
         name = text(manifest, "metadata.name")
         if name in draining:
             drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
-        elif text(manifest, "kind") == "ModelPlacement" and (
-            name in carried or name not in readable or key in record.scope.orphans
-        ):
+        elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in record.scope.orphans):
             composed[key] = reapply_observed(manifest)
     return _lower_replicas(composed, record.request.deployment.replicas) | drained
+
+
+def _drop_placements(call: Call, decision: Decision) -> Iterator[Drop]:
+    causes = {drop.placement.name: drop.cause for drop in decision.dropped}
+    for key, manifest in call.observed.items():
+        cause = causes.get(text(manifest, "metadata.name"))
+        if cause and text(manifest, "kind") == "ModelPlacement":
+            yield Drop(key, _DROP_REASONS[cause])
+
+
+def _drop_others(call: Call, composed: Mapping[str, Composed]) -> Iterator[Drop]:
+    for key in call.observed.keys() - composed.keys():
+        if key == SERVICE_KEY:
+            yield Drop(key, "the deployment has no spec.service")
+        elif key.startswith(PROVIDER_USAGE):
+            yield Drop(key, NO_OBJECTS_LEFT)
 
 
 def _compose_placements(call: Call, record: DecisionRecord, placed: Sequence[Placement]) -> dict[str, Composed]:

@@ -13,7 +13,7 @@ from function.api.model_deployment import parse_placement
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
-from function.contract import Call, Condition, Event, Outcome, Requirement
+from function.contract import Call, Condition, Desired, Event, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
@@ -28,7 +28,7 @@ from function.serving.rollout import build_serving_request, hold_services, recon
 from function.serving.workload import WORKLOAD, find_update, observe_workload
 from function.status import model_placement as report
 from function.status import references
-from function.weights.consumers import build_usage, carry_over_usage
+from function.weights.consumers import USAGE_KEY, build_usage, decide_usage
 from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import plan_weights
 from function.weights.reconcile import reconcile_weights
@@ -72,20 +72,16 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
     rollout = reconcile_service(resolved, writer, weights, admission)
-    composed = {
-        NAMESPACE: compose_namespace(resolved.namespace, writer),
-        **weights.composed,
-        **(build_usage(placement, resolved.cache.name) if resolved.cache else {}),
-        **rollout.pull_secrets,
-        **rollout.composed,
-    }
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
-    if gives_turns:
-        composed |= observe_workload(rollout.remote.manifest, writer)
-    if rollout.may_read_previous_weights:
-        composed |= weights.stale
-        composed |= carry_over_usage(call.observed, composed)
-
+    may_read_previous = rollout.may_read_previous_weights
+    cache = resolved.cache.name if resolved.cache else ""
+    desired = (
+        Desired({NAMESPACE: compose_namespace(resolved.namespace, writer)})
+        | weights.desire(keeps_previous=may_read_previous)
+        | decide_usage(placement, cache, call.observed, may_read_previous=may_read_previous)
+        | Desired({**rollout.pull_secrets, **rollout.composed}, rollout.drops)
+        | observe_workload(rollout.remote.manifest, writer, is_needed=gives_turns)
+    )
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
     service_ready = conditions[-1]
     status = report.build_status(call, resolved, weights, rollout)
@@ -99,11 +95,12 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
         events = (report.build_rollout_blocked(placement, admission, same_node_is_full=rollout.same_node_is_full),)
     is_settled = all(c.status is Status.TRUE for c in conditions)
     return Outcome(
-        composed=composed,
+        composed=desired.composed,
+        drops=desired.drops,
         status=status | report.build_progress(call.xr, conditions, weights.state, rollout.remote),
         conditions=conditions,
         events=events,
-        ready=unready_if_incomplete(composed, works=service_ready.status is Status.TRUE),
+        ready=unready_if_incomplete(desired.composed, works=service_ready.status is Status.TRUE),
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
 
@@ -201,8 +198,9 @@ def _hold(
         status = {key: value for key, value in status.items() if key != "revoked"} | report.build_revoked(grants)
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
-    composed = {**held.composed, **services.composed}
-    if isinstance(placement.cache, ModelCacheChoice) and call.answers.get(requirements.CACHE) and _has_service(call):
+    composed = dict(services.composed)
+    may_read = _has_service(call) and bool(call.answers.get(requirements.CACHE))
+    if isinstance(placement.cache, ModelCacheChoice) and may_read and USAGE_KEY not in call.observed:
         # The service may read from the ModelCache, and the placement alone describes the Usage that protects it.
-        composed = {**build_usage(placement, placement.cache.name), **composed}
+        composed |= build_usage(placement, placement.cache.name)
     return replace(held, composed=composed, status=status)

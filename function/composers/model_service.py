@@ -6,12 +6,10 @@ itself, because Crossplane may have lost sight of that (remote/adoption.py). Wha
 anything is unanswered, while the spec is invalid, or while the platform names no Gateway.
 """
 
-from collections.abc import Mapping
-
 from function.api.model_service import parse_model_service
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
-from function.contract import Call, Composed, Outcome, Requirement
+from function.contract import Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.model_service import ModelService
 from function.domain.settings import PlatformGateway, Settings
 from function.reasons import BackendsResolved, ConditionType, Status
@@ -42,9 +40,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, [resolved, report.build_route_ready(None, platform)])
 
     traffic = plan_traffic(service, placements, call.observed, platform, call.now)
-    composed = {routes.ROUTE: _compose_route(call, service, platform, traffic)}
+    desired = Desired({routes.ROUTE: _compose_route(call, service, platform, traffic)})
     for endpoint in traffic.endpoints:
-        composed |= _compose_endpoint(call, settings, service, endpoint)
+        desired |= _compose_endpoint(call, settings, service, endpoint)
     conditions = (
         resolved,
         report.build_endpoints_ready(traffic),
@@ -54,10 +52,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
     serves = all(condition.status is Status.TRUE for condition in conditions[:-1])
     ttl_seconds = settings.ttl_settled if serves else settings.ttl_pending
     return Outcome(
-        composed=composed,
+        composed=desired.composed,
+        drops=desired.drops,
         status=report.build_status(service, platform, traffic),
         conditions=conditions,
-        ready=unready_if_incomplete(composed, works=serves),
+        ready=unready_if_incomplete(desired.composed, works=serves),
         ttl_seconds=min(ttl_seconds, traffic.wake_in or ttl_seconds),
     )
 
@@ -100,20 +99,19 @@ def _compose_route(call: Call, service: ModelService, platform: PlatformGateway,
     return with_resource_version(route, observed)
 
 
-def _compose_endpoint(
-    call: Call, settings: Settings, service: ModelService, endpoint: Endpoint
-) -> Mapping[str, Composed]:
+def _compose_endpoint(call: Call, settings: Settings, service: ModelService, endpoint: Endpoint) -> Desired:
     site = endpoint.site
     if site is None:
-        return {}
+        return Desired()
     prefix = site.key + SEPARATOR
     if endpoint.leaving:
-        return {prefix + key: item for key, item in carry_over(site.observed).items()}
+        return Desired({prefix + key: item for key, item in carry_over(site.observed).items()})
     if not endpoint.workloads or site.gateway is None:
-        return {}
+        why = "nothing serves behind its gateway, and no request can reach it any more"
+        return Desired(drops=tuple(Drop(prefix + key, why) for key in site.observed))
     writer = build_writer(call, settings, site.gateway.provider_config, site.observed, scope=site.key)
     route = routes.build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
     composed = {prefix + routes.REMOTE_ROUTE: writer.compose(routes.REMOTE_ROUTE, route, ManagementPolicy.FULL)}
     for key, manifest in routes.build_local_resources(service, site.gateway).items():
         composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
-    return composed
+    return Desired(composed)

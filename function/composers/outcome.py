@@ -6,7 +6,7 @@ from function.contract import Call, Composed, Condition, Outcome
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, text
 from function.reasons import Status
-from function.remote.object_writer import ObjectWriter, carry_over
+from function.remote.object_writer import ObjectWriter
 from function.status.conditions import complete
 
 
@@ -25,12 +25,11 @@ def build_writer(
 
 
 def keep_observed(call: Call, settings: Settings, conditions: Iterable[Condition]) -> Outcome:
-    """Returns the outcome that keeps resources and status as observed while an input is unusable.
+    """Returns the outcome that changes nothing while an input is unusable.
 
     Without any resource Crossplane would consider the composite ready, so it is set to not ready.
     """
     return Outcome(
-        composed=carry_over(call.observed),
         status=observed_status(call.xr),
         conditions=tuple(conditions),
         ready=None if call.observed else False,

@@ -13,11 +13,11 @@ resourceVersion that was seen; over another one the API server refuses it (409) 
 Without that, two readings of a stale list could overwrite each other for ever.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from function.contract import Composed
+from function.contract import Composed, Drop
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.remote.observed_object import READINESS, ObservedObject, is_up, read_object
@@ -108,6 +108,23 @@ def deletes(manifest: Manifest) -> bool:
     """Tells whether the remote object is deleted with its Object."""
     policies = get(manifest, "spec.managementPolicies")
     return not isinstance(policies, list) or not _DELETING.isdisjoint(str(policy) for policy in policies)
+
+
+def keep_undropped(
+    observed: Mapping[str, Manifest], composed: Mapping[str, Composed], drops: Iterable[Drop]
+) -> dict[str, Composed]:
+    """Returns the desired state: what is composed, and everything else that is observed and not dropped.
+
+    Raises:
+        ValueError: A drop has no reason.
+    """
+    dropped = set[str]()
+    for key, why in drops:
+        if not why:
+            raise ValueError(f"{key} is dropped without a reason")
+        dropped.add(key)
+    staying = {key: m for key, m in observed.items() if key not in dropped and key not in composed}
+    return {**composed, **carry_over(staying)}
 
 
 def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:

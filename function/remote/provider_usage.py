@@ -16,6 +16,7 @@ from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value
 from function.remote.object_writer import API_VERSION, PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, object_name
 
 PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
+NO_OBJECTS_LEFT = "nothing is left on the cluster"  # why such a usage goes
 _SEPARATOR = "/"  # between the prefix of a cluster and the composed resource
 
 

@@ -9,10 +9,10 @@ service of another group size is deleted once the new one may be composed, and n
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from function.contract import Composed
+from function.contract import Composed, Drop
 from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
 from function.domain.placement import Placement, ResolvedPlacement
@@ -68,7 +68,8 @@ class ServiceRollout:
 
     decision: ServiceDecision
     composed: Mapping[str, Composed]  # the service, or an earlier one in its place; at most one
-    pull_secrets: Mapping[str, Composed]  # copies with which the images are pulled
+    pull_secrets: Mapping[str, Composed] = field(default_factory=dict)  # copies with which the images are pulled
+    drops: tuple[Drop, ...] = ()  # of other services, and of copies that no image needs
     missing_pull_secret: StorageState | None = None  # the first copy that does not exist
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
@@ -116,7 +117,7 @@ def reconcile_service(
         rollout = ServiceRollout(
             decision=decision,
             composed=kept,
-            pull_secrets={k: reapply_observed(m) for k, m in sorted(writer.observed.items()) if k.startswith(PULL)},
+            drops=_drop_others(writer, SERVICE, kept, "only one of two services of a placement was granted GPUs"),
             problems=problems,
             allocated=_allocate(writer, resolved, kept, key) if kept else None,
         )
@@ -205,7 +206,7 @@ def _limit_replicas(
 def _compose_requested(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, request: ServingRequest
 ) -> ServiceRollout:
-    """Composes the service as requested, alone: an earlier one of another group is no longer desired."""
+    """Composes the service as requested, alone."""
     placement = resolved.placement
     key = SERVICE + request.name
     written = mapping(writer.observed.get(key), _WRITTEN)
@@ -229,17 +230,27 @@ def _compose_requested(
         composed = with_resource_version(composed, writer.observed[key])
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
+    pull_secrets = {
+        name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
+    }
     return ServiceRollout(
         decision=ServiceDecision.COMPOSE,
         composed={key: composed},
-        pull_secrets={
-            name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
-        },
+        pull_secrets=pull_secrets,
+        drops=(
+            *_drop_others(writer, SERVICE, {key: composed}, "the service in the requested shape replaces it"),
+            *_drop_others(writer, PULL, pull_secrets, "no image of the service is pulled with it"),
+        ),
         missing_pull_secret=next(filter(None, obstacles), None),
         allocated=_allocate(writer, resolved, {key: composed}, key),
         rollout_blocked=is_blocked,
         same_node_is_full=same_node_is_full,
     )
+
+
+def _drop_others(writer: ObjectWriter, prefix: str, desired: Mapping[str, Composed], why: str) -> tuple[Drop, ...]:
+    keys = (key for key in sorted(writer.observed) if key.startswith(prefix))
+    return tuple(Drop(key, why) for key in keys if key not in desired)
 
 
 def _keep_one_service(

@@ -6,7 +6,7 @@ never start. The Deployment tells them apart (decision 35). It is observed only 
 
 from dataclasses import replace
 
-from function.contract import Composed
+from function.contract import Desired, Drop
 from function.domain.placement import PendingUpdate
 from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
 from function.kube.messages import truncate_middle
@@ -19,24 +19,26 @@ PRIMARY_WORKLOAD = "status.workloads.primary"  # of a service: kind and name of 
 _MAX_CAUSE = 256  # bytes of what a Deployment says
 
 
-def observe_workload(service: Manifest, writer: ObjectWriter) -> dict[str, Composed]:
+def observe_workload(service: Manifest, writer: ObjectWriter, *, is_needed: bool) -> Desired:
     """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
 
     While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
     Deployment can be read.
     """
+    if not is_needed:
+        return Desired(drops=(Drop(WORKLOAD, "the deployment changes all environments at once"),))
     kind = text(service, f"{PRIMARY_WORKLOAD}.kind")
     observed = writer.observed.get(WORKLOAD)
-    if not kind and observed:
-        return {WORKLOAD: replace(reapply_observed(observed), ready=True)}
+    if not kind:
+        return Desired({WORKLOAD: replace(reapply_observed(observed), ready=True)} if observed else {})
     if kind != "Deployment":
-        return {}
+        return Desired(drops=(Drop(WORKLOAD, "the pods of the service are not those of a Deployment"),))
     metadata: Manifest = {
         "name": text(service, f"{PRIMARY_WORKLOAD}.name"),
         "namespace": text(service, "metadata.namespace"),
     }
     manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-    return {WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
+    return Desired({WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)})
 
 
 def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | None:

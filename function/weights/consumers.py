@@ -9,7 +9,7 @@ answer about it, never because a list does not show it.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from function.contract import Composed
+from function.contract import Composed, Desired, Drop
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
@@ -127,9 +127,16 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
     return {USAGE_KEY: Composed(manifest=manifest, ready=True)}
 
 
-def carry_over_usage(observed: Mapping[str, Manifest], composed: Mapping[str, Composed]) -> dict[str, Composed]:
-    """Carries over the Usage of another ModelCache than the composed one, while the service still reads from it."""
-    usage, next_usage = observed.get(USAGE_KEY), composed.get(USAGE_KEY)
-    if usage is None or (next_usage and text(next_usage.manifest, _USED_CACHE) == text(usage, _USED_CACHE)):
-        return {}
-    return {USAGE_KEY: replace(reapply_observed(usage), ready=True)}
+def decide_usage(
+    placement: Placement, cache: str, observed: Mapping[str, Manifest], *, may_read_previous: bool
+) -> Desired:
+    """Returns the Usage of the ModelCache of a placement; empty: it names none.
+
+    The Usage of another ModelCache stays while the service may still read from that one.
+    """
+    usage = observed.get(USAGE_KEY)
+    if usage is not None and may_read_previous and text(usage, _USED_CACHE) != cache:
+        return Desired({USAGE_KEY: replace(reapply_observed(usage), ready=True)})
+    if not cache:
+        return Desired(drops=(Drop(USAGE_KEY, "the service does not read from a ModelCache"),))
+    return Desired(build_usage(placement, cache))

@@ -1,18 +1,17 @@
 """Reconciles the remote objects of one plan for weights, for placements and caches: claim, token, scripts and Job.
 
-What leaves `desired` here: copies of Secrets once the download is verified; the scripts once no Job can start a pod; a
-Job that another one for the same bytes replaces, one call before that one starts if it may still write; and, as
-`stale`, the claim and Job of bytes that are not needed any more, which the caller keeps while they have a consumer. A
-Job that has finished stays as it is, whatever the platform's download settings become, and is only observed from then
-on: cleaned up on its cluster, it is not created again. Objects that several composites describe at once are composed
-without the Delete policy, so they are composed once with it before they may leave the cluster.
+Each `Drop` says when something goes: copies of Secrets, scripts, Jobs that another one replaces, and what belongs to
+other bytes, which the caller keeps while it has a consumer. A Job that has finished stays as it is, whatever the
+platform's download settings become, and is only observed from then on: cleaned up on its cluster, it is not created
+again. Objects that several composites describe at once are composed without the Delete policy, so they are composed
+once with it before they may leave the cluster.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from function.contract import Composed
+from function.contract import Composed, Desired, Drop
 from function.domain.cache import Hydration, UserClaim
 from function.domain.model import DownloadedSource, Problem
 from function.kube.manifests import Manifest, get, mapping, strings, text
@@ -66,8 +65,9 @@ _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    composed: Mapping[str, Composed]
-    stale: Mapping[str, Composed]  # of other bytes; the caller keeps them while they have a consumer
+    current: Desired = Desired()  # for the bytes of the plan
+    previous: Desired = Desired()  # for what belongs to other bytes, while that has a consumer
+    unneeded: tuple[Drop, ...] = ()  # everything that belongs to other bytes, once that has no consumer
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
     may_be_served: bool  # a service may be composed on the plan's URI
@@ -75,6 +75,10 @@ class Weights:
     completion_recorded: bool = False  # in status, where it outlives the Job
     hydration: Hydration = Hydration()
     access_mode: str = ""  # of the claim
+
+    def desire(self, *, keeps_previous: bool) -> Desired:
+        """Returns what becomes of all objects of weights."""
+        return self.current | (self.previous if keeps_previous else Desired(drops=self.unneeded))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +176,7 @@ def reconcile_weights(
     faults = find_faults(request)
     # First those that no existing claim or weights excuse; whether these exist is only known with a plan.
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
-        return _refuse(request, writer, faults, recorded)
+        return _refuse(request, faults, recorded)
     plan = plan_weights(request)
     download = _Download(
         writer=writer,
@@ -195,7 +199,7 @@ def reconcile_weights(
     claim_exists = claim.seen and not is_gone(claim)
     weights_exist = bool(same_download) or download.is_hydrated or plan.uri == serving_uri
     if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
-        return _refuse(request, writer, faults, recorded)
+        return _refuse(request, faults, recorded)
     return _apply_plan(download)
 
 
@@ -226,12 +230,7 @@ def _apply_plan(download: _Download) -> Weights:
     request = download.request
     plan = download.plan
     decision = decide_job(download)
-    composed = {
-        **_compose_claim(download),
-        **_compose_secrets(download),
-        **_compose_scripts(download, decision),
-        **_compose_jobs(download, decision),
-    }
+    previous, unneeded = _decide_previous(download)
     state = replace(
         _describe(download, decision),
         environment=request.environment.name,
@@ -241,8 +240,12 @@ def _apply_plan(download: _Download) -> Weights:
         case=plan.case,
     )
     return Weights(
-        composed=composed,
-        stale=_carry_over_stale(download, composed),
+        current=Desired(_compose_claim(download))
+        | _compose_secrets(download)
+        | _compose_scripts(download, decision)
+        | _compose_jobs(download, decision),
+        previous=previous,
+        unneeded=unneeded,
         state=state,
         plan=plan,
         job_name=download.job_key.removeprefix(JOB),
@@ -253,10 +256,8 @@ def _apply_plan(download: _Download) -> Weights:
     )
 
 
-def _refuse(
-    request: StorageRequest, writer: ObjectWriter, faults: tuple[StorageFault, ...], recorded: Hydration
-) -> Weights:
-    """Carries everything over, and reports the faults."""
+def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded: Hydration) -> Weights:
+    """Changes nothing, and reports the faults."""
     kinds = {fault.kind for fault in faults}
     if FaultKind.CACHE_NOT_SHARED in kinds:
         finding = Finding.CACHE_NOT_SHARED
@@ -264,8 +265,6 @@ def _refuse(
         finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
     problems = tuple(fault.problem for fault in faults)
     return Weights(
-        composed={key: reapply_observed(m) for key, m in writer.observed.items() if key.startswith(_PREFIXES)},
-        stale={},
         state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
         may_be_served=False,
@@ -297,80 +296,99 @@ def _compose_claim(download: _Download) -> dict[str, Composed]:
     return {key: replace(item, ready=item.ready or is_new)}
 
 
-def _compose_secrets(download: _Download) -> dict[str, Composed]:
+def _compose_secrets(download: _Download) -> Desired:
     writer = download.writer
     policy = download.plan.job.policy if download.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
     pods_download = bool(download.serving_uri) and not download.serving_uri.startswith("pvc://")
-    composed: dict[str, Composed] = {}
+    desired = Desired()
     for copy in download.plan.copies:
         key = TOKEN + copy.name
         if download.is_hydrated and not pods_download:
-            composed |= _delete_in_two_steps(writer, key)
+            desired |= _delete_in_two_steps(writer, key, "the weights are verified")
         else:
-            composed[key] = copy.compose(writer, key, download.request.namespace, policy)
-    return composed
+            desired |= Desired({key: copy.compose(writer, key, download.request.namespace, policy)})
+    return desired
 
 
-def _delete_in_two_steps(writer: ObjectWriter, key: str) -> dict[str, Composed]:
-    """First step of a two-step delete: switch the Object to a policy with Delete now; drop it on the next reconcile."""
+def _delete_in_two_steps(writer: ObjectWriter, key: str, why: str) -> Desired:
+    """Switches an Object to a policy with Delete now, and drops it on the next reconcile."""
     manifest = writer.observed.get(key)
-    if manifest is None or deletes(manifest):
-        return {}
-    return {key: with_management_policy(manifest, ManagementPolicy.FULL)}
+    if manifest is None:
+        return Desired()
+    if deletes(manifest):
+        return Desired(drops=(Drop(key, why),))
+    return Desired({key: with_management_policy(manifest, ManagementPolicy.FULL)})
 
 
-def _compose_jobs(download: _Download, decision: JobDecision) -> dict[str, Composed]:
-    """Composes the Job as decided, and deletes superseded ones, unless no other can start."""
+def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
+    """Composes the Job as decided, and deletes other Jobs of the same bytes, unless no other can start."""
     writer = download.writer
     job_plan = download.plan.job
     key = download.job_key
+    desired = Desired(
+        {
+            superseded: with_management_policy(manifest, ManagementPolicy.OBSERVE_DELETE)
+            for superseded, manifest in download.superseded_to_delete.items()
+        }
+    )
     if decision is JobDecision.WAIT_FOR_CLAIM:
-        return {superseded: reapply_observed(writer.observed[superseded]) for superseded in download.superseded}
-    composed = {
-        superseded: with_management_policy(manifest, ManagementPolicy.OBSERVE_DELETE)
-        for superseded, manifest in download.superseded_to_delete.items()
-    }
-    if decision is JobDecision.OBSERVE:
+        desired = Desired(
+            {superseded: reapply_observed(writer.observed[superseded]) for superseded in download.superseded}
+        )
+    elif decision is JobDecision.OBSERVE:
         is_known = download.job is not None and not download.job.state_unknown
-        composed[key] = replace(stop_managing(writer.observed[key]), ready=is_known)
+        desired |= Desired({key: replace(stop_managing(writer.observed[key]), ready=is_known)})
     elif decision is JobDecision.RESTART:
-        composed |= _delete_in_two_steps(writer, key)
+        desired |= _delete_in_two_steps(writer, key, decision.value)
     elif decision is JobDecision.KEEP:
-        composed[key] = reapply_observed(writer.observed[key])
+        desired |= Desired({key: reapply_observed(writer.observed[key])})
     elif job_plan and download.job and decision in _COMPOSED:
         if key not in writer.observed:
             # Those that prove that root must prepare it stay until it is observed.
             proof = (failed for failed in download.write_failures if failed not in download.superseded)
-            composed |= {failed: reapply_observed(writer.observed[failed]) for failed in proof}
+            desired |= Desired({failed: reapply_observed(writer.observed[failed]) for failed in proof})
         policy = job_plan.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
         written = mapping(writer.observed.get(key), "spec.forProvider.manifest")
         manifest = with_pod_start_deadline(job_plan.manifest, written, download.job.manifest)
-        composed[key] = writer.compose(key, manifest, policy)
-    return composed
+        desired |= Desired({key: writer.compose(key, manifest, policy)})
+    return desired | Desired(drops=tuple(_drop_jobs(download, decision, desired)))
 
 
-def _compose_scripts(download: _Download, decision: JobDecision) -> dict[str, Composed]:
-    """Composes the ConfigMap of a Job that runs, and carries over those that other Jobs of its bytes may mount."""
+def _drop_jobs(download: _Download, decision: JobDecision, desired: Desired) -> Iterator[Drop]:
+    """Drops the observed Jobs of the plan's bytes that are not desired any more."""
+    decided = {*desired.composed, *(drop.key for drop in desired.drops)}
+    for key, manifest in sorted(download.writer.observed.items()):
+        is_for_plan = key == download.job_key or _get_cache_key(manifest) == download.plan.key
+        if key.startswith(JOB) and is_for_plan and key not in decided:
+            is_planned = key == download.job_key or download.plan.job is None
+            yield Drop(key, decision.value if is_planned else "another Job stands for the same download")
+
+
+def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
+    """Composes the ConfigMap of a Job that runs, and keeps those that other Jobs of its bytes may mount."""
     writer = download.writer
     job = download.plan.job
-    composed: dict[str, Composed] = {}
-    for key, manifest in sorted(writer.observed.items()):
-        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == download.plan.key:
-            composed |= _carry_over_scripts(writer, key)
     has_failed = download.job is not None and assess(download.job.manifest).level is Level.FAILED
+    current = Desired()
     if job and decision in _COMPOSED and not has_failed:
         key = _name_scripts(job)
-        composed[key] = writer.compose(key, job.scripts, job.policy)
-    return composed
+        current = Desired({key: writer.compose(key, job.scripts, job.policy)})
+    others = Desired()
+    for key, manifest in sorted(writer.observed.items()):
+        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == download.plan.key and key not in current.composed:
+            others |= _keep_scripts(writer, key)
+    return others | current
 
 
-def _carry_over_scripts(writer: ObjectWriter, key: str) -> dict[str, Composed]:
-    """Carries over an observed ConfigMap while a Job of its bytes can start a pod, and deletes it afterwards."""
+def _keep_scripts(writer: ObjectWriter, key: str) -> Desired:
+    """Keeps an observed ConfigMap while a Job of its bytes can start a pod, and deletes it afterwards."""
     cache_key = _get_cache_key(writer.observed[key])
     jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _get_cache_key(m) == cache_key)
     is_mounted = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
-    return {key: reapply_observed(writer.observed[key])} if is_mounted else _delete_in_two_steps(writer, key)
+    if is_mounted:
+        return Desired({key: reapply_observed(writer.observed[key])})
+    return _delete_in_two_steps(writer, key, "no Job can start a pod that mounts it")
 
 
 def _name_scripts(job: JobPlan) -> str:
@@ -438,18 +456,23 @@ def _may_be_served(download: _Download) -> bool:
     return download.claim.present or not is_users_claim
 
 
-def _carry_over_stale(download: _Download, composed: Mapping[str, Composed]) -> dict[str, Composed]:
-    """Carries over what belongs to other bytes or another claim; what was replaced for the same bytes is dropped."""
+def _decide_previous(download: _Download) -> tuple[Desired, tuple[Drop, ...]]:
+    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without."""
     writer = download.writer
-    tokens = {TOKEN + copy.name for copy in download.plan.copies}
-    stale: dict[str, Composed] = {}
+    claim = download.plan.claim
+    current = {download.job_key, *(TOKEN + copy.name for copy in download.plan.copies)}
+    if claim:
+        current.add(CLAIM + claim.name)
+    previous = Desired()
+    unneeded: list[Drop] = []
     for key, manifest in sorted(writer.observed.items()):
-        is_current = key in composed or key == download.job_key or key in tokens
-        is_replaced = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key
-        if is_current or is_replaced or not key.startswith(_PREFIXES):
+        is_same_bytes = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key
+        if key in current or is_same_bytes or not key.startswith(_PREFIXES):
             continue
-        stale |= _carry_over_scripts(writer, key) if key.startswith(SCRIPTS) else {key: reapply_observed(manifest)}
-    return stale
+        if key.startswith(SCRIPTS):
+            previous |= _keep_scripts(writer, key)
+        unneeded.append(Drop(key, "nothing reads these weights any more"))
+    return previous, tuple(unneeded)
 
 
 def _get_cache_key(observed: Manifest) -> str:

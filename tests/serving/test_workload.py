@@ -74,7 +74,7 @@ def observe(service: Manifest) -> dict[str, bool | None]:
     writer = ObjectWriter(
         owner="chat", namespace="team", provider_config="east", watch=False, observed={WORKLOAD: seen}
     )
-    return {key: item.ready for key, item in observe_workload(service, writer).items()}
+    return {key: item.ready for key, item in observe_workload(service, writer, is_needed=True).composed.items()}
 
 
 def test_deployment_is_observed_as_long_as_the_service_has_it() -> None:

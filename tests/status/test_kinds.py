@@ -140,7 +140,7 @@ def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> R
 def _build_row(
     state: StorageState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
 ) -> Row:
-    weights = Weights(composed={}, stale={}, state=state, plan=None, may_be_served=is_hydrated)
+    weights = Weights(state=state, plan=None, may_be_served=is_hydrated)
     return build_row(environment, weights, recorded)
 
 

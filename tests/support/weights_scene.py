@@ -1,13 +1,13 @@
 """Requests for weights, and what is observed of them: the scene of the tests of `reconcile_weights`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 from function.contract import Composed
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.kube.manifests import JSON, Manifest, get, mapping
-from function.remote.object_writer import ManagementPolicy, ObjectWriter
+from function.remote.object_writer import ManagementPolicy, ObjectWriter, keep_undropped
 from function.weights.reconcile import Weights, reconcile_weights
 from function.weights.request import StorageRequest
 from tests.support.remote_scene import set_field
@@ -37,17 +37,31 @@ Observed = dict[str, Manifest]
 Edit = Callable[[Observed], None]
 
 
-def request_storage(choice: CacheChoice = RETAINED, **fields: object) -> StorageRequest:
+def request_storage(choice: CacheChoice = RETAINED, **more: object) -> StorageRequest:
     """Builds a request for two nodes with a token."""
-    return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **fields})  # type: ignore[arg-type]  # as named
+    return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **more})  # type: ignore[arg-type]  # as named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciled(Weights):
+    """Weights with what is desired of all of their objects."""
+
+    composed: Mapping[str, Composed]  # while nothing reads other bytes
+    kept: Mapping[str, Composed]  # what else is desired while something does
 
 
 def reconcile_observed(
     request: StorageRequest, observed: Observed, earlier: Hydration = NOTHING, *, serving_uri: str = ""
-) -> Weights:
+) -> Reconciled:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    return reconcile_weights(request, writer, earlier, serving_uri=serving_uri)
+    weights = reconcile_weights(request, writer, earlier, serving_uri=serving_uri)
+    without, with_previous = (weights.desire(keeps_previous=keeps) for keeps in (False, True))
+    ours = {key: m for key, m in observed.items() if key.partition("-")[0] in {"claim", "job", "scripts", "token"}}
+    composed = keep_undropped(ours, without.composed, without.drops)
+    all_kept = keep_undropped(ours, with_previous.composed, with_previous.drops)
+    kept = {key: item for key, item in all_kept.items() if key not in composed}
+    return Reconciled(composed=composed, kept=kept, **{f.name: getattr(weights, f.name) for f in fields(weights)})
 
 
 def observe_composed(composed: Mapping[str, Composed]) -> Observed:

@@ -299,8 +299,6 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
 
 def _weights(uri: str, *, may_be_served: bool = True) -> Weights:
     return Weights(
-        composed={},
-        stale={},
         state=StorageState(finding=Finding.HYDRATED),
         plan=StoragePlan(case=StorageCase.MANAGED, uri=uri) if uri else None,
         may_be_served=may_be_served,

@@ -101,7 +101,7 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
     changed = reconcile_observed(change_download(request, case.now), observed)
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
     assert len(jobs(changed.composed)) == 1, "two would write into one directory"
-    assert changed.stale == {}, "what is of the same bytes is replaced at once"
+    assert changed.kept == {}, "what is of the same bytes is replaced at once"
     assert changed.plan is not None
     assert changed.plan.job is not None
     assert {f"job-{changed.job_name}"} == jobs(changed.composed), "the status names the one whose log there is"
@@ -149,7 +149,7 @@ def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> No
 def test_drops_failed_job_when_replaced() -> None:
     failed = observe_started(request_storage(CreatedStorage()), with_job_status(FAILED))
     changed = reconcile_observed(request_storage(CreatedStorage(retry="1")), failed)
-    assert (changed.stale, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
+    assert (changed.kept, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
     assert list_policies(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
 
@@ -171,7 +171,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     observed[old] = {**first.composed[old].manifest, "status": observed[old]["status"]}
     second = reconcile_observed(changed, observed)
     assert len(jobs(second.composed)) == 1
-    assert old not in {**second.composed, **second.stale}
+    assert old not in {**second.composed, **second.kept}
     assert second.hydration == first.hydration
     assert not second.may_be_served
 

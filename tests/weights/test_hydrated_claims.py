@@ -73,7 +73,7 @@ def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     assert list_policies({key: found.composed[key] for key in tokens}) == {"token": ManagementPolicy.FULL}
     second = {**first, **{key: found.composed[key].manifest for key in tokens}}
     after = reconcile_observed(request, second)
-    assert tokens.isdisjoint({*after.composed, *after.stale}), "then they go"
+    assert tokens.isdisjoint({*after.composed, *after.kept}), "then they go"
     assert tokens.isdisjoint(
         reconcile_observed(
             request_storage(CreatedStorage()),

@@ -192,7 +192,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     request = request_storage(case.choice)
     found = reconcile_observed(request, observe_started(request, *case.edits))
     assert list_policies(found.composed) == case.want, case.reason
-    assert (found.state.finding, found.may_be_served, found.stale) == (case.finding, case.open, {}), case.reason
+    assert (found.state.finding, found.may_be_served, found.kept) == (case.finding, case.open, {}), case.reason
     assert found.state.environment == "east", case.reason
     want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
@@ -241,8 +241,8 @@ def test_returns_objects_of_other_bytes_as_stale() -> None:
     found = reconcile_observed(
         replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))}
     )
-    assert found.stale.keys() == before.keys()
-    described = {key: (item.manifest["spec"], item.ready) for key, item in found.stale.items()}
+    assert found.kept.keys() == before.keys()
+    described = {key: (item.manifest["spec"], item.ready) for key, item in found.kept.items()}
     assert described == {key: (m["spec"], True) for key, m in before.items()}
     assert list_policies(found.composed) == ALL_KEPT
     assert not found.composed.keys() & before.keys()
@@ -269,7 +269,7 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
         assert (found.state.finding, found.state.environment) == (Finding.CLAIM_TOO_SMALL, "east")
-        assert (found.may_be_served, found.stale) == (False, {})
+        assert (found.may_be_served, found.kept) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
 
@@ -339,7 +339,7 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, 
     request = request_storage(ModelCacheChoice(name="weights"), named_cache=cache)
     found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
-    assert (found.state.environment, found.access_mode, found.stale) == ("east", "", {}), reason
+    assert (found.state.environment, found.access_mode, found.kept) == ("east", "", {}), reason
     assert found.may_be_served is (finding is Finding.CACHE_HYDRATED), reason
     known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason

@@ -62,5 +62,5 @@ def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, sta
     before = observe_started(request_storage(CreatedStorage()), with_job_status(status))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
     found = reconcile_observed(request_storage(CreatedStorage(), model=model(other)), before)
-    assert any(key.startswith("scripts-") for key in found.stale) is stays
-    assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.stale.keys()
+    assert any(key.startswith("scripts-") for key in found.kept) is stays
+    assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.kept.keys()

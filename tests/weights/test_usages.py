@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from function.contract import Composed
+from function.contract import Composed, Desired
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, text
 from function.kube.names import build_name
-from function.weights.consumers import USAGE_KEY, build_usage, carry_over_usage
+from function.weights.consumers import USAGE_KEY, build_usage, decide_usage
 from tests.support.builders import placement
 
 MINE = replace(placement(namespace="team"), name="chat-east")
@@ -58,9 +58,16 @@ def test_carries_over_usage_until_service_has_moved() -> None:
     there = build_usage(MINE, "before")[USAGE_KEY].manifest
     uid: Manifest = {"uid": "1", "resourceVersion": "7"}
     observed: Manifest = {**there, "metadata": {**uid, "name": "u"}, "status": {"conditions": []}}
-    (kept,) = carry_over_usage({USAGE_KEY: observed}, build_usage(MINE, "after")).values()
+    before, after = build_usage(MINE, "before"), build_usage(MINE, "after")
+
+    def decide(cache: str, seen: Manifest | None, *, may_read_previous: bool = True) -> Desired:
+        existing = {USAGE_KEY: seen} if seen else {}
+        return decide_usage(MINE, cache, existing, may_read_previous=may_read_previous)
+
+    (kept,) = decide("after", observed).composed.values()
     assert kept.ready is True
     assert kept.manifest["spec"] == there["spec"]
-    assert carry_over_usage({USAGE_KEY: observed}, {}).keys() == {USAGE_KEY}, "also where no cache is wanted any more"
-    assert carry_over_usage({USAGE_KEY: observed}, build_usage(MINE, "before")) == {}, "it is composed as ever"
-    assert carry_over_usage({}, build_usage(MINE, "after")) == {}
+    assert decide("", observed).composed.keys() == {USAGE_KEY}, "also where no cache is named any more"
+    assert decide("before", observed) == Desired(before), "it is composed as ever"
+    assert decide("after", None) == decide("after", observed, may_read_previous=False) == Desired(after)
+    assert [drop.key for drop in decide("", observed, may_read_previous=False).drops] == [USAGE_KEY]

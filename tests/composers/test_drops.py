@@ -1,0 +1,51 @@
+"""Nothing that was observed leaves the desired state without a `Drop` that says why."""
+
+from collections.abc import Mapping
+
+import pytest
+from crossplane.function.proto.v1 import run_function_pb2 as fnv1
+
+from function.composers import compose
+from function.contract import Call, Composed, Drop
+from function.kube.manifests import Manifest
+from function.remote.adoption import select_own
+from function.remote.object_writer import keep_undropped
+from function.wire import read_call, split_request
+from tests import test_cases
+from tests.support.ownership import CASES, STORIES, example_requests
+
+SEEN: Mapping[str, Manifest] = {
+    key: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key}} for key in ("a", "b", "c")
+}
+
+
+def test_keeps_what_is_neither_composed_nor_dropped() -> None:
+    changed = Composed(manifest={"metadata": {"name": "a", "labels": {"new": "yes"}}})
+    desired = keep_undropped(SEEN, {"a": changed}, [Drop("b", "nothing needs it")])
+    assert desired.keys() == {"a", "c"}
+    assert desired["a"] is changed
+    assert desired["c"].manifest == SEEN["c"]
+
+
+def test_refuses_a_drop_without_a_reason() -> None:
+    with pytest.raises(ValueError, match="b is dropped without a reason"):
+        keep_undropped(SEEN, {}, [Drop("b", "")])
+
+
+def _assert_nothing_is_lost(request: fnv1.RunFunctionRequest) -> None:
+    call: Call = read_call(split_request(request.SerializeToString()))
+    outcome = compose(call)
+    dropped = {drop.key for drop in outcome.drops}
+    assert select_own(call).observed.keys() <= outcome.composed.keys() | dropped
+    assert not outcome.composed.keys() & dropped
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_lose_nothing(name: str) -> None:
+    _assert_nothing_is_lost(test_cases.request_of(test_cases.load(name)))
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_examples_lose_nothing(story: str) -> None:
+    for request in example_requests(story):
+        _assert_nothing_is_lost(request)
