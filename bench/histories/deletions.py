@@ -18,7 +18,8 @@ from bench.simulator.server import ApiServer
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, get, mapping, text
-from function.remote.object_writer import PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, ManagementPolicy, deletes
+from function.remote.composed_kinds import PROVIDER_USAGE_KIND
+from function.remote.object_writer import PROVIDER_CONFIG_LABELS, ManagementPolicy, deletes
 
 IN_USE = "in-use.crossplane.io"
 _CONFIG, _USAGE = "ClusterProviderConfig", PROVIDER_USAGE_KIND

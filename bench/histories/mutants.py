@@ -39,7 +39,7 @@ class Mutant:
 _SERVE = ("create_deployment", "create_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
-_IS_OWN = "names.fullmatch(name) is not None"
+_IS_OWN = "has_name_of_kind(name, manifest)"
 _HAS_LABEL = "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
 
 MUTANTS = (
@@ -402,6 +402,19 @@ MUTANTS = (
                 "keep_undropped",
                 "return {**composed, **carry_over(staying)}",
                 "return {**composed}",
+            ),
+        ),
+    ),
+    Mutant(
+        "kind-without-a-row",
+        "42: a composed kind that the table of kinds lacks is not recognised, and nobody keeps it",
+        (*_SERVE, "break_spec", "mistype_settings", "break_spec"),
+        (
+            Change(
+                "function.remote.composed_kinds",
+                "find_hub_kind",
+                "return _HUB.get(_identify(manifest))",
+                "return None if text(manifest, 'kind') == 'ModelPlacement' else _HUB.get(_identify(manifest))",
             ),
         ),
     ),

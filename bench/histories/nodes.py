@@ -10,8 +10,8 @@ from bench.simulator.server import ApiServer
 from function.api.inference_environment import name_provider_config
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
+from function.remote.composed_kinds import COLLECTION_KIND
 from function.remote.node_collection import DEFINITION, MEMBERSHIP
-from function.remote.object_writer import COLLECTION_KIND
 from tools.remote_stages import condition
 
 _SYNCED = condition("Synced", ok=True, reason="ReconcileSuccess")

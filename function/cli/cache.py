@@ -21,8 +21,10 @@ from function.kube.manifests import JSON, Manifest, condition, get, list_texts, 
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.kube.selectors import Operator, Selector
 from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved, Status
+from function.remote.composed_kinds import assess, build_readiness
+from function.remote.health import Level
 from function.remote.object_writer import deletes
-from function.remote.observed_object import READINESS, Level, assess, read_object
+from function.remote.observed_object import read_object
 from function.weights.request import Case
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
@@ -372,7 +374,7 @@ def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
         "spec": {
             "providerConfigRef": mapping(download, "spec.providerConfigRef"),
             "forProvider": {"manifest": removal},
-            "readiness": {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]},
+            "readiness": build_readiness(removal),
         },
     }
     return text(volume, "persistentVolumeClaim.claimName"), directory, written

@@ -11,6 +11,7 @@ from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.remote.composed_kinds import PLANNED_TIME, find_hub_kind, find_remote_kind, list_true_conditions
 from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import build_ledger
 
@@ -21,7 +22,6 @@ _CALLS = 6
 _ROUNDS = 6
 _HOUR = 3600
 # Sorts after everything that exists: placements are charged in the order of their creation.
-_LAST = "9999-12-31T23:59:59Z"
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
@@ -98,7 +98,7 @@ def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -
     before = store.owned(ref)
     placements: dict[str, Manifest] = {}
     for key, item in composed.items():
-        identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": _LAST}
+        identity: Manifest = {"uid": f"planned-{Ref.of(item.manifest)}", "creationTimestamp": PLANNED_TIME}
         placements[key] = {**item.manifest, "metadata": {**mapping(item.manifest, "metadata"), **identity}}
     _replace_owned(store, ref, placements)
     changed = [m for key, m in store.owned(ref).items() if mapping(m, "spec") != mapping(before.get(key), "spec")]
@@ -173,49 +173,14 @@ def _report_up(resource: Manifest) -> Manifest:
     """Returns a composed resource with the status that it has once it is up; a composite has its own status."""
     if is_ours(resource):
         return resource
-    conditions = _build_conditions("Synced", "Ready")
-    if text(resource, "kind") == "HTTPRoute":
-        metadata: Manifest = {**mapping(resource, "metadata"), "generation": 1}
-        return {**resource, "metadata": metadata, **_report_remote_up(resource)}
+    conditions = list_true_conditions("Synced", "Ready")
     if text(resource, "kind") != "Object":
-        return {**resource, "status": {"conditions": conditions}}
+        kind = find_hub_kind(resource)
+        metadata: Manifest = {**mapping(resource, "metadata"), "generation": 1}
+        reported = kind.report_up(resource) if kind else {}
+        return {**resource, "metadata": metadata, **(reported or {"status": {"conditions": conditions}})}
     desired = mapping(resource, "spec.forProvider.manifest")
+    remote_kind = find_remote_kind(desired)
     metadata = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
-    observed: Manifest = {**desired, "metadata": metadata, **_report_remote_up(desired)}
+    observed: Manifest = {**desired, "metadata": metadata, **(remote_kind.report_up(desired) if remote_kind else {})}
     return {**resource, "status": {"atProvider": {"manifest": observed}, "conditions": conditions}}
-
-
-def _report_remote_up(manifest: Manifest) -> Manifest:
-    match text(manifest, "kind"):
-        case "PersistentVolumeClaim":
-            size = text(manifest, "spec.resources.requests.storage") or "4Ti"
-            modes = get(manifest, "spec.accessModes") or ["ReadWriteMany"]
-            spec: Manifest = {"accessModes": modes, "volumeName": "planned", **mapping(manifest, "spec")}
-            return {"spec": spec, "status": {"phase": "Bound", "accessModes": modes, "capacity": {"storage": size}}}
-        case "Job":
-            completed = _build_conditions("Complete")
-            return {"status": {"succeeded": 1, "completionTime": _LAST, "conditions": completed}}
-        case "StorageClass":
-            return {"provisioner": "planned", "volumeBindingMode": "WaitForFirstConsumer"}
-        case "LLMInferenceService":
-            workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
-            conditions = _build_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
-            reported: Manifest = {
-                "workloads": {
-                    "primary": {"readyReplicas": get(manifest, "spec.replicas")},
-                    "service": {"name": f"{text(manifest, 'metadata.name')}-kserve-workload-svc"},
-                },
-                "router": {"gateways": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]},
-            }
-            return {"status": {"observedGeneration": 1, "conditions": conditions, **reported}}
-        case "HTTPRoute":
-            seen: list[JSON] = [
-                {"type": type_, "status": "True", "observedGeneration": 1} for type_ in ("Accepted", "ResolvedRefs")
-            ]
-            return {"status": {"parents": [{"conditions": seen}]}}
-        case _:
-            return {}
-
-
-def _build_conditions(*types: str) -> list[JSON]:
-    return [{"type": type_, "status": "True", "reason": "Planned"} for type_ in types]

@@ -19,16 +19,17 @@ import click
 import yaml
 
 from function.cli.options import CliError, Code, Sources, import_extra
-from function.cli.store import OBJECT_GROUP, Ref, normalize_json
+from function.cli.store import Ref, normalize_json
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing
 from function.kube.names import VERSION
+from function.remote.composed_kinds import OBJECT_VERSION
 
 T = TypeVar("T")
 
 API_VERSIONS = {
     **dict.fromkeys(COMPOSERS, VERSION),
-    "Object": f"{OBJECT_GROUP}/v1alpha1",
+    "Object": OBJECT_VERSION,
     "Composition": "apiextensions.crossplane.io/v1",
     "EnvironmentConfig": "apiextensions.crossplane.io/v1beta1",
 }

@@ -24,7 +24,7 @@ from function.kube.manifests import Manifest, get, mapping, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled
-from function.remote.object_writer import PROVIDER_USAGE_KIND
+from function.remote.composed_kinds import PROVIDER_USAGE_KIND
 from function.scheduling.turns import sort_by_turn, sort_turns
 from function.scheduling.ways_out import WayOut
 

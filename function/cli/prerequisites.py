@@ -24,36 +24,29 @@ from function.cli.packages import (
     read_client_release,
     split_image,
 )
-from function.cli.store import OBJECT_GROUP
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
 from function.kube.manifests import JSON, Manifest, condition, flag, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import GROUP, VERSION
+from function.remote.composed_kinds import (
+    ALL_VERBS,
+    HUB_KINDS,
+    OBJECT_VERSION,
+    READ,
+    REMOTE_KINDS,
+    SERVING_VERSION,
+    Role,
+    list_rights,
+)
 from function.remote.nodes import parse_node
-from function.serving.service import API_VERSION
 
 _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _NAMED = 3  # nodes, kinds or Objects that a line names
-_READ = ("get", "list", "watch")
 
 # What must be allowed on resources of a GPU cluster, in all namespaces.
-_COMPOSED = (*_READ, "create", "patch")
-_DELETED = (*_COMPOSED, "delete")
-RIGHTS = {
-    "namespaces": _COMPOSED,
-    "secrets": _DELETED,
-    "persistentvolumeclaims": _DELETED,
-    "configmaps": _DELETED,
-    "jobs.batch": _DELETED,
-    "llminferenceservices.serving.kserve.io": _DELETED,
-    "llminferenceserviceconfigs.serving.kserve.io": _COMPOSED,
-    "storageclasses.storage.k8s.io": (*_READ, "patch"),
-    "nodes": ("get", "list", "patch"),
-    "deployments.apps": (*_READ, "patch"),
-    "httproutes.gateway.networking.k8s.io": _DELETED,
-}
+RIGHTS = list_rights(REMOTE_KINDS)
 _DISPENSABLE = {
     "storageclasses.storage.k8s.io": (
         "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
@@ -76,7 +69,7 @@ _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 _LWS_CONTROLLER = f"{_DEPLOYMENTS.format('lws-system')}/lws-controller-manager"
 _KSERVE_CONTROLLER = f"{_DEPLOYMENTS.format('kserve')}/llmisvc-controller-manager"
 _KSERVE_RESOURCES = ("llminferenceservices", "llminferenceserviceconfigs")
-_PRESETS = f"/apis/{API_VERSION}/namespaces/kserve/llminferenceserviceconfigs"
+_PRESETS = f"/apis/{SERVING_VERSION}/namespaces/kserve/llminferenceserviceconfigs"
 _GATEWAY = f"/apis/{_GATEWAY_API}/namespaces/kserve/gateways/kserve-ingress-gateway"
 _WITHOUT_GATEWAY = "or set kserve.gateway: false on the environment, and check with --no-gateway"
 # Presets that KServe looks up for our services, below a prefix of its release. The one for pipelines is ours.
@@ -84,31 +77,21 @@ _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "conf
 
 _EXTENSIONS = "apiextensions.crossplane.io"
 _REVIEWS = "authorization.k8s.io/v1"
-_OBJECT_API = f"{OBJECT_GROUP}/v1alpha1"
-_OBJECT_KINDS = ("objects", "clusterproviderconfigs", "observedobjectcollections", "providerconfigusages")
+_OBJECT_KINDS = tuple(row.resource for row in HUB_KINDS if row.version == OBJECT_VERSION)
 _PLACEHOLDER = "registry.example.com/"
 _FLAGS = ("--enable-watches", "--sanitize-secrets")
 # What must be allowed on resources in all namespaces, as install/hub-rbac.yaml grants it: the rules with all verbs are
 # checked by those that Kubernetes has.
-_EVERY = (*_READ, "create", "update", "patch", "delete")
-_OBJECT_RIGHTS = dict.fromkeys((f"{kind}.{OBJECT_GROUP}" for kind in _OBJECT_KINDS), _EVERY)
-CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), _EVERY) | _OBJECT_RIGHTS
+_OBJECT_RIGHTS = list_rights(row for row in HUB_KINDS if row.version == OBJECT_VERSION)
+CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), ALL_VERBS) | _OBJECT_RIGHTS
 _GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
 # What Crossplane composes for ModelServices, as install/gateway-rbac.yaml grants it.
-GATEWAY_RIGHTS = dict.fromkeys(
-    (
-        "services",
-        "endpointslices.discovery.k8s.io",
-        "httproutes.gateway.networking.k8s.io",
-        "backendtlspolicies.gateway.networking.k8s.io",
-    ),
-    _EVERY,
-)
+GATEWAY_RIGHTS = list_rights(row for row in HUB_KINDS if row.role is Role.GATEWAY)
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
-    "secrets": (*_READ, "update"),
+    "secrets": (*READ, "update"),
     "events": ("create", "patch"),
-    "customresourcedefinitions.apiextensions.k8s.io": _READ,
+    "customresourcedefinitions.apiextensions.k8s.io": READ,
 }
 
 
@@ -188,7 +171,7 @@ def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with
     served = _check_served(cluster, "LeaderWorkerSet", _LWS_API, ("leaderworkersets",), todo)
     yield _check_controller(cluster, served, _LWS_CONTROLLER, LWS, todo)
     todo = "Install KServe with its LLMInferenceService controller"
-    served = _check_served(cluster, "KServe", API_VERSION, _KSERVE_RESOURCES, todo)
+    served = _check_served(cluster, "KServe", SERVING_VERSION, _KSERVE_RESOURCES, todo)
     yield _check_controller(cluster, served, _KSERVE_CONTROLLER, KSERVE, todo)
     yield _judge(cluster, "KServe's presets", ", ".join(_PRESET_NAMES), _PRESETS, _judge_presets)
     if with_gateway:
@@ -232,7 +215,7 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
         path = f"{PACKAGE_API}/v1beta1/deploymentruntimeconfigs/{config}" if config else ""
         yield _judge(cluster, f"flags of {PROVIDER}", ", ".join(_FLAGS), path, _judge_flags)
     todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
-    yield _check_served(cluster, "kinds of the provider", _OBJECT_API, _OBJECT_KINDS, todo)
+    yield _check_served(cluster, "kinds of the provider", OBJECT_VERSION, _OBJECT_KINDS, todo)
     function = find_package(cluster, "Function")
     line = _check_own_package("Function", function)
     running = find_revision(cluster, function)
@@ -254,7 +237,7 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
         yield _check_served(cluster, "Gateway API", _GATEWAY_API, ("httproutes",), todo)
         who, todo = "Crossplane for ModelServices", "kubectl apply -f install/gateway-rbac.yaml"
         yield _check_rights(cluster, namespace, who, "crossplane", GATEWAY_RIGHTS, todo)
-    path = f"/apis/{_OBJECT_API}/objects?limit=500"  # one page
+    path = f"/apis/{OBJECT_VERSION}/objects?limit=500"  # one page
     yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
 
 

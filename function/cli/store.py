@@ -18,10 +18,12 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
+from function.remote.composed_kinds import HUB_KINDS, OBJECT_GROUP
 from function.status.conditions import OWNED
 
-OBJECT_GROUP = "kubernetes.m.crossplane.io"
-CLUSTER_SCOPED = frozenset({"ClusterModel", "InferenceEnvironment", "ClusterProviderConfig"})
+CLUSTER_SCOPED = frozenset(
+    {"ClusterModel", "InferenceEnvironment", *(row.kind for row in HUB_KINDS if not row.namespaced)}
+)
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
 _SERIAL = itertools.count()
 

@@ -19,7 +19,8 @@ from function.domain.allocation import format_replicas
 from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.kube.selectors import Selector
 from function.reasons import Status
-from function.remote.observed_object import State, assess, read_object
+from function.remote.composed_kinds import assess
+from function.remote.observed_object import State, read_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

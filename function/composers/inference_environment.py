@@ -25,9 +25,10 @@ from function.kube.manifests import JSON, Manifest, condition, listing, mapping,
 from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Drained, HardwareAsDeclared
 from function.remote import node_collection
+from function.remote.composed_kinds import OBJECT_VERSION
 from function.remote.node_collection import NodeObservation, Unobserved, select_nodes
 from function.remote.nodes import summarize_pools
-from function.remote.object_writer import API_VERSION, ManagementPolicy
+from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import State
 from function.scheduling.ledger import admit_placements
 from function.serving.service import build_pipeline_preset
@@ -145,7 +146,7 @@ def _compose_provider_config(call: Call, environment: Environment, access: Clust
     if access.identity is not None:
         spec["identity"] = {"type": access.identity_type, "source": "Secret", "secretRef": _refer_to(access.identity)}
     manifest: Manifest = {
-        "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
+        "apiVersion": OBJECT_VERSION,
         "kind": "ClusterProviderConfig",
         "metadata": {"name": environment.provider_config, "labels": dict[str, JSON](MANAGED_BY)},
         "spec": spec,
@@ -168,7 +169,8 @@ def _require_nodes(call: Call, environment: Environment) -> dict[str, Requiremen
         return {requirements.NODES_DEFINITION: definition}
     labels = {node_collection.MEMBERSHIP: text(collection, "metadata.name")}
     namespace = text(collection, "metadata.namespace")
-    return {requirements.NODES: Requirement(api_version=API_VERSION, kind="Object", namespace=namespace, labels=labels)}
+    members = Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)
+    return {requirements.NODES: members}
 
 
 def _observe_nodes(call: Call, environment: Environment) -> tuple[NodeObservation, Manifest | None]:

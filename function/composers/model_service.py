@@ -13,8 +13,8 @@ from function.contract import Call, Composed, Desired, Drop, Outcome, Requiremen
 from function.domain.model_service import ModelService
 from function.domain.settings import PlatformGateway, Settings
 from function.reasons import BackendsResolved, ConditionType, Status
+from function.remote.composed_kinds import assess
 from function.remote.object_writer import ManagementPolicy, carry_over, with_resource_version
-from function.remote.observed_object import assess
 from function.status import model_service as report
 from function.status import references
 from function.status.conditions import faulty

@@ -19,10 +19,9 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.reasons import ConditionType, ReferencesResolved
-from function.remote.object_writer import API_VERSION as OBJECT_VERSION
-from function.remote.object_writer import PROVIDER_USAGE_KIND, find_remote_namespace
+from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND, USAGE_KIND, USAGE_VERSION
+from function.remote.object_writer import find_remote_namespace
 from function.status import references
-from function.weights.consumers import USAGE_API_VERSION, USAGE_KIND
 
 MODEL = "model"
 ENVIRONMENT = "environment"
@@ -42,7 +41,7 @@ ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 PROVIDER_USAGE: ResourceKind = (OBJECT_VERSION, PROVIDER_USAGE_KIND)
 _RESOURCE = "resource-"
-_LISTED = {OBJECT, (USAGE_API_VERSION, USAGE_KIND)}
+_LISTED = {OBJECT, (USAGE_VERSION, USAGE_KIND)}
 
 
 def model(ref: ModelRef, namespace: str) -> Requirement:

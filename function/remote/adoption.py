@@ -12,48 +12,17 @@ composed once more over the resourceVersion that was seen, so that Crossplane ad
 deleted on the reconcile that observes it (decisions 9 and 14).
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
-from function.kube.names import COMPOSITION_KEY, GROUP, MANAGED_BY
-from function.remote.object_writer import (
-    COLLECTION_KIND,
-    PROVIDER_USAGE_KIND,
-    SERVICE,
-    carry_over,
-    reapply_observed,
-    stop_managing,
-    with_resource_version,
-)
+from function.kube.names import COMPOSITION_KEY, MANAGED_BY
+from function.remote.composed_kinds import find_hub_kind, has_name_of_kind
+from function.remote.object_writer import SERVICE, carry_over, reapply_observed, stop_managing, with_resource_version
 
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
-_HASHED = r"[a-z](?:[a-z0-9-]*[a-z0-9])?-[0-9a-f]{8}"  # `names.build_name`
-_OF_GATEWAY = r"gateway-[0-9a-f]{8}/"
-# The composition-resource-names of each kind, by API group (version in the core group) and kind.
-_NAMES: Mapping[tuple[str, str], re.Pattern[str]] = {
-    kind: re.compile(pattern)
-    for kind, pattern in {
-        # A ModelCache prefixes the names of an environment's Objects with the environment.
-        ("kubernetes.m.crossplane.io", "Object"): (
-            rf"storage-class|pipeline-preset|workload|{_OF_GATEWAY}route"
-            rf"|(?:[^/]+/)?(?:namespace|claim-.+|(?:job|pull|scripts|service|token)-{_HASHED})"
-        ),
-        ("kubernetes.m.crossplane.io", "ClusterProviderConfig"): "provider-config",
-        ("kubernetes.m.crossplane.io", COLLECTION_KIND): "nodes",
-        ("kubernetes.m.crossplane.io", PROVIDER_USAGE_KIND): "(?:[^/]+/)?provider-usage|provider-usage-.+",
-        ("protection.crossplane.io", "Usage"): "cache-usage",
-        (GROUP, "ModelPlacement"): "placement-.+",
-        (GROUP, "ModelService"): "model-service",
-        ("v1", "Service"): f"{_OF_GATEWAY}service",
-        ("discovery.k8s.io", "EndpointSlice"): f"{_OF_GATEWAY}slice",
-        ("gateway.networking.k8s.io", "HTTPRoute"): "route",
-        ("gateway.networking.k8s.io", "BackendTLSPolicy"): f"{_OF_GATEWAY}tls",
-    }.items()
-}
 
 
 def select_own(call: Call) -> Call:
@@ -71,10 +40,9 @@ def is_own(name: str, manifest: Manifest) -> bool:
 
     A resource under a name that only another release gives is recognised by its label.
     """
-    names = _NAMES.get((text(manifest, "apiVersion").partition("/")[0], text(manifest, "kind")))
-    if names is None:
+    if find_hub_kind(manifest) is None:
         return False
-    return names.fullmatch(name) is not None or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
+    return has_name_of_kind(name, manifest) or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
 
 
 def find_orphan_placements(

@@ -13,8 +13,9 @@ from function.domain.environment import Environment, Observe, Pool
 from function.kube.manifests import JSON, Manifest, is_deleting, listing, mapping, text
 from function.kube.names import MANAGED_BY, build_name
 from function.reasons import HardwareAsDeclared
+from function.remote.composed_kinds import COLLECTION_KIND, OBJECT_VERSION
 from function.remote.nodes import Node, parse_node
-from function.remote.object_writer import API_VERSION, COLLECTION_KIND, ObjectWriter
+from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object
 
 # The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
@@ -92,7 +93,7 @@ def name_collection(environment: str) -> str:
 def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
     """Returns the collection of the nodes that a LabelSelector matches. Nothing waits for it to become ready."""
     manifest: Manifest = {
-        "apiVersion": API_VERSION,
+        "apiVersion": OBJECT_VERSION,
         "kind": COLLECTION_KIND,
         "metadata": {"name": name_collection(writer.owner), "namespace": writer.namespace, "labels": {**MANAGED_BY}},
         "spec": {

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.contract import Composed, Drop
-from function.kube.manifests import JSON, Manifest, condition, get, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
-from function.remote.observed_object import READINESS, ObservedObject, is_up, read_object
+from function.remote.composed_kinds import OBJECT_VERSION, build_readiness, find_hub_kind
+from function.remote.health import assess_ready_condition
+from function.remote.observed_object import ObservedObject, is_up, read_object
 
-API_VERSION = "kubernetes.m.crossplane.io/v1alpha1"
-COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
-PROVIDER_USAGE_KIND = "ProviderConfigUsage"
 PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of such a usage
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
 _OBJECT_NAME_LIMIT = 63
@@ -66,16 +65,16 @@ class ObjectWriter:
             "managementPolicies": list(policy.value),
             "forProvider": {"manifest": manifest},
         }
-        readiness = READINESS.get(f"{text(manifest, 'apiVersion').rpartition('/')[0]}/{text(manifest, 'kind')}")
+        readiness = build_readiness(manifest)
         if readiness:
-            spec["readiness"] = {"policy": "DeriveFromCelQuery", "celQuery": readiness}
+            spec["readiness"] = readiness
         if reference:
             spec["references"] = [reference]
         if self.watch:
             spec["watch"] = True
         return Composed(
             manifest={
-                "apiVersion": API_VERSION,
+                "apiVersion": OBJECT_VERSION,
                 "kind": "Object",
                 "metadata": {
                     "name": object_name(self.owner, key, self.scope),
@@ -192,10 +191,7 @@ def _desired_spec(manifest: Manifest) -> JSON:
 
 
 def _is_ready(manifest: Manifest) -> bool:
-    if text(manifest, "apiVersion") == API_VERSION and text(manifest, "kind") == "Object":
+    kind = find_hub_kind(manifest)
+    if kind and kind.kind == "Object":
         return is_up(read_object(manifest))
-    if text(manifest, "kind") in {COLLECTION_KIND, PROVIDER_USAGE_KIND}:
-        return True
-    if not get(manifest, "status.conditions"):
-        return text(manifest, "kind") == "ClusterProviderConfig"
-    return condition(manifest, "Ready").get("status") == "True"
+    return (kind.assess if kind else assess_ready_condition)(manifest).up

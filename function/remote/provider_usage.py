@@ -13,7 +13,8 @@ from dataclasses import replace
 from function.contract import Call, Composed
 from function.kube.manifests import Manifest, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value
-from function.remote.object_writer import API_VERSION, PROVIDER_CONFIG_LABELS, PROVIDER_USAGE_KIND, object_name
+from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND
+from function.remote.object_writer import PROVIDER_CONFIG_LABELS, object_name
 
 PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
 NO_OBJECTS_LEFT = "nothing is left on the cluster"  # why such a usage goes
@@ -27,7 +28,7 @@ def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Comp
     owner = text(xr, "metadata.name")
     return Composed(
         manifest={
-            "apiVersion": API_VERSION,
+            "apiVersion": OBJECT_VERSION,
             "kind": PROVIDER_USAGE_KIND,
             "metadata": {
                 "name": object_name(owner, key),

@@ -8,7 +8,7 @@ from function.domain.placement import Gate
 from function.kube.manifests import condition, integer, is_condition_current, is_deleting, text
 from function.kube.messages import truncate_middle
 from function.reasons import Status
-from function.remote import observed_object
+from function.remote.health import is_current
 
 _MAX_STATE = 256  # bytes of what the object says
 
@@ -30,7 +30,7 @@ def find_gate_obstacle(gate: Gate, answer: Answered | None) -> str:
     state = condition(manifest, gate.condition)
     if not state:
         return f"waiting for {name}, which has no condition {gate.condition}"
-    if not (observed_object.is_current(manifest) and is_condition_current(manifest, gate.condition)):
+    if not (is_current(manifest) and is_condition_current(manifest, gate.condition)):
         generation = integer(manifest, "metadata.generation")
         return f"waiting for {name}, whose {gate.condition} is not about its generation {generation} yet"
     if state.get("status") == Status.TRUE:

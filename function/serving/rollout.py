@@ -18,6 +18,8 @@ from function.domain.model import Problem, Shape
 from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
+from function.remote.composed_kinds import assess
+from function.remote.health import Level, is_current
 from function.remote.object_writer import (
     SERVICE,
     ManagementPolicy,
@@ -25,7 +27,7 @@ from function.remote.object_writer import (
     reapply_observed,
     with_resource_version,
 )
-from function.remote.observed_object import Level, ObservedObject, State, assess, is_current, is_up, read_object
+from function.remote.observed_object import ObservedObject, State, is_up, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.service import build_service, find_service_problems

@@ -13,11 +13,11 @@ from function.domain.model import Mode, Problem, Profile, Shape
 from function.domain.settings import Kserve
 from function.kube.manifests import Manifest, prune, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
+from function.remote.composed_kinds import SERVING_VERSION
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import is_started_by_preset, start_group
 from function.serving.pod import build_pod
 
-API_VERSION = "serving.kserve.io/v1alpha2"
 # KServe routes by model name only where this says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
@@ -68,7 +68,7 @@ def build_service(request: ServingRequest) -> Manifest:
     if request.shape.nodes == 1:
         annotations[ANNOTATION_SPEC_DIGEST] = digest  # KServe hands it on to pods: see `find_update`
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": SERVING_VERSION,
         "kind": "LLMInferenceService",
         "metadata": {
             "name": request.name,
@@ -120,7 +120,7 @@ def build_pipeline_preset(kserve: Kserve) -> Manifest:
     restarts a running service by changing the preset.
     """
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": SERVING_VERSION,
         "kind": "LLMInferenceServiceConfig",
         "metadata": {"name": pipeline_preset_name(kserve), "namespace": kserve.namespace, "labels": {**MANAGED_BY}},
         "spec": {},

@@ -11,8 +11,9 @@ from function.domain.placement import PendingUpdate
 from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
 from function.kube.messages import truncate_middle
 from function.kube.names import ANNOTATION_SPEC_DIGEST
+from function.remote.health import is_current
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, reapply_observed
-from function.remote.observed_object import ObservedObject, is_current
+from function.remote.observed_object import ObservedObject
 
 WORKLOAD = "workload"  # composition-resource-name
 PRIMARY_WORKLOAD = "status.workloads.primary"  # of a service: kind and name of what has its pods

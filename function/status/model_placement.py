@@ -16,8 +16,10 @@ from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
+from function.remote.composed_kinds import assess
+from function.remote.health import Level, is_current
 from function.remote.object_writer import SERVICE
-from function.remote.observed_object import Level, ObservedObject, State, assess, is_current
+from function.remote.observed_object import ObservedObject, State
 from function.scheduling.admission import Admission
 from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
 from function.status.conditions import faulty

@@ -11,7 +11,8 @@ from function.kube.manifests import JSON, Manifest, format_time, listing, prune
 from function.kube.messages import join_with_more
 from function.kube.urls import Origin
 from function.reasons import BackendsAlike, BackendsResolved, ConditionType, EndpointsReady, RouteReady, Status
-from function.remote.observed_object import Level, assess
+from function.remote.composed_kinds import assess
+from function.remote.health import Level
 from function.traffic.endpoints import Traffic
 
 _endpoints_ready = partial(Condition, ConditionType.ENDPOINTS_READY)

@@ -19,7 +19,7 @@ from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, parse_time, text
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.urls import Origin
-from function.remote.observed_object import assess
+from function.remote.composed_kinds import assess
 from function.traffic.routes import MAX_BACKENDS, ROUTE, SERVICE, SLICE, TLS
 from function.traffic.shares import (
     choose,

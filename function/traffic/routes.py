@@ -12,14 +12,14 @@ from function.domain.settings import PlatformGateway
 from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
+from function.remote.composed_kinds import ROUTE_VERSION
 
 ROUTE = "route"  # composition-resource-name of the route on the control plane
 REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
-_API_VERSION = "gateway.networking.k8s.io/v1"
 SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
-TLS_KIND = (_API_VERSION, "BackendTLSPolicy")
+TLS_KIND = (ROUTE_VERSION, "BackendTLSPolicy")
 # Streams last as long as they need, as with KServe's own routes.
 _TIMEOUTS: Manifest = {"request": "0s", "backendRequest": "0s"}
 _NAME_LIMIT = 63
@@ -45,7 +45,7 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
     rule: Manifest = {"matches": [_match(service)], "backendRefs": backends, "timeouts": {**_TIMEOUTS}}
     spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
     return {
-        "apiVersion": _API_VERSION,
+        "apiVersion": ROUTE_VERSION,
         "kind": "HTTPRoute",
         "metadata": _metadata(service, build_name(service.name, "route", service.name, limit=_NAME_LIMIT)),
         "spec": prune(spec),
@@ -68,7 +68,7 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
     identity = service.namespace, service.name, str(gateway.origin)
     name = build_name(service.name, "route", *identity, limit=_NAME_LIMIT)
     return {
-        "apiVersion": _API_VERSION,
+        "apiVersion": ROUTE_VERSION,
         "kind": "HTTPRoute",
         "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
         "spec": {"parentRefs": [{"name": gateway.name, "namespace": gateway.namespace}], "rules": [rule]},
@@ -106,7 +106,7 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
         if gateway.ca_config_map:
             authority = {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": gateway.ca_config_map}]}
         resources[TLS] = {
-            "apiVersion": _API_VERSION,
+            "apiVersion": ROUTE_VERSION,
             "kind": "BackendTLSPolicy",
             "metadata": metadata,
             "spec": {

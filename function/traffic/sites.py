@@ -8,7 +8,8 @@ from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, integer, is_deleting, list_texts, listing, mapping, text
 from function.kube.urls import Origin, parse_origin
-from function.remote.observed_object import ObservedObject, is_programmed, is_up, read_object
+from function.remote.health import is_programmed
+from function.remote.observed_object import ObservedObject, is_up, read_object
 from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
 
 SEPARATOR = "/"  # between the key of a gateway and the composed resource

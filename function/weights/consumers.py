@@ -14,13 +14,12 @@ from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
+from function.remote.composed_kinds import USAGE_KIND, USAGE_VERSION
 from function.remote.object_writer import reapply_observed
 from function.remote.observed_object import ObservedObject, is_up, read_object
 from function.weights.reconcile import Weights
 
 USAGE_KEY = "cache-usage"
-USAGE_API_VERSION = "protection.crossplane.io/v1beta1"
-USAGE_KIND = "Usage"
 _URI = "spec.model.uri"
 _CLAIM = "PersistentVolumeClaim"
 _USED_CACHE = "spec.of.resourceRef.name"
@@ -122,7 +121,7 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
     }
     name = build_name(placement.name, placement.name, cache)
     metadata: Manifest = {"name": name, "namespace": placement.namespace, "labels": {**MANAGED_BY}}
-    manifest: Manifest = {"apiVersion": USAGE_API_VERSION, "kind": USAGE_KIND, "metadata": metadata, "spec": spec}
+    manifest: Manifest = {"apiVersion": USAGE_VERSION, "kind": USAGE_KIND, "metadata": metadata, "spec": spec}
     # Where Usages are not enforced their controller never makes them Ready, which must not hold up a model that serves.
     return {USAGE_KEY: Composed(manifest=manifest, ready=True)}
 

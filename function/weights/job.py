@@ -35,8 +35,8 @@ from function.domain.pods import add_variables
 from function.domain.settings import BACKOFF_LIMIT, BUILT_IN, JOB_NAME, Download, Initializer
 from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
+from function.remote.composed_kinds import assess
 from function.remote.object_writer import ObjectWriter
-from function.remote.observed_object import assess
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, model_directory, source_uri
 from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit

@@ -17,6 +17,8 @@ from function.domain.model import DownloadedSource, Problem
 from function.kube.manifests import Manifest, get, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
+from function.remote.composed_kinds import assess
+from function.remote.health import Level
 from function.remote.object_writer import (
     ManagementPolicy,
     ObjectWriter,
@@ -25,7 +27,7 @@ from function.remote.object_writer import (
     stop_managing,
     with_management_policy,
 )
-from function.remote.observed_object import Level, ObservedObject, State, assess
+from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import READ_ONLY_MANY, build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.faults import (
     SIZE_FAULTS,

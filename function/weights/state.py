@@ -11,8 +11,10 @@ from function.domain.cache import CacheEntry, Hydration
 from function.domain.model import Problem
 from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
+from function.remote.composed_kinds import assess
+from function.remote.health import Level
 from function.remote.object_writer import ManagementPolicy
-from function.remote.observed_object import Level, ObservedObject, State, assess
+from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import READ_WRITE_MANY, ClaimPlan, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure, is_without_pods

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.remote.composed_kinds import COLLECTION_KIND
 from function.remote.node_collection import DEFINITION, MEMBERSHIP, name_collection
-from function.remote.object_writer import COLLECTION_KIND
 from tests.support.nodes import POOL, member, node
 from tests.support.plane import call, change, manifests, only, request_of, said
 from tools.control_plane import ControlPlane

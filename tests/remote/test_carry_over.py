@@ -3,6 +3,7 @@
 import pytest
 
 from function.kube.manifests import JSON, Manifest, get, mapping
+from function.remote.composed_kinds import OBJECT_VERSION
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, desired_from_observed
 
 OBJECT: Manifest = {"apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object"}
@@ -73,7 +74,11 @@ LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o ti
     [
         ({**READY, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False, "it says that it is not"),
         (READY, False, "it has not been observed yet"),
-        ({**READY, "kind": "ObservedObjectCollection"}, True, "whether a collection is ready never counts"),
+        (
+            {**READY, "apiVersion": OBJECT_VERSION, "kind": "ObservedObjectCollection"},
+            True,
+            "whether a collection is ready never counts",
+        ),
         ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}}}, True, "what it describes is there and up"),
         ({**OBJECT, "status": {"atProvider": {"manifest": {**CLAIM, "status": {}}}}}, False, "it is there, and not up"),
         ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}, "conditions": LOST}}, False, "it was up once"),

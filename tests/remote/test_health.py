@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from function.kube.manifests import JSON, Manifest
-from function.remote.observed_object import Level, assess
+from function.remote.composed_kinds import assess
+from function.remote.health import Level
 
 
 def _condition(type_: str, status: str, message: str = "") -> Manifest:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from function.domain.model import SecretKey
 from function.domain.pods import PullSecret
 from function.kube.manifests import JSON, Manifest
+from function.remote.composed_kinds import REMOTE_KINDS
 from function.remote.object_writer import (
     NAMESPACE,
     ManagementPolicy,
@@ -13,12 +14,13 @@ from function.remote.object_writer import (
     find_remote_namespace,
     object_name,
 )
-from function.remote.observed_object import READINESS
 from function.weights.credentials import SecretCopy, list_pull_secret_copies
 
 WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east", watch=False, observed={})
 US: JSON = {"app.kubernetes.io/managed-by": "modelplane"}
 MAP: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
+
+READINESS = {row.kind: row.readiness for row in REMOTE_KINDS}
 
 
 def an_object(key: str, manifest: Manifest, policies: list[JSON], **spec: JSON) -> Manifest:
@@ -46,12 +48,12 @@ def test_composes_object_for_manifest() -> None:
     watched = replace(WRITER, watch=True).compose("job-a", MAP, ManagementPolicy.OBSERVE_ONLY)
     assert watched.manifest == an_object("job-a", MAP, ["Observe"], watch=True)
     job: Manifest = {"apiVersion": "batch/v1", "kind": "Job"}
-    query: JSON = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["batch/Job"]}
+    query: JSON = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["Job"]}
     assert WRITER.compose("job-a", job, ManagementPolicy.FULL).manifest == an_object(
         "job-a", job, ["*"], readiness=query
     )
     claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-    query = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["/PersistentVolumeClaim"]}
+    query = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["PersistentVolumeClaim"]}
     assert WRITER.compose("a", claim, ManagementPolicy.FULL).manifest == an_object("a", claim, ["*"], readiness=query)
     scoped = replace(WRITER, scope="west").compose("job-a", MAP, ManagementPolicy.FULL)
     assert scoped.manifest["metadata"] != made.manifest["metadata"], "clusters of one composite have different names"

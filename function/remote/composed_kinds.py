@@ -1,0 +1,329 @@
+"""The kinds of resources that this function composes: one row each, and every list of them follows from these rows.
+
+A row says under which names the function composes a kind, when one is up, and what must be allowed for it. Two tables:
+what Crossplane applies on the control plane, and what provider-kubernetes applies on GPU clusters. The rules in
+`install/*.yaml` are compared with the rows by tests.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.names import VERSION
+from function.remote.health import (
+    UP,
+    Health,
+    Level,
+    assess_claim,
+    assess_job,
+    assess_namespace,
+    assess_ready_condition,
+    assess_route,
+    assess_service,
+)
+
+OBJECT_GROUP = "kubernetes.m.crossplane.io"
+OBJECT_VERSION = f"{OBJECT_GROUP}/v1alpha1"
+ROUTE_VERSION = "gateway.networking.k8s.io/v1"
+USAGE_VERSION = "protection.crossplane.io/v1beta1"
+SERVING_VERSION = "serving.kserve.io/v1alpha2"
+PLANNED_TIME = "9999-12-31T23:59:59Z"  # of what the command line plans
+COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
+PROVIDER_USAGE_KIND = "ProviderConfigUsage"
+USAGE_KIND = "Usage"
+READ = ("get", "list", "watch")
+_COMPOSED = (*READ, "create", "patch")
+_DELETED = (*_COMPOSED, "delete")
+ALL_VERBS = (*READ, "create", "update", "patch", "delete")
+_HASHED = r"[a-z](?:[a-z0-9-]*[a-z0-9])?-[0-9a-f]{8}"  # `names.build_name`
+_OF_GATEWAY = r"gateway-[0-9a-f]{8}/"
+
+
+class Role(Enum):
+    """The ClusterRole that allows Crossplane to compose a kind."""
+
+    CORE = "modelplane:aggregate-to-crossplane"  # install/hub-rbac.yaml
+    GATEWAY = "modelplane:gateway-aggregate-to-crossplane"  # install/gateway-rbac.yaml
+    OWN = ""  # Crossplane's own
+
+
+def _group(version: str) -> str:
+    return version.rpartition("/")[0]
+
+
+def _nothing(_: Manifest) -> Manifest:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedKind:
+    """One kind; `resource` is its plural, as rights name it."""
+
+    version: str  # apiVersion
+    kind: str
+    resource: str
+    namespaced: bool = True
+    verbs: tuple[str, ...]  # that Crossplane or the provider needs
+    assess: Callable[[Manifest], Health] = assess_ready_condition
+    # How the fields look that its controller writes once it is up, where the command line plays that controller.
+    report_up: Callable[[Manifest], Manifest] = _nothing
+
+    @property
+    def group(self) -> str:
+        return _group(self.version)
+
+    @property
+    def right(self) -> str:
+        """The resource as `kubectl auth can-i` takes it: `jobs.batch`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubKind(ComposedKind):
+    """A kind on the control plane. `names` is the pattern of the composition-resource-names."""
+
+    names: str
+    role: Role = Role.CORE
+    verbs: tuple[str, ...] = ALL_VERBS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteKind(ComposedKind):
+    """A kind on a GPU cluster, inside an Object.
+
+    `readiness` is the health in CEL for provider-kubernetes, which polls every 30 s only while an Object is not Ready.
+    An error in a query counts as not ready, hence the `has()`.
+    """
+
+    readiness: str = ""
+
+
+def _is_always_up(_: Manifest) -> Health:
+    return UP
+
+
+def _report_claim(manifest: Manifest) -> Manifest:
+    size = text(manifest, "spec.resources.requests.storage") or "4Ti"
+    modes = get(manifest, "spec.accessModes") or ["ReadWriteMany"]
+    spec: Manifest = {"accessModes": modes, "volumeName": "planned", **mapping(manifest, "spec")}
+    return {"spec": spec, "status": {"phase": "Bound", "accessModes": modes, "capacity": {"storage": size}}}
+
+
+def _report_job(_: Manifest) -> Manifest:
+    completed = list_true_conditions("Complete")
+    return {"status": {"succeeded": 1, "completionTime": PLANNED_TIME, "conditions": completed}}
+
+
+def _report_storage_class(_: Manifest) -> Manifest:
+    return {"provisioner": "planned", "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def _report_service(manifest: Manifest) -> Manifest:
+    workload = "WorkerWorkloadReady" if "worker" in mapping(manifest, "spec") else "MainWorkloadReady"
+    conditions = list_true_conditions("PresetsCombined", workload, "WorkloadsReady", "RouterReady", "Ready")
+    reported: Manifest = {
+        "workloads": {
+            "primary": {"readyReplicas": get(manifest, "spec.replicas")},
+            "service": {"name": f"{text(manifest, 'metadata.name')}-kserve-workload-svc"},
+        },
+        "router": {"gateways": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]},
+    }
+    return {"status": {"observedGeneration": 1, "conditions": conditions, **reported}}
+
+
+def _report_route(_: Manifest) -> Manifest:
+    seen: list[JSON] = [
+        {"type": type_, "status": "True", "observedGeneration": 1} for type_ in ("Accepted", "ResolvedRefs")
+    ]
+    return {"status": {"parents": [{"conditions": seen}]}}
+
+
+def list_true_conditions(*types: str) -> list[JSON]:
+    """Returns conditions of a planned resource that are True."""
+    return [{"type": type_, "status": "True", "reason": "Planned"} for type_ in types]
+
+
+HUB_KINDS: tuple[HubKind, ...] = (
+    HubKind(
+        version=OBJECT_VERSION,
+        kind="Object",
+        resource="objects",
+        # A ModelCache prefixes the names of an environment's Objects with the environment.
+        names=(
+            rf"storage-class|pipeline-preset|workload|{_OF_GATEWAY}route"
+            rf"|(?:[^/]+/)?(?:namespace|claim-.+|(?:job|pull|scripts|service|token)-{_HASHED})"
+        ),
+    ),
+    HubKind(
+        version=OBJECT_VERSION,
+        kind="ClusterProviderConfig",
+        resource="clusterproviderconfigs",
+        namespaced=False,
+        names="provider-config",
+        assess=_is_always_up,
+    ),
+    HubKind(
+        version=OBJECT_VERSION,
+        kind=COLLECTION_KIND,
+        resource="observedobjectcollections",
+        names="nodes",
+        assess=_is_always_up,
+    ),
+    HubKind(
+        version=OBJECT_VERSION,
+        kind=PROVIDER_USAGE_KIND,
+        resource="providerconfigusages",
+        names="(?:[^/]+/)?provider-usage|provider-usage-.+",
+        assess=_is_always_up,
+    ),
+    HubKind(version=USAGE_VERSION, kind=USAGE_KIND, resource="usages", names="cache-usage", role=Role.OWN),
+    HubKind(version=VERSION, kind="ModelPlacement", resource="modelplacements", names="placement-.+"),
+    HubKind(version=VERSION, kind="ModelService", resource="modelservices", names="model-service"),
+    HubKind(version="v1", kind="Service", resource="services", names=f"{_OF_GATEWAY}service", role=Role.GATEWAY),
+    HubKind(
+        version="discovery.k8s.io/v1",
+        kind="EndpointSlice",
+        resource="endpointslices",
+        names=f"{_OF_GATEWAY}slice",
+        role=Role.GATEWAY,
+    ),
+    HubKind(
+        version=ROUTE_VERSION,
+        kind="HTTPRoute",
+        resource="httproutes",
+        names="route",
+        role=Role.GATEWAY,
+        report_up=_report_route,
+    ),
+    HubKind(
+        version=ROUTE_VERSION,
+        kind="BackendTLSPolicy",
+        resource="backendtlspolicies",
+        names=f"{_OF_GATEWAY}tls",
+        role=Role.GATEWAY,
+    ),
+)
+REMOTE_KINDS: tuple[RemoteKind, ...] = (
+    RemoteKind(
+        version="v1",
+        kind="Namespace",
+        resource="namespaces",
+        namespaced=False,
+        verbs=_COMPOSED,
+        assess=assess_namespace,
+    ),
+    RemoteKind(version="v1", kind="Secret", resource="secrets", verbs=_DELETED, assess=_is_always_up),
+    RemoteKind(
+        version="v1",
+        kind="PersistentVolumeClaim",
+        resource="persistentvolumeclaims",
+        verbs=_DELETED,
+        assess=assess_claim,
+        readiness="has(object.status) && has(object.status.phase) && object.status.phase == 'Bound'",
+        report_up=_report_claim,
+    ),
+    RemoteKind(version="v1", kind="ConfigMap", resource="configmaps", verbs=_DELETED, assess=_is_always_up),
+    RemoteKind(
+        version="batch/v1",
+        kind="Job",
+        resource="jobs",
+        verbs=_DELETED,
+        assess=assess_job,
+        readiness=(
+            "has(object.status) && has(object.status.conditions) && "
+            "object.status.conditions.exists(c, c.type == 'Complete' && c.status == 'True')"
+        ),
+        report_up=_report_job,
+    ),
+    RemoteKind(
+        version=SERVING_VERSION,
+        kind="LLMInferenceService",
+        resource="llminferenceservices",
+        verbs=_DELETED,
+        assess=assess_service,
+        readiness=(
+            "has(object.status) && has(object.status.conditions) && has(object.status.observedGeneration) && "
+            "object.status.observedGeneration == object.metadata.generation && "
+            "['Ready', 'PresetsCombined'].all(t, "
+            "object.status.conditions.exists(c, c.type == t && c.status == 'True'))"
+        ),
+        report_up=_report_service,
+    ),
+    RemoteKind(
+        version=SERVING_VERSION,
+        kind="LLMInferenceServiceConfig",
+        resource="llminferenceserviceconfigs",
+        verbs=_COMPOSED,
+        assess=_is_always_up,
+    ),
+    RemoteKind(
+        version="storage.k8s.io/v1",
+        kind="StorageClass",
+        resource="storageclasses",
+        namespaced=False,
+        verbs=(*READ, "patch"),
+        assess=_is_always_up,
+        report_up=_report_storage_class,
+    ),
+    # Observed by an ObservedObjectCollection.
+    RemoteKind(version="v1", kind="Node", resource="nodes", namespaced=False, verbs=("get", "list", "patch")),
+    RemoteKind(version="apps/v1", kind="Deployment", resource="deployments", verbs=(*READ, "patch")),
+    RemoteKind(
+        version=ROUTE_VERSION,
+        kind="HTTPRoute",
+        resource="httproutes",
+        verbs=_DELETED,
+        assess=assess_route,
+        readiness=(
+            "has(object.status) && has(object.status.parents) && size(object.status.parents) > 0 && "
+            "object.status.parents.all(p, has(p.conditions) && ['Accepted', 'ResolvedRefs'].all(t, "
+            "p.conditions.exists(c, c.type == t && c.status == 'True' && has(c.observedGeneration) && "
+            "c.observedGeneration == object.metadata.generation)))"
+        ),
+        report_up=_report_route,
+    ),
+)
+_HUB: Mapping[tuple[str, str], HubKind] = {(row.group, row.kind): row for row in HUB_KINDS}
+_REMOTE: Mapping[tuple[str, str], RemoteKind] = {(row.group, row.kind): row for row in REMOTE_KINDS}
+_NAMES: Mapping[tuple[str, str], re.Pattern[str]] = {key: re.compile(row.names) for key, row in _HUB.items()}
+
+
+def find_hub_kind(manifest: Manifest) -> HubKind | None:
+    """Returns the row of a resource on the control plane; None for a kind that is not composed."""
+    return _HUB.get(_identify(manifest))
+
+
+def find_remote_kind(manifest: Manifest) -> RemoteKind | None:
+    """Returns the row of a resource on a GPU cluster; None for a kind that is not composed."""
+    return _REMOTE.get(_identify(manifest))
+
+
+def has_name_of_kind(name: str, manifest: Manifest) -> bool:
+    """Tells whether a composition-resource-name is one that this function gives to the kind of a manifest."""
+    pattern = _NAMES.get(_identify(manifest))
+    return pattern is not None and pattern.fullmatch(name) is not None
+
+
+def assess(manifest: Manifest) -> Health:
+    """Returns the health of a manifest as read from its cluster; an empty one is progressing."""
+    if not manifest:
+        return Health(Level.PROGRESSING, "not created yet")
+    row = find_remote_kind(manifest)
+    return row.assess(manifest) if row else assess_ready_condition(manifest)
+
+
+def build_readiness(manifest: Manifest) -> Manifest | None:
+    """Returns when the provider calls an Object ready; None: as soon as it has applied the manifest."""
+    row = find_remote_kind(manifest)
+    return {"policy": "DeriveFromCelQuery", "celQuery": row.readiness} if row and row.readiness else None
+
+
+def list_rights(kinds: Iterable[ComposedKind]) -> dict[str, tuple[str, ...]]:
+    """Returns the verbs that must be allowed, by resource."""
+    return {row.right: row.verbs for row in kinds}
+
+
+def _identify(manifest: Manifest) -> tuple[str, str]:
+    return _group(text(manifest, "apiVersion")), text(manifest, "kind")
