@@ -14,7 +14,7 @@ PURE := function/api/*,function/domain/*,function/kube/*,function/remote/*,funct
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
 
-.PHONY: demo test cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
+.PHONY: demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
   e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
 
 $(BIN)/python:
@@ -48,15 +48,18 @@ demo: $(VENV)/runtime.stamp
 	$(BIN)/python -m tools.demo
 
 # The workers and the many processes of the tests import what is compiled, also where Python is told to keep nothing.
-test cover: export PYTHONDONTWRITEBYTECODE :=
+test traced: export PYTHONDONTWRITEBYTECODE :=
 
-# One worker more than two cores: some tests wait for processes.
-test: $(VENV)/dev.stamp
-	$(BIN)/pytest -n 3 --dist worksteal tests
+# One worker more than two cores: some tests wait for processes. Where TRACED is set, as in CI, those of `make cover` are
+# traced and leave their data for it, so that none runs twice.
+test: $(VENV)/dev.stamp $(if $(TRACED),traced)
+	$(BIN)/pytest -n 3 --dist worksteal tests $(if $(TRACED),$(addprefix --ignore=,$(COVERING)))
 
-cover: $(VENV)/dev.stamp
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(COVERING)
+cover: $(VENV)/dev.stamp $(if $(TRACED),,traced)
 	$(BIN)/coverage report --include '$(PURE)' --fail-under 100
+
+traced: $(VENV)/dev.stamp
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report= $(COVERING)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@ Nothing here knows protobuf: `wire` reads a `Call` from a request and writes an 
 command line does the same from files or a live cluster.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -80,7 +80,17 @@ class Desired:
     drops: tuple[Drop, ...] = ()
 
     def __or__(self, other: "Desired") -> "Desired":
-        return Desired({**self.composed, **other.composed}, (*self.drops, *other.drops))
+        return combine((self, other))
+
+
+def combine(parts: Iterable[Desired]) -> Desired:
+    """Returns what several parts desire; what a later one composes replaces what an earlier one does."""
+    composed: dict[str, Composed] = {}
+    drops: list[Drop] = []
+    for part in parts:
+        composed |= part.composed
+        drops += part.drops
+    return Desired(composed, tuple(drops))
 
 
 @dataclass(frozen=True, slots=True)

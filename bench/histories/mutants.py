@@ -39,7 +39,7 @@ class Mutant:
 _SERVE = ("create_deployment", "create_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
-_IS_OWN = "has_name_of_kind(name, manifest)"
+_IS_OWN = "names.fullmatch(name) is not None"
 _HAS_LABEL = "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
 
 MUTANTS = (
@@ -400,8 +400,8 @@ MUTANTS = (
             Change(
                 "function.remote.object_writer",
                 "keep_undropped",
-                "return {**composed, **carry_over(staying)}",
-                "return {**composed}",
+                "{**composed, **carry_over(staying)} if staying else {**composed}",
+                "{**composed}",
             ),
         ),
     ),
@@ -412,9 +412,9 @@ MUTANTS = (
         (
             Change(
                 "function.remote.composed_kinds",
-                "find_hub_kind",
-                "return _HUB.get(_identify(manifest))",
-                "return None if text(manifest, 'kind') == 'ModelPlacement' else _HUB.get(_identify(manifest))",
+                "find_names",
+                "return _NAMES.get(_identify(manifest))",
+                "return None if text(manifest, 'kind') == 'ModelPlacement' else _NAMES.get(_identify(manifest))",
             ),
         ),
     ),

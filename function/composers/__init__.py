@@ -119,14 +119,12 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     observed = call.observed if is_complete else with_orphans.observed
     composed = adopt_all(keep_undropped(observed, outcome.composed, drops), call, orphans)
     composed |= compose_provider_usages(call.xr, composed, {**deleting, **call.observed})
-    unneeded_usages = sorted(with_orphans.observed.keys() - call.observed.keys() - composed.keys())
-    drops = (*drops, *(Drop(key, NO_OBJECTS_LEFT) for key in unneeded_usages))
-    return replace(
-        outcome,
-        requirements={**required, **outcome.requirements},
-        composed=composed,
-        drops=tuple(drop for drop in drops if drop.key in with_orphans.observed and drop.key not in composed),
-    )
+    if with_orphans is not call:
+        unneeded_usages = sorted(with_orphans.observed.keys() - call.observed.keys() - composed.keys())
+        drops = (*drops, *(Drop(key, NO_OBJECTS_LEFT) for key in unneeded_usages))
+    drops = tuple(drop for drop in drops if drop.key in with_orphans.observed and drop.key not in composed)
+    requirements = {**required, **outcome.requirements}
+    return replace(outcome, requirements=requirements, composed=composed, drops=drops)
 
 
 def _find_expected_version(call: Call, outcome: Outcome) -> str:

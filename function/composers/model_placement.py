@@ -13,7 +13,7 @@ from function.api.model_deployment import parse_placement
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
-from function.contract import Call, Condition, Desired, Event, Outcome, Requirement
+from function.contract import Call, Condition, Desired, Event, Outcome, Requirement, combine
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement
@@ -75,12 +75,14 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
     may_read_previous = rollout.may_read_previous_weights
     cache = resolved.cache.name if resolved.cache else ""
-    desired = (
-        Desired({NAMESPACE: compose_namespace(resolved.namespace, writer)})
-        | weights.desire(keeps_previous=may_read_previous)
-        | decide_usage(placement, cache, call.observed, may_read_previous=may_read_previous)
-        | Desired({**rollout.pull_secrets, **rollout.composed}, rollout.drops)
-        | observe_workload(rollout.remote.manifest, writer, is_needed=gives_turns)
+    desired = combine(
+        [
+            Desired({NAMESPACE: compose_namespace(resolved.namespace, writer)}),
+            weights.desire(keeps_previous=may_read_previous),
+            decide_usage(placement, cache, call.observed, may_read_previous=may_read_previous),
+            Desired({**rollout.pull_secrets, **rollout.composed}, rollout.drops),
+            observe_workload(rollout.remote.manifest, writer, is_needed=gives_turns),
+        ]
     )
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
     service_ready = conditions[-1]

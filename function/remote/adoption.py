@@ -19,7 +19,7 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, is_deleting, strings, text
 from function.kube.names import COMPOSITION_KEY, MANAGED_BY
-from function.remote.composed_kinds import find_hub_kind, has_name_of_kind
+from function.remote.composed_kinds import find_names
 from function.remote.object_writer import SERVICE, carry_over, reapply_observed, stop_managing, with_resource_version
 
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
@@ -40,9 +40,10 @@ def is_own(name: str, manifest: Manifest) -> bool:
 
     A resource under a name that only another release gives is recognised by its label.
     """
-    if find_hub_kind(manifest) is None:
+    names = find_names(manifest)
+    if names is None:
         return False
-    return has_name_of_kind(name, manifest) or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
+    return names.fullmatch(name) is not None or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
 
 
 def find_orphan_placements(

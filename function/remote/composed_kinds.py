@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import VERSION
@@ -49,6 +50,7 @@ class Role(Enum):
     OWN = ""  # Crossplane's own
 
 
+@lru_cache(maxsize=256)
 def _group(version: str) -> str:
     return version.rpartition("/")[0]
 
@@ -300,10 +302,9 @@ def find_remote_kind(manifest: Manifest) -> RemoteKind | None:
     return _REMOTE.get(_identify(manifest))
 
 
-def has_name_of_kind(name: str, manifest: Manifest) -> bool:
-    """Tells whether a composition-resource-name is one that this function gives to the kind of a manifest."""
-    pattern = _NAMES.get(_identify(manifest))
-    return pattern is not None and pattern.fullmatch(name) is not None
+def find_names(manifest: Manifest) -> re.Pattern[str] | None:
+    """Returns the composition-resource-names that this function gives to a kind; None for one that is not composed."""
+    return _NAMES.get(_identify(manifest))
 
 
 def assess(manifest: Manifest) -> Health:

@@ -117,13 +117,13 @@ def keep_undropped(
     Raises:
         ValueError: A drop has no reason.
     """
-    dropped = set[str]()
-    for key, why in drops:
-        if not why:
-            raise ValueError(f"{key} is dropped without a reason")
-        dropped.add(key)
-    staying = {key: m for key, m in observed.items() if key not in dropped and key not in composed}
-    return {**composed, **carry_over(staying)}
+    dropped = dict(drops)
+    if not all(dropped.values()):
+        raise ValueError(
+            f"{', '.join(sorted(key for key, why in dropped.items() if not why))} dropped without a reason"
+        )
+    staying = {key: m for key, m in observed.items() if key not in composed and key not in dropped}
+    return {**composed, **carry_over(staying)} if staying else {**composed}
 
 
 def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from function.contract import Composed, Desired, Drop
+from function.contract import Composed, Desired, Drop, combine
 from function.domain.cache import Hydration, UserClaim
 from function.domain.model import DownloadedSource, Problem
 from function.kube.manifests import Manifest, get, mapping, strings, text
@@ -242,10 +242,14 @@ def _apply_plan(download: _Download) -> Weights:
         case=plan.case,
     )
     return Weights(
-        current=Desired(_compose_claim(download))
-        | _compose_secrets(download)
-        | _compose_scripts(download, decision)
-        | _compose_jobs(download, decision),
+        current=combine(
+            [
+                Desired(_compose_claim(download)),
+                _compose_secrets(download),
+                _compose_scripts(download, decision),
+                _compose_jobs(download, decision),
+            ]
+        ),
         previous=previous,
         unneeded=unneeded,
         state=state,
@@ -359,12 +363,13 @@ def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
 
 def _drop_jobs(download: _Download, decision: JobDecision, desired: Desired) -> Iterator[Drop]:
     """Drops the observed Jobs of the plan's bytes that are not desired any more."""
+    observed = download.writer.observed
     decided = {*desired.composed, *(drop.key for drop in desired.drops)}
-    for key, manifest in sorted(download.writer.observed.items()):
-        is_for_plan = key == download.job_key or _get_cache_key(manifest) == download.plan.key
-        if key.startswith(JOB) and is_for_plan and key not in decided:
-            is_planned = key == download.job_key or download.plan.job is None
-            yield Drop(key, decision.value if is_planned else "another Job stands for the same download")
+    for key in sorted(key for key in observed if key.startswith(JOB) and key not in decided):
+        is_planned = key == download.job_key
+        if is_planned or _get_cache_key(observed[key]) == download.plan.key:
+            says_why = is_planned or download.plan.job is None
+            yield Drop(key, decision.value if says_why else "another Job stands for the same download")
 
 
 def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
@@ -468,8 +473,9 @@ def _decide_previous(download: _Download) -> tuple[Desired, tuple[Drop, ...]]:
     previous = Desired()
     unneeded: list[Drop] = []
     for key, manifest in sorted(writer.observed.items()):
-        is_same_bytes = key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key
-        if key in current or is_same_bytes or not key.startswith(_PREFIXES):
+        if key in current or not key.startswith(_PREFIXES):
+            continue
+        if key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key:
             continue
         if key.startswith(SCRIPTS):
             previous |= _keep_scripts(writer, key)

@@ -28,7 +28,7 @@ def test_keeps_what_is_neither_composed_nor_dropped() -> None:
 
 
 def test_refuses_a_drop_without_a_reason() -> None:
-    with pytest.raises(ValueError, match="b is dropped without a reason"):
+    with pytest.raises(ValueError, match="b dropped without a reason"):
         keep_undropped(SEEN, {}, [Drop("b", "")])
 
 
