@@ -14,8 +14,13 @@ PURE := function/api/*,function/domain/*,function/kube/*,function/remote/*,funct
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
 
-.PHONY: demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
+.DEFAULT_GOAL := help
+.PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
   e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
+
+# The targets with their durations, from the table of CONTRIBUTING.md.
+help:
+	@sed -n 's/^| `make \([a-z0-9-]*\)` | \(.*\) | \(.*\) |$$/make \1: \2 (\3)/p' CONTRIBUTING.md | sed 's/\[\([^]]*\)\]([^)]*)/\1/g'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
