@@ -49,7 +49,7 @@ WAYS_OUT = WayOutCache()
 _DROP_REASONS = {
     DropCause.SCALED_DOWN: "the deployment requests fewer environments",
     DropCause.REPLACED: "another placement is Ready in its place",
-    DropCause.EVICTED: "the environment has a taint with the effect NoExecute",
+    DropCause.EVICTED: "its environment has no room for it or takes no placements, and it never served",
 }
 
 
