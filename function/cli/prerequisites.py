@@ -36,8 +36,8 @@ from function.remote.composed_kinds import (
     READ,
     REMOTE_KINDS,
     SERVING_VERSION,
+    ComposedKind,
     Role,
-    list_rights,
 )
 from function.remote.nodes import parse_node
 
@@ -45,8 +45,14 @@ _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
 _NAMED = 3  # nodes, kinds or Objects that a line names
 
+
+def _name_right(row: ComposedKind) -> str:
+    """Returns a resource as `kubectl auth can-i` takes it: `jobs.batch`."""
+    return f"{row.resource}.{row.group}" if row.group else row.resource
+
+
 # What must be allowed on resources of a GPU cluster, in all namespaces.
-RIGHTS = list_rights(REMOTE_KINDS)
+RIGHTS = {_name_right(row): row.verbs for row in REMOTE_KINDS}
 _DISPENSABLE = {
     "storageclasses.storage.k8s.io": (
         "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
@@ -82,11 +88,11 @@ _PLACEHOLDER = "registry.example.com/"
 _FLAGS = ("--enable-watches", "--sanitize-secrets")
 # What must be allowed on resources in all namespaces, as install/hub-rbac.yaml grants it: the rules with all verbs are
 # checked by those that Kubernetes has.
-_OBJECT_RIGHTS = list_rights(row for row in HUB_KINDS if row.version == OBJECT_VERSION)
+_OBJECT_RIGHTS = {_name_right(row): row.verbs for row in HUB_KINDS if row.version == OBJECT_VERSION}
 CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), ALL_VERBS) | _OBJECT_RIGHTS
 _GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
 # What Crossplane composes for ModelServices, as install/gateway-rbac.yaml grants it.
-GATEWAY_RIGHTS = list_rights(row for row in HUB_KINDS if row.role is Role.GATEWAY)
+GATEWAY_RIGHTS = {_name_right(row): row.verbs for row in HUB_KINDS if row.role is Role.GATEWAY}
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
     "secrets": (*READ, "update"),

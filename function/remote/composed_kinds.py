@@ -6,7 +6,7 @@ what Crossplane applies on the control plane, and what provider-kubernetes appli
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -75,11 +75,6 @@ class ComposedKind:
     @property
     def group(self) -> str:
         return _group(self.version)
-
-    @property
-    def right(self) -> str:
-        """The resource as `kubectl auth can-i` takes it: `jobs.batch`."""
-        return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,11 +314,6 @@ def build_readiness(manifest: Manifest) -> Manifest | None:
     """Returns when the provider calls an Object ready; None: as soon as it has applied the manifest."""
     row = find_remote_kind(manifest)
     return {"policy": "DeriveFromCelQuery", "celQuery": row.readiness} if row and row.readiness else None
-
-
-def list_rights(kinds: Iterable[ComposedKind]) -> dict[str, tuple[str, ...]]:
-    """Returns the verbs that must be allowed, by resource."""
-    return {row.right: row.verbs for row in kinds}
 
 
 def _identify(manifest: Manifest) -> tuple[str, str]:
