@@ -20,12 +20,17 @@ from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
 from function.remote.composed_kinds import HUB_KINDS, OBJECT_GROUP
 from function.status.conditions import OWNED
+from function.traffic.routes import TLS_DEFINITION
 
 CLUSTER_SCOPED = frozenset(
     {"ClusterModel", "InferenceEnvironment", *(row.kind for row in HUB_KINDS if not row.namespaced)}
 )
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
 _SERIAL = itertools.count()
+_SERVED: Manifest = {
+    "spec": {"versions": [{"name": "v1", "served": True}]},
+    "status": {"conditions": [{"type": "Established", "status": "True"}]},
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,6 +139,9 @@ class Store(MutableMapping[Ref, Manifest]):
                 and requirement.labels.items() <= strings(item.load(), "metadata.labels").items()
             )
         named = kind.get(Ref(requirement.kind, requirement.namespace or "", requirement.name))
+        if named is None and requirement.name == TLS_DEFINITION:
+            # Files do not say what the control plane serves; `check control-plane` does.
+            return (RequiredResource(b"", lambda: _SERVED),)
         return (named,) if named else ()
 
 

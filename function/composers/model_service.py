@@ -6,11 +6,14 @@ itself, because Crossplane may have lost sight of that (remote/adoption.py). Wha
 anything is unanswered, while the spec is invalid, or while the platform names no Gateway.
 """
 
+from collections.abc import Iterable
+
 from function.api.model_service import parse_model_service
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.model_service import ModelService
+from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway, Settings
 from function.reasons import BackendsResolved, ConditionType, Status
 from function.remote.composed_kinds import assess
@@ -39,7 +42,10 @@ def compose(call: Call, settings: Settings) -> Outcome:
     if platform is None:
         return keep_observed(call, settings, [resolved, report.build_route_ready(None, platform)])
 
-    traffic = plan_traffic(service, placements, call.observed, platform, call.now)
+    needs_definition = bool(_require_tls(call, placements))
+    version = routes.TLS_KIND[0].rpartition("/")[2]
+    serves_tls = not needs_definition or requirements.serves(call.answers.get(requirements.TLS_DEFINITION, ()), version)
+    traffic = plan_traffic(service, placements, call.observed, platform, call.now, serves_tls=serves_tls)
     desired = Desired({routes.ROUTE: _compose_route(call, service, platform, traffic)})
     for endpoint in traffic.endpoints:
         desired |= _compose_endpoint(call, settings, service, endpoint)
@@ -67,7 +73,10 @@ def required_resources(call: Call, _: Settings) -> dict[str, Requirement]:
     labelled = requirements.labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
     required = requirements.unobserved_resources(call, kinds) | labelled
     service = parse_model_service(call.xr).value
-    return required | _require_placements(call, service) if service else required
+    if service is None:
+        return required
+    placements = _require_placements(call, service)
+    return required | placements | _require_tls(call, requirements.collect_placements(call, placements) or ())
 
 
 def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
@@ -82,6 +91,17 @@ def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
     if any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
         kinds.append(routes.TLS_KIND)
     return kinds
+
+
+def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requirement]:
+    """Requires the CRD of BackendTLSPolicies where a gateway needs one and none is observed.
+
+    A kind that the control plane does not serve would cost the ModelService its whole status.
+    """
+    is_needed = any(p.gateway is not None and p.gateway.origin.scheme == "https" for p in placements)
+    if not is_needed or any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
+        return {}
+    return {requirements.TLS_DEFINITION: requirements.definition(routes.TLS_DEFINITION)}
 
 
 def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:

@@ -16,7 +16,7 @@ from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef
 from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
-from function.kube.manifests import Manifest, listing, text
+from function.kube.manifests import Manifest, condition, flag, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
 from function.reasons import ConditionType, ReferencesResolved
 from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND, USAGE_KIND, USAGE_VERSION
@@ -37,6 +37,7 @@ MODEL_SERVICES = "model-services"
 GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
+TLS_DEFINITION = "tls-definition"
 ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 PROVIDER_USAGE: ResourceKind = (OBJECT_VERSION, PROVIDER_USAGE_KIND)
@@ -52,6 +53,21 @@ def model(ref: ModelRef, namespace: str) -> Requirement:
 def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
     """Requires one object of our API."""
     return Requirement(api_version=VERSION, kind=kind, name=name, namespace=namespace)
+
+
+def definition(name: str) -> Requirement:
+    """Requires a CRD by name, to know whether the control plane serves a kind before anything of it is composed."""
+    return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=name)
+
+
+def serves(answer: Answered, version: str) -> bool:
+    """Tells whether the answer to `definition` shows that a version of the kind is served: `v1`."""
+    for item in answer:
+        manifest = item.load()
+        served = {text(row, "name") for row in listing(manifest, "spec.versions") if flag(row, "served")}
+        if condition(manifest, "Established").get("status") == "True" and version in served:
+            return True
+    return False
 
 
 def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:

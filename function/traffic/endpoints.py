@@ -92,17 +92,20 @@ def plan_traffic(
     observed: Mapping[str, Manifest],
     platform: PlatformGateway,
     now: float,
+    *,
+    serves_tls: bool = True,
 ) -> Traffic:
     """Decides which endpoints of a ModelService get which part of the requests, and when that changes next.
 
     First, which placements can serve and which sites the control plane's route may name; then the shares of those that
     are chosen, and from them the weights of the sites; at last what becomes of each site.
 
-    `placements` are those of its backends, `observed` what it has composed, `now` seconds since 1970.
+    `placements` are those of its backends, `observed` what it has composed, `now` seconds since 1970, and `serves_tls`
+    whether the control plane serves BackendTLSPolicies.
     """
     ordered = sorted(placements, key=lambda p: (p.environment, p.name))
     sites = {site.key: site for site in gather_sites(service, ordered, observed)}
-    obstacles = {p.name: find_obstacle(p, sites.get(p.gateway.key) if p.gateway else None, platform) for p in ordered}
+    obstacles = {p.name: _find_obstacle(p, sites, platform, serves_tls=serves_tls) for p in ordered}
     if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):
         # Nothing else can serve, so placements that drain and can serve return: their deployment keeps what the status
         # lists. Of the others it waits for none, and deletes them.
@@ -146,6 +149,13 @@ def plan_traffic(
         weights={origin: weight for key, weight in weights.items() if (origin := sites[key].origin)},
         wake_in=_find_wake(endpoints, clock),
     )
+
+
+def _find_obstacle(
+    placement: Placement, sites: Mapping[str, Site], platform: PlatformGateway, *, serves_tls: bool
+) -> str:
+    site = sites.get(placement.gateway.key) if placement.gateway else None
+    return find_obstacle(placement, site, platform, serves_tls=serves_tls)
 
 
 def _may_name(site: Site, entered_at: int | None, clock: _Clock) -> bool:

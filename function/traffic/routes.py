@@ -19,6 +19,7 @@ REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of eac
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
 SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
+TLS_DEFINITION = "backendtlspolicies.gateway.networking.k8s.io"  # name of its CRD
 TLS_KIND = (ROUTE_VERSION, "BackendTLSPolicy")
 # Streams last as long as they need, as with KServe's own routes.
 _TIMEOUTS: Manifest = {"request": "0s", "backendRequest": "0s"}

@@ -129,7 +129,7 @@ def _find_origin(key: str, parts: Mapping[str, Manifest]) -> Origin | None:
     return next((origin for origin in origins if find_gateway_key(str(origin)) == key), None)
 
 
-def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway) -> str:
+def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway, *, serves_tls: bool) -> str:
     """Returns why a placement cannot serve requests of a ModelService; empty if it can."""
     gateway = placement.gateway
     environment = f"InferenceEnvironment {placement.environment}"
@@ -145,6 +145,9 @@ def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGat
         return f"{gateway.origin} is the control plane's own gateway; set spec.gateway.url of {environment}"
     if lacks_tls_name(gateway):
         return f"{gateway.origin} has no host name to verify; set spec.gateway.tls.hostname of {environment}"
+    if gateway.origin.scheme == "https" and not serves_tls:
+        needed = "the control plane does not serve BackendTLSPolicy v1, which https needs"
+        return f"{needed}; install Gateway API 1.4 or later, or set spec.gateway.url of {environment} to http"
     if placement.service_namespace != site.remote_namespace:
         return f"it runs in namespace {placement.service_namespace}, but the route is in {site.remote_namespace}"
     return ""

@@ -103,6 +103,7 @@ class TrafficPlane:
     silent: set[str] = field(default_factory=set)  # environments whose cluster does not answer
     unlabelled: set[str] = field(default_factory=set)  # placements that have lost their labels
     unlisted: set[str] = field(default_factory=set)  # composed resources that Crossplane's list lacks
+    tls_versions: tuple[str, ...] = ("v1",)  # of BackendTLSPolicy that the control plane serves
     outcome: Outcome = field(default_factory=Outcome)
 
     def call(self) -> Call:
@@ -120,7 +121,7 @@ class TrafficPlane:
             "status": self.status,
         }
         call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
-        for _ in range(2):  # placements that their label does not find are required next
+        for _ in range(3):  # placements that their label does not find are required next, and a CRD after them
             call = replace(
                 call, answers={name: self._find(r) for name, r in required_resources(call, Settings()).items()}
             )
@@ -132,6 +133,11 @@ class TrafficPlane:
             named = [p for p in self.placements if p.name == requirement.name]
             deployment = requirement.labels.get("modelplane.ai/deployment")
             manifests = [manifest_of(p) for p in named or labelled if named or p.deployment == deployment]
+        elif requirement.kind == "CustomResourceDefinition":
+            assert requirement.name == "backendtlspolicies.gateway.networking.k8s.io"
+            versions: list[JSON] = [{"name": version, "served": True} for version in self.tls_versions]
+            established: JSON = [{"type": "Established", "status": "True"}]
+            manifests = [{"spec": {"versions": versions}, "status": {"conditions": established}}] if versions else []
         else:
             manifests = [
                 manifest

@@ -254,6 +254,25 @@ def test_https_needs_a_policy() -> None:
     assert validation == {"hostname": "name.example.com", "wellKnownCACertificates": "System"}
 
 
+@pytest.mark.parametrize("versions", [(), ("v1alpha3",)], ids=["none", "earlier"])
+def test_https_waits_where_the_control_plane_serves_no_policies(versions: tuple[str, ...]) -> None:
+    """A kind that does not exist would cost the ModelService its whole status, and all of its endpoints."""
+    secure = replace(STABLE[0], gateway=gateway("https://gw.example.com:8443"))
+    plane = TrafficPlane(spec=backends(stable=1), placements=[secure, STABLE[1]], tls_versions=versions)
+    plane.settle()
+    assert not any(key.endswith("/tls") for key in plane.outcome.composed)
+    assert plane.route() == {"10.0.0.2": 1}, "what needs no policy serves"
+    message = next(c.message for c in plane.outcome.conditions if c.type == "EndpointsReady")
+    assert "does not serve BackendTLSPolicy v1, which https needs; install Gateway API 1.4 or later" in message
+    plane.tls_versions = ("v1",)
+    plane.settle()
+    assert any(key.endswith("/tls") for key in plane.outcome.composed)
+    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, "by replicas"
+    plane.tls_versions = ()
+    plane.settle()
+    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, "what is observed is not asked for again"
+
+
 def test_failover_keeps_the_other_endpoint_prepared() -> None:
     plane = at_rest({**backends(stable=1), "distribution": "Failover", "environments": ["e2"]}, *STABLE)
     assert plane.route() == {"10.0.0.2": 1}
