@@ -14,7 +14,6 @@ from function.composers import COMPOSERS
 from function.domain.allocation import Cost, Limits
 from function.kube.manifests import JSON, Manifest
 
-BEGAN = 1_767_225_600  # in seconds since 1970: when histories begin
 _USD = "USD"
 # Settings with which nothing is decided, and those with which ModelServices stay as they are.
 _INVALID: Manifest = {"kserve": "odd"}
@@ -56,7 +55,7 @@ class PlatformSettings:
             **gateway,
             **self._mistyped,
         }
-        plane.core.function.configure(fields, lambda: BEGAN + plane.kernel.now)
+        plane.core.function.configure(fields)
         self._auditor.set_limits(Limits(invalid=True) if "limits" in self._mistyped else limits)
         for setting, kinds in _KEPT.items():
             for kind in kinds:

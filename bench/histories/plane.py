@@ -27,7 +27,6 @@ from function.cli.store import Ref
 from function.composers import model_deployment
 from function.kube.manifests import Manifest, get, mapping
 from function.kube.messages import LIMIT
-from function.runner import Runner
 from function.status.conditions import OPTIONAL, OWNED
 from tools.world import SECRET_VALUE
 
@@ -47,17 +46,17 @@ class Watched(Remembering):
         super().__init__()
         self._drawn = random
 
-    def configure(self, said: Manifest, clock: Callable[[], float]) -> None:
-        """Call the function with an input of the pipeline step, and tell it the time."""
-        self._runner = Runner(clock=clock, trust_versions=True)
+    def configure(self, said: Manifest) -> None:
+        """Call the function with an input of the pipeline step."""
         self.input = RunFunctionRequest(input=resource.dict_to_struct(said)).SerializeToString()
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response, once it was looked at. Every second request was made before, byte for byte."""
         self.meter.calls[xr.kind] += 1
+        key = self._key(request)
         if xr.kind == "ModelService":
-            self._answers.pop(request, None)  # its answers depend on the time, too
-        first = request not in self._answers
+            self._answers.pop(key, None)  # its answers depend on the time, to the second
+        first = key not in self._answers
         response = self._answer(request)
         for wrong in (*(_wrong(xr, response) if first else ()), *self._differs(request, response)):
             self.say(f"{xr}: {wrong}")

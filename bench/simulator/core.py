@@ -39,6 +39,7 @@ class Core:
     ) -> None:
         self._kernel, self._settings, self._random, self._server = kernel, settings, random, server
         self.function = function or Function()
+        self.function.clock = server.now
         self.cache = Cache(kernel, settings, random, self._wake)
         server.watchers.append(self.cache.receive)
         self._processors = Servers(settings.core_processors)

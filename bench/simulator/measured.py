@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crossplane.function import resource
@@ -38,9 +39,13 @@ class Function:
     """Answers as the server does once bytes have arrived, knowing items by version as it does for Crossplane."""
 
     def __init__(self) -> None:
-        self._runner = Runner(trust_versions=True)
+        self.clock: Callable[[], float] = time.time
+        self._runner = Runner(clock=self._read_clock, trust_versions=True)
         self.input = b""  # of the pipeline step, for reconciles that begin now
         self.meter = Meter()
+
+    def _read_clock(self) -> float:
+        return self.clock()
 
     def limit(self, limits: Limits) -> None:
         """Call the function with these limits for each namespace, as the input of the pipeline step has them."""
@@ -74,13 +79,20 @@ class Function:
 
 
 class Remembering(Function):
-    """Answers what was asked before, byte for byte, as it was answered then: no answer follows from anything else."""
+    """Answers what was asked within the same minute, byte for byte, as it was answered then.
+
+    No answer follows from anything else than the request and the minute, except those of ModelServices.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._answers: dict[bytes, RunFunctionResponse] = {}
+        self._answers: dict[tuple[bytes, float], RunFunctionResponse] = {}
 
     def _answer(self, request: bytes) -> RunFunctionResponse:
-        if request not in self._answers:
-            self._answers[request] = super()._answer(request)
-        return self._answers[request]
+        key = self._key(request)
+        if key not in self._answers:
+            self._answers[key] = super()._answer(request)
+        return self._answers[key]
+
+    def _key(self, request: bytes) -> tuple[bytes, float]:
+        return request, self.clock() // 60

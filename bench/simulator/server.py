@@ -38,6 +38,10 @@ class ApiServer:
         self._told: list[Event] = []
         self._telling = False
 
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
+        return _BEGAN.timestamp() + self._kernel.now
+
     def time(self) -> str:
         """Return the time in whole seconds, as metadata has it."""
         return (_BEGAN + timedelta(seconds=int(self._kernel.now))).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,12 +4,13 @@ provider-kubernetes lets a ClusterProviderConfig go that no ProviderConfigUsage 
 """
 
 import copy
+from datetime import UTC, datetime
 
 import pytest
 
 from function.composers import compose, recover
 from function.contract import Call, Outcome
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import JSON, Manifest, mapping, text
 from function.kube.names import COMPOSITION_KEY
 from tests.composers.test_orphans import ME, at_rest, owned
 from tests.support.orphans import UID, AtRest
@@ -115,6 +116,21 @@ def test_usage_that_crossplane_does_not_observe_is_adopted_and_then_deleted() ->
     assert usages(scene.at_rest()) == {}, "it is observed, and nothing needs it"
     scene.objects = observed
     assert usages(scene.at_rest()) == {}
+
+
+@pytest.mark.parametrize(
+    ("age", "finalizers", "is_adopted"), [(59, [], False), (60, [], True), (59, ["held"], True)], ids=str
+)
+def test_what_may_be_deleted_already_is_not_created_again(age: int, finalizers: list[JSON], is_adopted: bool) -> None:
+    """A list may show what was deleted a moment ago; where nothing holds it, applying it would create it again."""
+    scene = cache_that_left_one_environment()
+    paris = "h100-paris/provider-usage"
+    metadata = mapping(scene.objects[paris], "metadata")
+    metadata.update({"creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers})
+    observed = {key: m for key, m in scene.objects.items() if not key.startswith("h100-paris/")}
+    scene.objects = {key: m for key, m in scene.objects.items() if key in observed or key == paris}
+    created = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert (paris in scene.outcome(observed, now=created + age).composed) is is_adopted
 
 
 def test_usage_of_a_cache_that_crossplane_does_not_observe_is_adopted_and_then_deleted() -> None:

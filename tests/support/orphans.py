@@ -26,9 +26,9 @@ class AtRest:
             listing(manifest, "metadata.ownerReferences")[0]["uid"] = UID
             mapping(manifest, "metadata")["resourceVersion"] = "7"
 
-    def outcome(self, observed: Mapping[str, Manifest] | None = None, *, pending: str = "") -> Outcome:
+    def outcome(self, observed: Mapping[str, Manifest] | None = None, *, pending: str = "", now: float = 0) -> Outcome:
         """Returns the outcome when Crossplane observes these resources and answers all but one requirement."""
-        call = Call(xr=self.xr, observed={**(observed or {})})
+        call = Call(xr=self.xr, observed={**(observed or {})}, now=now)
         answers: dict[str, Answered] = {}
         for _ in range(4):
             required = compose(replace(call, answers=answers)).requirements
