@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from bench.simulator.objects import Event, Version
 from function.cli.store import CLUSTER_SCOPED, Ref
 from function.kube.manifests import text
+from function.remote.provider_usage import PROVIDER_USAGE
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
@@ -38,15 +39,15 @@ class KeptAuditor:
             self._say(f"{before.ref} goes although an input of {owner} is invalid")
 
     def _is_unneeded_usage(self, usage: Version) -> bool:
-        """Whether it is a ProviderConfigUsage on whose cluster its composite has no Object any more (decision 37)."""
+        """Whether it is a ProviderConfigUsage of a composite that has nothing on the cluster any more (decision 37)."""
         if usage.ref.kind != "ProviderConfigUsage":
             return False
-        uid, config = text(usage.controller, "uid"), text(usage.manifest, "providerConfigRef.name")
-        objects = (v for ref, v in self._auditor.plane.server.latest.items() if ref.kind == "Object")
-        return not any(
-            text(v.controller, "uid") == uid and text(v.manifest, "spec.providerConfigRef.name") == config
-            for v in objects
-        )
+        kind, path, value = "Object", "spec.providerConfigRef.name", text(usage.manifest, "providerConfigRef.name")
+        if text(usage.controller, "kind") == "ModelDeployment":
+            environment = usage.key.removeprefix(f"{PROVIDER_USAGE}-")
+            kind, path, value = "ModelPlacement", "spec.inferenceEnvironmentRef.name", environment
+        own = (v for v in self._auditor.plane.all(kind) if text(v.controller, "uid") == text(usage.controller, "uid"))
+        return not any(text(version.manifest, path) == value for version in own)
 
 
 def _find_owner(version: Version) -> Ref:

@@ -21,7 +21,6 @@ _CONFIGS_GROUP = "environmentconfigs.fn.crossplane.io/"
 _CALLS = 6
 _ROUNDS = 6
 _HOUR = 3600
-# Sorts after everything that exists: placements are charged in the order of their creation.
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:

@@ -164,7 +164,7 @@ def _require_nodes(call: Call, environment: Environment) -> dict[str, Requiremen
     if isinstance(select_nodes(environment, collection), Unobserved):
         return {}
     if collection is None:
-        return {requirements.NODES_DEFINITION: requirements.definition(node_collection.DEFINITION)}
+        return {requirements.NODES_DEFINITION: requirements.require_definition(node_collection.DEFINITION)}
     labels = {node_collection.MEMBERSHIP: text(collection, "metadata.name")}
     namespace = text(collection, "metadata.namespace")
     members = Requirement(api_version=OBJECT_VERSION, kind="Object", namespace=namespace, labels=labels)

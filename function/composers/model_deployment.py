@@ -364,7 +364,7 @@ def _drop_placements(call: Call, decision: Decision) -> Iterator[Drop]:
 
 
 def _drop_others(call: Call, composed: Mapping[str, Composed]) -> Iterator[Drop]:
-    for key in call.observed.keys() - composed.keys():
+    for key in sorted(call.observed.keys() - composed.keys()):
         if key == SERVICE_KEY:
             yield Drop(key, "the deployment has no spec.service")
         elif key.startswith(PROVIDER_USAGE):

@@ -44,7 +44,9 @@ def compose(call: Call, settings: Settings) -> Outcome:
 
     needs_definition = bool(_require_tls(call, placements))
     version = routes.TLS_KIND[0].rpartition("/")[2]
-    serves_tls = not needs_definition or requirements.serves(call.answers.get(requirements.TLS_DEFINITION, ()), version)
+    serves_tls = not needs_definition or requirements.is_served(
+        call.answers.get(requirements.TLS_DEFINITION, ()), version
+    )
     traffic = plan_traffic(service, placements, call.observed, platform, call.now, serves_tls=serves_tls)
     desired = Desired({routes.ROUTE: _compose_route(call, service, platform, traffic)})
     for endpoint in traffic.endpoints:
@@ -101,7 +103,7 @@ def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requi
     is_needed = any(p.gateway is not None and p.gateway.origin.scheme == "https" for p in placements)
     if not is_needed or any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
         return {}
-    return {requirements.TLS_DEFINITION: requirements.definition(routes.TLS_DEFINITION)}
+    return {requirements.TLS_DEFINITION: requirements.require_definition(routes.TLS_DEFINITION)}
 
 
 def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:

@@ -55,13 +55,13 @@ def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
     return Requirement(api_version=VERSION, kind=kind, name=name, namespace=namespace)
 
 
-def definition(name: str) -> Requirement:
+def require_definition(name: str) -> Requirement:
     """Requires a CRD by name, to know whether the control plane serves a kind before anything of it is composed."""
     return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=name)
 
 
-def serves(answer: Answered, version: str) -> bool:
-    """Tells whether the answer to `definition` shows that a version of the kind is served: `v1`."""
+def is_served(answer: Answered, version: str) -> bool:
+    """Tells whether the answer to `require_definition` shows that a version of the kind is served: `v1`."""
     for item in answer:
         manifest = item.load()
         served = {text(row, "name") for row in listing(manifest, "spec.versions") if flag(row, "served")}

@@ -30,7 +30,8 @@ OBJECT_VERSION = f"{OBJECT_GROUP}/v1alpha1"
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
-PLANNED_TIME = "9999-12-31T23:59:59Z"  # of what the command line plans
+# When what the command line plans was created: placements are charged in the order of their creation, these last.
+PLANNED_TIME = "9999-12-31T23:59:59Z"
 COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
 PROVIDER_USAGE_KIND = "ProviderConfigUsage"
 USAGE_KIND = "Usage"
