@@ -16,7 +16,7 @@ from function.composers.requirements import UnresolvedError, resolve_placement
 from function.contract import Call, Condition, Desired, Event, Outcome, Requirement, combine
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
-from function.domain.placement import Placement, ResolvedPlacement
+from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.settings import Settings
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
@@ -185,7 +185,7 @@ def _hold(
     `conditions` are those that are known, ReferencesResolved first.
     """
     references_resolved = conditions[0]
-    if references_resolved.reason in _CANNOT_START and not placement.has_resources and _nothing_composed(call):
+    if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and _nothing_composed(call):
         conditions = [*conditions, report.build_cannot_start()]
     services = hold_services(call.observed, placement, scale_down=scale_down)
     requested = max(placement.replicas, services.replicas)

@@ -1,7 +1,7 @@
 """ModelDeployment and ModelPlacement: what is requested, and what was decided."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from function.domain.allocation import Price, Release, Share
 from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
@@ -62,6 +62,14 @@ class Deployment:
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
     service: bool = False  # it composes a ModelService of its name
+
+
+class Stage(IntEnum):
+    """How far a placement has come, as its status records it: the later, the more there is to lose."""
+
+    NEW = 0  # nothing was composed for it
+    COMPOSED = 1  # something was composed for it, which happens only after it was admitted
+    SERVED = 2  # it is or was Ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,19 +145,19 @@ class Placement:
         return self.allocated if self.over_quota or self.cannot_start else self.requested
 
     @property
-    def ever_ready(self) -> bool:
-        """Tells whether it is or was Ready; `was_ready` is recorded a moment after `ready`."""
-        return self.was_ready or self.ready
-
-    @property
-    def has_resources(self) -> bool:
-        """Tells whether anything was composed for it, which happens only after it was admitted."""
-        return self.ever_ready or bool(self.planned_uri or self.serving_uri)
+    def stage(self) -> Stage:
+        """How far it has come; `was_ready` is recorded a moment after `ready`."""
+        if self.was_ready or self.ready:
+            return Stage.SERVED
+        return Stage.COMPOSED if self.planned_uri or self.serving_uri else Stage.NEW
 
     @property
     def may_have_resources(self) -> bool:
-        """Tells whether anything may have been composed for it, also where its status was lost."""
-        return self.has_objects or self.has_resources
+        """Tells whether anything may have been composed for it, also where its status was lost.
+
+        Its author can write the list of its Objects, so that they must not win it anything that others have.
+        """
+        return self.has_objects or self.stage > Stage.NEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from function.domain.allocation import Free, Grant, QuotaUsage, Release, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 from function.scheduling.capacity import count_in_empty_pool
@@ -51,7 +51,7 @@ def build_required_labels(placement: Placement, cache: ModelCache | None) -> dic
     need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
     """
     consumers = cache.consumers if cache else ()
-    is_known = placement.has_resources and any(consumer.name == placement.name for consumer in consumers)
+    is_known = placement.stage > Stage.NEW and any(consumer.name == placement.name for consumer in consumers)
     return build_labels(placement.environment, CreatedStorage() if is_known else placement.cache)
 
 

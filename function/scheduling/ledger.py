@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment, Pool, find_pools
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
 
@@ -34,7 +34,7 @@ MAX_REJECTED = 1_000
 def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
     """Sorts placements into the order in which their requests are charged."""
     return (
-        not placement.ever_ready,
+        placement.stage < Stage.SERVED,
         not placement.may_have_resources,
         placement.created,
         placement.uid,
@@ -133,7 +133,7 @@ def _grant_in_turn(
 
 def _allocated_share(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
     """Returns what a service has of a pool, which may have been renamed since that was written."""
-    share = placement.allocated or (placement.requested if placement.ever_ready else None)
+    share = placement.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
     if share is None or pool.name not in find_pools(share, pools):
         return None
     return replace(share, pool=pool.name, labels=None)
@@ -367,7 +367,7 @@ class Ledger:
         One with Objects may have been Ready before its status was lost; an environment from a file admits everything,
         so that there Objects prove nothing.
         """
-        if placement.ever_ready:
+        if placement.stage is Stage.SERVED:
             return True
         if environment.uid:
             return placement.has_objects or (placement.uid, placement.pool) not in environment.rejected
@@ -380,7 +380,12 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
 
     A placement without resources that is being deleted is not charged.
     """
-    if not environment.uid or placement.uid in admitted or placement.allocated is not None or placement.ever_ready:
+    if (
+        not environment.uid
+        or placement.uid in admitted
+        or placement.allocated is not None
+        or placement.stage is Stage.SERVED
+    ):
         return True
     has_label = dict(placement.labels).get(LABEL_ENVIRONMENT) == label_value(environment.name)
     return has_label and (placement.may_have_resources or not placement.deleting)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from operator import attrgetter
 
 from function.domain.allocation import Limits, QuotaUsage
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Stage
 from function.scheduling.filters import choose_quota_reason, find_step
 from function.scheduling.ledger import charge_order
 from function.scheduling.refusals import Field, Refusal
@@ -25,7 +25,7 @@ class _QuotaBook:
         self.namespace, self.limits = namespace, limits
         in_namespace = {_key(p): p for p in placements if p.namespace == namespace}
         self.placements = sorted(in_namespace.values(), key=charge_order)
-        self.charged = {_key(p): _count_charged(p) for p in self.placements if p.has_resources}
+        self.charged = {_key(p): _count_charged(p) for p in self.placements if p.stage > Stage.NEW}
         self.gpus = sum(self.charged.values())
         self.spent = sum((limits.charge(p.price, _count_charged(p)) for p in self.placements), Decimal(0))
 
@@ -38,7 +38,7 @@ class _QuotaBook:
         is_allowed = self.limits.allow(len(self.charged), self.gpus, is_new=is_new, more_gpus=more)
         if not (is_allowed and self.limits.allow_cost(self.spent, cost)):
             return False
-        if placement.has_resources or not placement.deleting:
+        if placement.stage > Stage.NEW or not placement.deleting:
             self.charged[key] = self.charged.get(key, 0) + more
             self.gpus += more
             self.spent += cost
@@ -66,7 +66,7 @@ def _key(placement: Placement) -> tuple[str, str]:
 
 def _count_charged(placement: Placement) -> int:
     """Returns the GPUs that are charged before any request: while there is no service yet it may still request any."""
-    return placement.allocated.gpus if placement.allocated and placement.has_resources else 0
+    return placement.allocated.gpus if placement.allocated and placement.stage > Stage.NEW else 0
 
 
 def _count_requested(placement: Placement) -> int:
@@ -82,8 +82,8 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
     """
     more = _count_requested(placement)
     if limits.invalid:
-        return bool(more) or not placement.has_resources
-    return bool((limits.placements and not placement.has_resources) or ((limits.gpus or limits.cost) and more))
+        return bool(more) or placement.stage is Stage.NEW
+    return bool((limits.placements and placement.stage is Stage.NEW) or ((limits.gpus or limits.cost) and more))
 
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:

@@ -15,7 +15,7 @@ from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
 from function.domain.model_service import Listing
-from function.domain.placement import Placement, Preference
+from function.domain.placement import Placement, Preference, Stage
 from function.kube.names import hash_parts
 from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
@@ -79,7 +79,7 @@ def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, 
     return (
         placement.deleting,
         not placement.ready,
-        not placement.was_ready,
+        placement.stage < Stage.SERVED,
         not placement.may_have_resources,
         placement.environment,
         placement.name,
@@ -424,5 +424,5 @@ def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Dec
 def _may_serve(dropped: Dropped) -> bool:
     placement = dropped.placement
     # One that has Objects of which its status says nothing may serve unnoticed.
-    may_serve = placement.ever_ready or (placement.has_objects and not placement.has_resources)
-    return may_serve and not placement.deleting
+    is_unrecorded = placement.has_objects and placement.stage is Stage.NEW
+    return (placement.stage is Stage.SERVED or is_unrecorded) and not placement.deleting

@@ -10,7 +10,7 @@ from function.domain.allocation import Free, Grant, Release, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
-from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement
+from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement, Stage
 from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
@@ -173,7 +173,7 @@ def _describe_admission(placement: Placement, admission: Admission) -> str:
         return f"metadata.labels {describe_missing_labels(admission.missing_labels)}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:
         assert usage is not None
-        consequence = "it keeps what it has" if placement.has_resources else "nothing is composed"
+        consequence = "it keeps what it has" if placement.stage > Stage.NEW else "nothing is composed"
         return f"{usage.request} required; {usage.message}; until then {consequence}"
     return _describe_request(placement, admission)
 

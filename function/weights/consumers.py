@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from function.contract import Composed, Desired, Drop
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
-from function.domain.placement import Placement
+from function.domain.placement import Placement, Stage
 from function.kube.manifests import Manifest, mapping, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.composed_kinds import USAGE_KIND, USAGE_VERSION
@@ -71,7 +71,7 @@ def _find_uri(placement: Placement) -> str:
     """
     if placement.applied_uri:
         return ""
-    return placement.serving_uri or ("" if placement.was_ready else placement.planned_uri)
+    return placement.serving_uri or ("" if placement.stage is Stage.SERVED else placement.planned_uri)
 
 
 def may_delete_weights(

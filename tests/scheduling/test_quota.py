@@ -182,7 +182,7 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
         replace(SERVES, over_quota=True, replicas=3),
         replace(placement("p9"), planned_uri="pvc://weights"),
     ],
-    ids=lambda p: f"{p.has_resources}-{p.replicas}-{p.allocated and p.allocated.replicas}-{p.shape and p.shape.gpus}",
+    ids=lambda p: f"{p.stage.name}-{p.replicas}-{p.allocated and p.allocated.replicas}-{p.shape and p.shape.gpus}",
 )
 def test_may_exceed_exactly_where_others_can_exhaust_the_quota(me: Placement, limits: Limits) -> None:
     """A placement for which it is False does not require the others."""
