@@ -9,6 +9,7 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
+from function.domain.records.service import ServiceRecord
 from function.scheduling.ledger import admit_placements
 
 ROUNDS = 3
@@ -48,7 +49,7 @@ def world(
             uid=f"{number:08}",
             created="2026-01-01T00:00:00Z",
             was_ready=True,
-            allocated=share,
+            service=ServiceRecord(allocated=share),
         )
         placements.append(placement)
         grants.append(Grant(uid=placement.uid, namespace="team", name=placement.name, share=share))

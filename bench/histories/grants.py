@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from bench.simulator.objects import Version
-from function.api.inference_environment import parse_share
 from function.domain.allocation import Share
+from function.domain.records.shares import parse_share
 from function.kube.manifests import Manifest, integer, listing, mapping, text
 
 Row: TypeAlias = tuple[str, str, int, int]  # of a ledger: uid, pool, nodes, GPUs of each

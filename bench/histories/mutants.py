@@ -99,8 +99,8 @@ MUTANTS = (
             Change(
                 "function.weights.consumers",
                 "_find_uri",
-                "    if placement.applied_uri:\n",
-                "    return placement.planned_uri\n    if placement.applied_uri:\n",
+                "    if placement.service.applied_uri:\n",
+                "    return placement.weights.uri\n    if placement.service.applied_uri:\n",
             ),
         ),
     ),
@@ -172,10 +172,10 @@ MUTANTS = (
             Change(
                 "function.scheduling.ledger",
                 "remaining_grant",
-                "(placement.effective_request, placement.allocated)",
+                "(placement.effective_request, placement.service.allocated)",
                 "(placement.effective_request,)",
             ),
-            Change("function.scheduling.ledger", "_allocated_share", "placement.allocated or (", "("),
+            Change("function.scheduling.ledger", "_allocated_share", "placement.service.allocated or (", "("),
         ),
     ),
     Mutant(
@@ -244,7 +244,7 @@ MUTANTS = (
             Change(
                 "function.scheduling.turns",
                 "_has_arrived",
-                "return placement.ready and not placement.update",
+                "return placement.ready and not placement.rollout.update",
                 "return placement.ready",
             ),
         ),

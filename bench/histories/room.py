@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
-from function.api.inference_environment import name_provider_config, parse_share
+from function.api.inference_environment import name_provider_config
+from function.domain.records.shares import parse_share
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
 from function.scheduling.capacity import PoolCapacity
 

@@ -42,6 +42,7 @@ from function.domain.environment import (
 from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import PullSecret, build_copied_secret
+from function.domain.records.shares import parse_recorded_labels, parse_share
 from function.domain.settings import Settings
 from function.kube import names, quantity
 from function.kube.manifests import (
@@ -245,27 +246,6 @@ def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> Gateway
     )
 
 
-def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
-    return Share(
-        pool=text(row, "pool"),
-        nodes=integer(row, "nodes"),
-        gpus_per_node=integer(row, "gpusPerNode"),
-        replicas=integer(row, "replicas"),
-        exclusive_replica_nodes=exclusive_replica_nodes,
-        labels=_parse_recorded_labels(row),
-    )
-
-
-def build_share(share: Share) -> Manifest:
-    """Returns a share of a pool as a row of status, as `parse_share` reads it; without its labels."""
-    return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}
-
-
-def _parse_recorded_labels(row: Manifest) -> tuple[tuple[str, str], ...] | None:
-    """Returns the labels by which a row of status says that pods select their nodes; None: not recorded."""
-    return sort_entries(strings(row, "nodeSelector")) if isinstance(row.get("nodeSelector"), dict) else None
-
-
 def _find_moved_pools(
     published: Mapping[str, Manifest], pools: Sequence[Pool], broken_pools: Collection[str]
 ) -> dict[str, frozenset[str]]:
@@ -277,7 +257,7 @@ def _find_moved_pools(
     labels = {pool.name: pool.labels for pool in pools}
     moved: dict[str, frozenset[str]] = {}
     for name, row in published.items():
-        selector = _parse_recorded_labels(row)
+        selector = parse_recorded_labels(row)
         if selector is not None and name not in broken_pools and labels.get(name) != selector:
             moved[name] = find_pools(Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=selector), pools)
     return moved

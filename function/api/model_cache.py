@@ -18,12 +18,12 @@ from function.domain.cache import (
     CacheType,
     Consumer,
     CreatedStorage,
-    Hydration,
     ModelCache,
     ModelCacheChoice,
     UserClaim,
 )
 from function.domain.model import ModelRef
+from function.domain.records.weights import parse_hydration
 from function.kube.manifests import Manifest, flag, listing, text
 from function.reasons import Phase
 
@@ -59,17 +59,6 @@ def parse_model_cache(manifest: Manifest) -> Parsed[ModelCache | None]:
     )
     all_problems = problems.list()
     return Parsed(None if all_problems else cache, all_problems)
-
-
-def parse_hydration(status: Manifest) -> Hydration:
-    return Hydration(
-        claim=text(status, "claimName"),
-        path=text(status, "path"),
-        completed_at=text(status, "completedAt"),
-        namespace=text(status, "namespace"),
-        claim_uid=text(status, "claimUid"),
-        retry=text(status, "retry"),
-    )
 
 
 def _parse_claim(

@@ -11,16 +11,18 @@ from decimal import Decimal
 
 from function import schemas
 from function.api.cluster_model import parse_shape
-from function.api.inference_environment import parse_share
-from function.api.model_cache import parse_cache_choice, parse_hydration
+from function.api.model_cache import parse_cache_choice
 from function.api.model_service import check_routing
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
 from function.api.values import parse_selector, sort_entries
-from function.domain.allocation import Price, Release
+from function.domain.allocation import Price
 from function.domain.model import ModelRef
-from function.domain.model_service import Gateway
-from function.domain.placement import Deployment, Gate, PendingUpdate, Placement, Preference, Rollout
+from function.domain.placement import Deployment, Gate, Placement, Preference, Rollout
+from function.domain.records.admission import parse_admission
+from function.domain.records.rollout import parse_rollout
+from function.domain.records.service import parse_service
+from function.domain.records.weights import parse_weights
 from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,
@@ -31,15 +33,13 @@ from function.kube.manifests import (
     is_condition_current,
     is_deleting,
     is_ready,
-    list_texts,
     listing,
     mapping,
     strings,
     text,
 )
 from function.kube.selectors import Toleration
-from function.kube.urls import Origin
-from function.reasons import Admitted, ConditionType, Phase, ServiceReady, Status
+from function.reasons import ConditionType, Phase, ServiceReady, Status
 
 _BEFORE_SERVING = (
     ConditionType.REFERENCES_RESOLVED,
@@ -108,13 +108,10 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     environment = spec.inference_environment_ref.name
     if not environment:
         return Parsed(None, problems.list())
-    admitted = condition(manifest, ConditionType.ADMITTED).get("reason")
     annotations = strings(manifest, "metadata.annotations")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
     price = _PRICE.fullmatch(annotations.get(names.ANNOTATION_PRICE, ""))
-    service = mapping(manifest, "status.service")
     phase = text(manifest, "status.phase")
-    update = mapping(manifest, "status.rollout.update")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
     is_current = is_condition_current(manifest, ConditionType.SERVICE_READY)
     is_service_ready = service_ready.get("status") == Status.TRUE and is_current
@@ -140,9 +137,6 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
         exclusive_replica_nodes=is_exclusive,
         price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,
-        allocated=parse_share(service, exclusive_replica_nodes=is_exclusive) if text(service, "pool") else None,
-        released=_parse_release(manifest),
-        revoked=frozenset(list_texts(manifest, "status.revoked")),
         was_ready=flag(manifest, "status.served"),
         ready=is_serving,
         unreachable=service_ready.get("status") == Status.UNKNOWN
@@ -150,59 +144,22 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         deleting=is_deleting(manifest),
         phase=Phase(phase) if phase in set(Phase) else Phase.PENDING,
         obstacle=_describe_obstacle(manifest),
-        url=text(service, "url"),
-        planned_uri=text(manifest, "status.storage.uri"),
-        serving_uri=text(service, "uri"),
-        applied_uri=text(service, "appliedUri"),
-        claim_mode=text(manifest, "status.storage.accessMode"),
-        hydration=parse_hydration(mapping(manifest, "status.storage")),
         has_objects=any(text(ref, "kind") == "Object" for ref in listing(manifest, "spec.crossplane.resourceRefs")),
         owner=find_controller(manifest, names.GROUP, "ModelDeployment"),
         labels=sort_entries(strings(manifest, "metadata.labels")),
-        over_quota=admitted == Admitted.QUOTA_EXCEEDED,
-        cannot_start=admitted == Admitted.CANNOT_START,
         acknowledged=bool(mapping(manifest, "status")) and is_condition_current(manifest),
         allowed_digest=spec.rollout.digest if spec.rollout else None,
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
-        served_digest=text(manifest, "status.rollout.served"),
-        requested_digest=text(manifest, "status.rollout.requested"),
-        update=PendingUpdate(text(update, "message"), stalled=flag(update, "stalled")) if update else None,
         draining=bool(spec.draining),
-        ready_replicas=integer(manifest, "status.readyReplicas"),
-        workload=text(service, "workload"),
-        service_namespace=text(service, "namespace"),
-        gateway=_parse_gateway(mapping(manifest, "status.gateway")),
-        traits=sort_entries(strings(service, "traits")),
+        admission=parse_admission(manifest),
+        weights=parse_weights(mapping(manifest, "status.storage")),
+        service=parse_service(mapping(manifest, "status"), exclusive_replica_nodes=is_exclusive),
+        rollout=parse_rollout(mapping(manifest, "status.rollout")),
     )
     return Parsed(placement, problems.list())
 
 
 PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
-
-
-def _parse_release(manifest: Manifest) -> Release | None:
-    """Returns the release; None also for one of a later spec, from a backup: generations start at 1 again."""
-    row = mapping(manifest, "status.released")
-    generation = integer(row, "generation")
-    if not 0 < generation <= integer(manifest, "metadata.generation"):
-        return None
-    return Release(generation=generation, request=parse_share(row))
-
-
-def _parse_gateway(block: Manifest) -> Gateway | None:
-    """Returns the gateway as status/model_placement.py writes it; None if it is not known."""
-    scheme, host, port = text(block, "scheme"), text(block, "host"), integer(block, "port")
-    name, namespace, config = (text(block, path) for path in ("ref.name", "ref.namespace", "providerConfigRef.name"))
-    if scheme not in {"http", "https"} or not (host and port and name and namespace and config):
-        return None
-    return Gateway(
-        origin=Origin(scheme, host, port),
-        name=name,
-        namespace=namespace,
-        provider_config=config,
-        tls_hostname=text(block, "tls.hostname"),
-        ca_config_map=text(block, "tls.caConfigMapName"),
-    )
 
 
 def _describe_obstacle(manifest: Manifest) -> str:

@@ -15,10 +15,11 @@ from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_model
 from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement
-from function.domain.cache import Consumer, Hydration, ModelCache, ModelCacheChoice
+from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
+from function.domain.records.weights import Hydration
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.reasons import ConditionType, Hydrated, Status

@@ -17,6 +17,9 @@ from function.contract import Call, Condition, Desired, Event, Outcome, Requirem
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement, ResolvedPlacement, Stage
+from function.domain.records.admission import build_released, build_revoked
+from function.domain.records.rollout import RolloutRecord, build_rollout
+from function.domain.records.service import build_ready_replicas
 from function.domain.settings import Settings
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
@@ -70,7 +73,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     own_resources, _ = requirements.collect_own_resources(call, sorted(call.answers))
     writer = replace(writer, deleting=find_orphans(call, own_resources, deleting=True))
     request = _request_storage(call, resolved)
-    weights = reconcile_weights(request, writer, placement.hydration, placement.serving_uri)
+    weights = reconcile_weights(request, writer, placement.weights.hydration, placement.service.uri)
     rollout = reconcile_service(resolved, writer, weights, admission)
     gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
     may_read_previous = rollout.may_read_previous_weights
@@ -88,10 +91,11 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     service_ready = conditions[-1]
     status = report.build_status(call, resolved, weights, rollout)
     grants = resolved.environment.find_grants(placement.uid)
-    status |= report.build_released(find_release(placement, grants)) | report.build_revoked(grants)
+    status |= build_released(find_release(placement, grants)) | build_revoked(grants)
     if gives_turns:
         update = find_update(rollout.remote.manifest, writer.read(WORKLOAD))
-        status["rollout"] = report.build_rollout(rollout, update)
+        record = RolloutRecord(served=rollout.served_digest, requested=rollout.requested_digest, update=update)
+        status["rollout"] = build_rollout(record)
     events: tuple[Event, ...] = ()
     if rollout.rollout_blocked:
         events = (report.build_rollout_blocked(placement, admission, same_node_is_full=rollout.same_node_is_full),)
@@ -116,7 +120,7 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
         resolved = resolve_placement(call, placement, settings)
     except UnresolvedError:
         return None
-    is_hydrated = bool(resolved.placement.hydration.completed_at)
+    is_hydrated = bool(resolved.placement.weights.hydration.completed_at)
     storage = _request_storage(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
@@ -192,12 +196,12 @@ def _hold(
     ready = report.build_service_ready(services.remote, requested, was_ready=placement.was_ready)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
-    status |= report.build_ready_replicas(services.remote.manifest)
+    status |= build_ready_replicas(services.remote.manifest)
     environments = ENVIRONMENTS.parse(call.answers.get(requirements.ENVIRONMENT, ()), settings)
     grants = [grant for environment in environments for grant in environment.find_grants(placement.uid)]
-    status |= report.build_released(find_release(placement, grants))
+    status |= build_released(find_release(placement, grants))
     if environments:
-        status = {key: value for key, value in status.items() if key != "revoked"} | report.build_revoked(grants)
+        status = {key: value for key, value in status.items() if key != "revoked"} | build_revoked(grants)
     if services.composed:
         status |= report.limit_replicas(status, services.allocated_replicas)
     composed = dict(services.composed)

@@ -100,7 +100,7 @@ def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requi
 
     A kind that the control plane does not serve would cost the ModelService its whole status.
     """
-    is_needed = any(p.gateway is not None and p.gateway.origin.scheme == "https" for p in placements)
+    is_needed = any(p.service.gateway is not None and p.service.gateway.origin.scheme == "https" for p in placements)
     if not is_needed or any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
         return {}
     return {requirements.TLS_DEFINITION: requirements.require_definition(routes.TLS_DEFINITION)}

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from function.domain.environment import Environment
 from function.domain.model import ModelRef
+from function.domain.records.weights import Hydration
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
@@ -45,18 +46,6 @@ class CreatedStorage:
 
 
 CacheChoice: TypeAlias = ModelCacheChoice | UserClaim | CreatedStorage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hydration:
-    """Where weights are, as recorded in status; `completed_at` tells whether their download was observed complete."""
-
-    claim: str = ""
-    path: str = ""
-    namespace: str = ""
-    completed_at: str = ""  # RFC 3339; empty: not observed complete
-    claim_uid: str = ""
-    retry: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

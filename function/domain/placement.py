@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from function.domain.allocation import Price, Release, Share
-from function.domain.cache import CacheChoice, CreatedStorage, Hydration, ModelCache
+from function.domain.allocation import Price, Share
+from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
-from function.domain.model_service import Gateway
+from function.domain.records.admission import AdmissionRecord
+from function.domain.records.rollout import RolloutRecord
+from function.domain.records.service import ServiceRecord
+from function.domain.records.weights import WeightsRecord
 from function.domain.settings import Settings
 from function.kube.selectors import Selector, Toleration
 from function.reasons import Phase
@@ -38,14 +41,6 @@ class Rollout:
     order: tuple[str, ...] = ()  # environments that come first
     paused: bool = False
     gate: Gate | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PendingUpdate:
-    """Why not all pods of a placement run the current spec of its service."""
-
-    message: str
-    stalled: bool = False  # it does not go on without a change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,33 +93,18 @@ class Placement:
     deleting: bool = False
     phase: Phase = Phase.PENDING
     obstacle: str = ""  # first condition other than ServiceReady that is not True; it may serve nevertheless
-    url: str = ""
-    planned_uri: str = ""  # of the weights, as planned now
-    serving_uri: str = ""  # that its ready service uses; empty: none yet
-    applied_uri: str = ""  # in the applied spec, where the service is not Ready on it yet
-    hydration: Hydration = Hydration()
-    claim_mode: str = ""  # access mode of the claim with its weights
     has_objects: bool = False  # an Object is in Crossplane's list in its spec, which no lost status affects
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
-    allocated: Share | None = None  # what its service has of a pool
-    released: Release | None = None  # None: nothing
-    revoked: frozenset[str] = frozenset()  # `Grant.revoked` of all grants that it does not use any more
-    over_quota: bool = False  # Admitted=False/QuotaExceeded is published: it keeps its current allocation only
-    cannot_start: bool = False  # Admitted=False/CannotStart is published: its spec or a reference is invalid
     acknowledged: bool = True  # its status was written for its current spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
     allowed_digest: str | None = None  # to which its service may change; None: to any
     replaces_when_full: bool = False  # as of its deployment
-    served_digest: str = ""  # of the service on the cluster, as far as it is reported
-    requested_digest: str = ""  # of the service that is requested, as far as it is reported
-    update: PendingUpdate | None = None  # None: all pods run served_digest, or it takes no part in a roll-out
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
-    ready_replicas: int = 0  # as KServe last reported
-    workload: str = ""  # Kubernetes Service of its pods; empty: not known
-    service_namespace: str = ""  # of its service on the cluster
-    gateway: Gateway | None = None  # of its cluster; None: not known, or there is none
-    traits: tuple[tuple[str, str], ...] = ()  # what clients can notice of its service, as far as known
+    admission: AdmissionRecord = AdmissionRecord()
+    weights: WeightsRecord = WeightsRecord()
+    service: ServiceRecord = ServiceRecord()
+    rollout: RolloutRecord = RolloutRecord()
 
     @property
     def requested(self) -> Share | None:
@@ -142,14 +122,15 @@ class Placement:
     @property
     def effective_request(self) -> Share | None:
         """What its environment should admit: its request, or what it has where it is over quota or cannot start."""
-        return self.allocated if self.over_quota or self.cannot_start else self.requested
+        is_held_back = self.admission.over_quota or self.admission.cannot_start
+        return self.service.allocated if is_held_back else self.requested
 
     @property
     def stage(self) -> Stage:
         """How far it has come; `was_ready` is recorded a moment after `ready`."""
         if self.was_ready or self.ready:
             return Stage.SERVED
-        return Stage.COMPOSED if self.planned_uri or self.serving_uri else Stage.NEW
+        return Stage.COMPOSED if self.weights.uri or self.service.uri else Stage.NEW
 
     @property
     def may_have_resources(self) -> bool:

@@ -106,13 +106,13 @@ def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release 
     once the status says that this spec was observed, so that status must have the release as well.
     """
     request = placement.requested
-    released = placement.released
+    released = placement.admission.released
     if request is None or not placement.generation:
         return released
     current = Release(generation=placement.generation, request=request)
     held = [(grant.share, grant.generation) for grant in grants]
-    if placement.allocated:
-        held.append((placement.allocated, 0))
+    if placement.service.allocated:
+        held.append((placement.service.allocated, 0))
     for share, generation in held:
         counted = released.limit(share, generation) if released else share.replicas
         if counted > current.limit(share, 0):
@@ -125,7 +125,7 @@ def _loses_replicas(placement: Placement, request: Share, admitted: int, environ
 
     This happens only if pools exchange names: an earlier grant that is not released yet is then for what is requested.
     """
-    if runs_as_requested(placement.allocated, request, environment.pools):
+    if runs_as_requested(placement.service.allocated, request, environment.pools):
         return False
     grants = environment.find_grants(placement.uid)
     by_earlier_name = (replace(g.share, pool=request.pool) for g in grants if g.requested_pool == request.pool)
@@ -135,7 +135,7 @@ def _loses_replicas(placement: Placement, request: Share, admitted: int, environ
 def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage | None) -> Admission:
     """Returns an admission within the quota of the namespace: beyond it a placement keeps what it has."""
     request = placement.requested
-    allocated = placement.allocated
+    allocated = placement.service.allocated
     has = allocated.replicas if allocated and request and allocated.is_like(request) else 0
     if admission.reason is Admitted.LABEL_MISSING or excess is None:
         return admission

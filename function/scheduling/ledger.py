@@ -133,7 +133,7 @@ def _grant_in_turn(
 
 def _allocated_share(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
     """Returns what a service has of a pool, which may have been renamed since that was written."""
-    share = placement.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
+    share = placement.service.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
     if share is None or pool.name not in find_pools(share, pools):
         return None
     return replace(share, pool=pool.name, labels=None)
@@ -174,17 +174,21 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     grant is revoked first, and ends once the placement has repeated that it saw this: from then on it never uses more
     than its status says.
     """
-    if placement is None or not placement.acknowledged or (placement.requested is None and not placement.cannot_start):
+    if (
+        placement is None
+        or not placement.acknowledged
+        or (placement.requested is None and not placement.admission.cannot_start)
+    ):
         return grant
     if _may_be_moving(grant, placement, pools):
         return grant
-    if grant.revoked and grant.revoked not in placement.revoked:
+    if grant.revoked and grant.revoked not in placement.admission.revoked:
         return grant
-    shares = (placement.effective_request, placement.allocated)
+    shares = (placement.effective_request, placement.service.allocated)
     replicas = max((share.replicas for share in shares if share and share.is_like(grant.share)), default=0)
     usable = count_usable(replace(grant, revoked=""), placement)
     remaining = min(usable, replicas)
-    is_held_back = placement.over_quota or placement.cannot_start
+    is_held_back = placement.admission.over_quota or placement.admission.cannot_start
     if is_held_back and remaining < usable and not grant.revoked and placement.version:
         return replace(grant, revoked=placement.version)
     if not remaining:
@@ -200,8 +204,8 @@ def count_usable(grant: Grant, placement: Placement) -> int:
     environment may have read an older version of the other. So it uses what its service still has, until a later grant
     gives it more.
     """
-    released = placement.released
-    allocated = placement.allocated
+    released = placement.admission.released
+    allocated = placement.service.allocated
     has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
     if grant.revoked:
         return min(grant.share.replicas, has)
@@ -219,7 +223,7 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
     request = placement.effective_request
     if request is None or request.pool != grant.requested_pool:
         return False
-    has_moved = runs_as_requested(placement.allocated, request, pools)
+    has_moved = runs_as_requested(placement.service.allocated, request, pools)
     return replace(grant.share, pool=request.pool).is_like(request) and not has_moved
 
 
@@ -244,7 +248,7 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     charged = [p for p in placements if p.environment == environment.name and is_charged(environment, p, admitted)]
     by_uid = {p.uid: p for p in charged}
     # A placement that now names another environment has not moved: its objects are here until it is deleted.
-    moved = {p.uid for p in placements if p.environment != environment.name and p.allocated is not None}
+    moved = {p.uid for p in placements if p.environment != environment.name and p.service.allocated is not None}
     granted = [grant for grant in environment.admitted if grant.uid in by_uid or grant.uid in moved]
     by_pool = _group_by_pool(environment, charged, granted)
     pools: dict[str, PoolLedger] = {}
@@ -274,8 +278,8 @@ def _group_by_pool(
     placements_of: dict[str, list[Placement]] = defaultdict(list)
     for placement in placements:
         names = {placement.pool}
-        if placement.allocated:
-            names |= find_pools(placement.allocated, environment.pools)
+        if placement.service.allocated:
+            names |= find_pools(placement.service.allocated, environment.pools)
         if placement.uid:
             names |= granted_pools[placement.uid]
         for name in names:
@@ -287,7 +291,7 @@ def _remaining_grant_of_unreadable_pool(
     environment: Environment, grant: Grant, placement: Placement | None
 ) -> Grant | None:
     """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
-    allocated = placement.allocated if placement else None
+    allocated = placement.service.allocated if placement else None
     name = grant.share.pool
     is_readable = name not in environment.broken_pools and allocated and allocated.is_like(grant.share)
     if is_readable and allocated and name not in find_pools(allocated, environment.pools):
@@ -383,7 +387,7 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
     if (
         not environment.uid
         or placement.uid in admitted
-        or placement.allocated is not None
+        or placement.service.allocated is not None
         or placement.stage is Stage.SERVED
     ):
         return True

@@ -66,7 +66,7 @@ def _key(placement: Placement) -> tuple[str, str]:
 
 def _count_charged(placement: Placement) -> int:
     """Returns the GPUs that are charged before any request: while there is no service yet it may still request any."""
-    return placement.allocated.gpus if placement.allocated and placement.stage > Stage.NEW else 0
+    return placement.service.allocated.gpus if placement.service.allocated and placement.stage > Stage.NEW else 0
 
 
 def _count_requested(placement: Placement) -> int:
@@ -108,7 +108,7 @@ def namespace_usage(namespace: str, placements: Iterable[Placement], limits: Lim
 def count_more(assignment: Assignment) -> int:
     """Returns the GPUs of an assignment beyond those that its placement is charged."""
     placement = assignment.placement
-    shares = (placement.requested, placement.allocated) if placement else ()
+    shares = (placement.requested, placement.service.allocated) if placement else ()
     return max(0, assignment.gpus - max((share.gpus for share in shares if share), default=0))
 
 

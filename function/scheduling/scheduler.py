@@ -201,8 +201,8 @@ def _find_scaling_refusals(
     candidate = Candidate(request, environment, profile, pool, shape)
     faults = candidate.storage_faults
     replicas = request.deployment.replicas
-    if placement.serving_uri or placement.hydration.completed_at:
-        faults = find_faults_for_existing_claim(faults, placement.claim_mode, shape.nodes, replicas)
+    if placement.service.uri or placement.weights.hydration.completed_at:
+        faults = find_faults_for_existing_claim(faults, placement.weights.access_mode, shape.nodes, replicas)
     storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
     shortage = find_shortage(candidate, ledger.room(environment, pool))
     return [*storage, *sort_last_steps(shortage, *check_schedulable(candidate))]

@@ -124,7 +124,7 @@ def reconcile_service(
             allocated=_allocate(writer, resolved, kept, key) if kept else None,
         )
     remote = writer.read(next(iter(rollout.composed), key))
-    may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.planned_uri)
+    may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.weights.uri)
     return replace(
         rollout, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=requested_digest
     )
@@ -338,7 +338,7 @@ def _count_allocated(placement: Placement, written: Sequence[Manifest], on_clust
     A service without replicas although some are requested is stopped: its pods end before new ones start. It keeps the
     GPUs that it had for the replicas that return (decision 33).
     """
-    allocated = placement.allocated
+    allocated = placement.service.allocated
     is_stopped = bool(written) and not _count_replicas(*written)
     returning = min(allocated.replicas, max(0, placement.replicas)) if allocated and is_stopped else 0
     return max(_count_replicas(*written, *on_cluster), returning)
@@ -366,7 +366,7 @@ def _allocate(
     on_cluster = {name: service for name, service in mirrored.items() if service}
     desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
     requested = resolved.placement.requested
-    allocated = resolved.placement.allocated
+    allocated = resolved.placement.service.allocated
     is_rolled_out = all(
         name in desired and _read_digest(desired[name]) == _read_digest(service) for name, service in on_cluster.items()
     )

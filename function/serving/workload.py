@@ -7,7 +7,7 @@ never start. The Deployment tells them apart (decision 35). It is observed only 
 from dataclasses import replace
 
 from function.contract import Desired, Drop
-from function.domain.placement import PendingUpdate
+from function.domain.records.rollout import PendingUpdate
 from function.kube.manifests import Manifest, condition, integer, mapping, strings, text
 from function.kube.messages import truncate_middle
 from function.kube.names import ANNOTATION_SPEC_DIGEST

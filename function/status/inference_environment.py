@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
-from function.api.inference_environment import build_share
 from function.api.model_deployment import parse_deployment
 from function.contract import Condition
 from function.domain.allocation import Grant
 from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Problem, SecretKey
 from function.domain.placement import Placement
+from function.domain.records.shares import build_share
 from function.kube.manifests import JSON, Manifest, condition, listing, prune, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.quantity import gib

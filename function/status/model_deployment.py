@@ -182,12 +182,12 @@ def build_rolled_out(
 
 def _has_failed(placement: Placement) -> bool:
     is_refused = placement.phase is Phase.FAILED or f"({ServiceAccepted.REJECTED})" in placement.obstacle
-    return is_refused or (placement.update is not None and placement.update.stalled)
+    return is_refused or (placement.rollout.update is not None and placement.rollout.update.stalled)
 
 
 def _describe_changing(placement: Placement) -> str:
-    if placement.ready and placement.update:
-        return f"{placement.name} on {placement.environment}: {placement.update.message}"
+    if placement.ready and placement.rollout.update:
+        return f"{placement.name} on {placement.environment}: {placement.rollout.update.message}"
     return _describe_unready(placement)
 
 
@@ -195,7 +195,7 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
     """Returns the status; `placed` are the placements of the decision's assignments."""
     draining = [drained.placement for drained in decision.draining]
     placements = sorted([*placed, *decision.carried, *draining], key=lambda p: (p.environment, p.name))
-    urls = [p.url for p in placements if p.url]
+    urls = [p.service.url for p in placements if p.service.url]
     rows: list[JSON] = [_build_row(p) for p in placements]
     return prune(
         {
@@ -248,9 +248,9 @@ def _build_row(placement: Placement) -> Manifest:
             "nodes": shape.nodes if shape else None,
             "gpusPerNode": shape.gpus_per_node if shape else None,
             "replicas": placement.replicas,
-            "servedDigest": placement.served_digest or None,
-            "requestedDigest": placement.requested_digest or None,
+            "servedDigest": placement.rollout.served or None,
+            "requestedDigest": placement.rollout.requested or None,
             "phase": placement.phase,
-            "url": placement.url or None,
+            "url": placement.service.url or None,
         }
     )

@@ -1,17 +1,19 @@
 """Status, conditions and events of a ModelPlacement: admission, weights, service and phase."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from function.api.inference_environment import build_share
 from function.contract import Call, Condition, Event
-from function.domain.allocation import Free, Grant, Release, format_replicas
+from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
-from function.domain.placement import PendingUpdate, Placement, ResolvedPlacement, Stage
-from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, prune, text
+from function.domain.model_service import Gateway
+from function.domain.placement import Placement, ResolvedPlacement, Stage
+from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service
+from function.domain.records.weights import Hydration, WeightsRecord, build_weights
+from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
@@ -24,7 +26,7 @@ from function.scheduling.admission import Admission
 from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
-from function.status.weights import build_hydration_status, build_load_status, describe_storage
+from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
 from function.weights.planner import StoragePlan
@@ -237,94 +239,76 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: 
 def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, rollout: ServiceRollout) -> Manifest:
     """Returns the status except `phase`, `served` and `rollout`."""
     remote = rollout.remote.manifest
-    storage = mapping(call.xr, "status.storage")
-    status = prune(
-        {
-            "gpus": resolved.shape.gpus * resolved.placement.replicas,
-            "service": _build_service(call, resolved, rollout),
-            "storage": (_build_storage(resolved, weights, weights.plan) if weights.plan else storage) or None,
-            "gateway": build_gateway(remote, resolved.environment),
-        }
-    )
-    status |= build_ready_replicas(remote)
-    if resolved.placement.was_ready and not rollout.remote.seen:
-        status |= _keep_last_reported(mapping(call.xr, "status"), status)
-    return status
+    last = resolved.placement.service
+    service = _record_service(call, resolved, rollout)
+    ready_replicas = build_ready_replicas(remote)
+    if resolved.placement.was_ready and not rollout.remote.seen and last.name == service.name:
+        service = _keep_last_reported(last, service)
+        ready_replicas |= prune({"readyReplicas": get(call.xr, "status.readyReplicas")})
+    storage = _build_storage(resolved, weights, weights.plan) if weights.plan else mapping(call.xr, "status.storage")
+    return {
+        "gpus": resolved.shape.gpus * resolved.placement.replicas,
+        **prune({"storage": storage or None}),
+        **build_service(service),
+        **ready_replicas,
+    }
 
 
-def _build_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> Manifest:
-    """Returns the part for the service: its name, what it reads, and what it takes of which pool."""
+def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> ServiceRecord:
+    """Returns the service: its name, what it reads, what it takes of which pool, and how it is reached."""
     remote = rollout.remote.manifest
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
-    serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.serving_uri)
-    applied_uri = find_applied_uri([item.manifest for item in rollout.composed.values()], serving_uri)
-    workload = text(remote, "status.workloads.service.name")
-    allocated = rollout.allocated
-    selector: Manifest = {"nodeSelector": dict(allocated.labels)} if allocated and allocated.labels is not None else {}
-    return prune(
-        {
-            "name": text(remote, "metadata.name") or name_service(resolved.placement, resolved.shape),
-            "namespace": text(remote, "metadata.namespace") or resolved.namespace,
-            "url": get_service_url(remote) or None,
-            "uri": serving_uri or None,
-            "appliedUri": applied_uri or None,
-            "workload": workload or None,
-            # Clients notice nothing of a service that has no Kubernetes Service yet.
-            "traits": _build_traits(resolved, serving_uri) if workload else None,
-            **(build_share(allocated) if allocated else {}),
-            **selector,
-        }
+    serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.service.uri)
+    backend_service_name = text(remote, "status.workloads.service.name")
+    return ServiceRecord(
+        name=text(remote, "metadata.name") or name_service(resolved.placement, resolved.shape),
+        namespace=text(remote, "metadata.namespace") or resolved.namespace,
+        url=get_service_url(remote),
+        uri=serving_uri,
+        applied_uri=find_applied_uri([item.manifest for item in rollout.composed.values()], serving_uri),
+        allocated=rollout.allocated,
+        backend_service_name=backend_service_name,
+        # Clients notice nothing of a service that has no Kubernetes Service yet.
+        traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
+        gateway=find_gateway(remote, resolved.environment),
     )
 
 
-def build_released(released: Release | None) -> Manifest:
-    """Returns the part for what is released, as `parse_placement` reads it."""
-    return {"released": {"generation": released.generation, **build_share(released.request)}} if released else {}
+def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceRecord:
+    """Returns the record with what KServe reported last: its Object has lost what the provider observed.
 
-
-def build_revoked(grants: Iterable[Grant]) -> Manifest:
-    """Returns the part for the grants that an environment takes back, as `parse_placement` reads it."""
-    versions: list[JSON] = [*sorted({grant.revoked for grant in grants if grant.revoked})]
-    return {"revoked": versions} if versions else {}
+    An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
+    sending requests meanwhile.
+    """
+    return replace(
+        service,
+        url=service.url or last.url,
+        backend_service_name=service.backend_service_name or last.backend_service_name,
+        traits=service.traits or last.traits,
+        gateway=service.gateway or last.gateway,
+    )
 
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = estimate_load(plan.bytes_on_claim, bandwidth)
     size = plan.claim.size if plan.claim else None
-    return prune(
-        {
-            "type": plan.case,
-            "claimName": plan.claim_name or None,
-            "path": plan.path or None,
-            "accessMode": weights.access_mode or None,
-            "uri": plan.uri,
-            "size": gib(size.amount) if size else None,
-            "sizeFrom": size.source if size else None,
-            **build_load_status(loads),
-            "job": weights.job_name or None,
-            **(build_hydration_status(weights.hydration) if plan.job else {}),
-        }
-    )
+    hydration = weights.hydration if plan.job else Hydration()
+    record = WeightsRecord(uri=plan.uri, access_mode=weights.access_mode, hydration=hydration)
+    displayed: Manifest = {
+        "type": plan.case,
+        "claimName": plan.claim_name or None,
+        "path": plan.path or None,
+        "size": gib(size.amount) if size else None,
+        "sizeFrom": size.source if size else None,
+        **build_load_status(loads),
+        "job": weights.job_name or None,
+    }
+    return {**prune(displayed), **build_weights(record)}
 
 
-def _keep_last_reported(last: Manifest, status: Manifest) -> Manifest:
-    """Returns what KServe reported last of the service in a status: its Object has lost what the provider observed.
-
-    An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
-    sending requests meanwhile.
-    """
-    last_service, service = mapping(last, "service"), mapping(status, "service")
-    if last_service.get("name") != service.get("name"):
-        return {}
-    kept = {key: last_service.get(key) for key in ("url", "workload", "traits")}
-    return prune(
-        {"readyReplicas": last.get("readyReplicas"), "gateway": last.get("gateway"), "service": prune(kept) | service}
-    )
-
-
-def build_gateway(service: Manifest, environment: Environment) -> Manifest | None:
-    """Returns the part for the gateway of a service, to be parsed again; None if there is none, or none yet.
+def find_gateway(service: Manifest, environment: Environment) -> Gateway | None:
+    """Returns the gateway of a service; None if there is none, or none yet.
 
     What the environment declares takes precedence over the URL at which KServe says that the service answers.
     """
@@ -335,47 +319,28 @@ def build_gateway(service: Manifest, environment: Environment) -> Manifest | Non
     namespace = text(attached, "namespace") or text(service, "metadata.namespace")
     if origin is None or not name or not environment.kserve.gateway:
         return None
-    tls = {"hostname": declared.tls_hostname or None, "caConfigMapName": declared.ca_config_map or None}
-    return prune(
-        {
-            "scheme": origin.scheme,
-            "host": origin.host,
-            "port": origin.port,
-            "ref": {"name": name, "namespace": namespace},
-            "providerConfigRef": {"name": environment.provider_config},
-            "tls": prune(tls) or None,
-        }
+    return Gateway(
+        origin=origin,
+        name=name,
+        namespace=namespace,
+        provider_config=environment.provider_config,
+        tls_hostname=declared.tls_hostname,
+        ca_config_map=declared.ca_config_map,
     )
 
 
-def _build_traits(resolved: ResolvedPlacement, serving_uri: str) -> Manifest:
+def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[str, str], ...]:
     """Returns what clients can notice of a service: its name, the longest request, the weights and the engine."""
     engine = resolved.profile.engine
     # Each placement may have a claim of its own; the path identifies the weights.
     weights = serving_uri.removeprefix("pvc://").partition("/")[2] if serving_uri.startswith("pvc://") else serving_uri
-    return prune(
-        {
-            "model": resolved.model.served_name or None,
-            "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
-            "weights": weights or None,
-            "engine": engine.image.rpartition("/")[2] or None,
-        }
-    )
-
-
-def build_rollout(rollout: ServiceRollout, update: PendingUpdate | None) -> Manifest:
-    """Returns status.rollout: the digests of a service, and why not all its pods run the first of them."""
-    return prune(
-        {
-            "served": rollout.served_digest,
-            "requested": rollout.requested_digest,
-            "update": {"message": update.message, "stalled": update.stalled} if update else None,
-        }
-    )
-
-
-def build_ready_replicas(service: Manifest) -> Manifest:
-    return prune({"readyReplicas": get(service, "status.workloads.primary.readyReplicas")})
+    traits = {
+        "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
+        "engine": engine.image.rpartition("/")[2],
+        "model": resolved.model.served_name,
+        "weights": weights,
+    }
+    return tuple((name, value) for name, value in traits.items() if value)
 
 
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:

@@ -77,7 +77,7 @@ def build_backends_alike(service: ModelService, placements: Sequence[Placement])
         if trait == "weights":
             groups = [[p for p in placements if p.deployment == name] for name in service.backends]
         for group in groups:
-            values = {dict(p.traits)[trait]: p for p in reversed(group) if trait in dict(p.traits)}
+            values = {dict(p.service.traits)[trait]: p for p in reversed(group) if trait in dict(p.service.traits)}
             if len(values) > 1:
                 shown = join_with_more([f"{value} ({p.deployment} on {p.environment})" for value, p in values.items()])
                 differences.append(f"{word}: {shown}")

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from function.contract import RESPONSE_BYTES, Condition
-from function.domain.cache import CacheEntry, Consumer, Hydration
+from function.domain.cache import CacheEntry, Consumer
 from function.domain.model import DownloadedSource, Model, Problem
+from function.domain.records.weights import build_hydration
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
@@ -212,7 +213,7 @@ def build_cache_status(
                 "unreachable": row.unreachable or None,
                 "accessMode": row.access_mode or None,
                 "message": row.message,
-                **build_hydration_status(row.hydration),
+                **build_hydration(row.hydration),
             }
         )
         for row in rows
@@ -227,19 +228,5 @@ def build_cache_status(
             "desired": len(rows),
             "usedBy": list[JSON](used_by),
             "readers": recorded,
-        }
-    )
-
-
-def build_hydration_status(hydration: Hydration) -> Manifest:
-    """Builds what a status records of a download, to be parsed again."""
-    return prune(
-        {
-            "claimName": hydration.claim or None,
-            "path": hydration.path or None,
-            "completedAt": hydration.completed_at or None,
-            "namespace": (hydration.completed_at and hydration.namespace) or None,
-            "claimUid": hydration.claim_uid or None,
-            "retry": (hydration.completed_at and hydration.retry) or None,
         }
     )

@@ -154,7 +154,7 @@ def plan_traffic(
 def _find_obstacle(
     placement: Placement, sites: Mapping[str, Site], platform: PlatformGateway, *, serves_tls: bool
 ) -> str:
-    site = sites.get(placement.gateway.key) if placement.gateway else None
+    site = sites.get(placement.service.gateway.key) if placement.service.gateway else None
     return find_obstacle(placement, site, platform, serves_tls=serves_tls)
 
 
@@ -172,11 +172,11 @@ def _has_requests_for(
     service: ModelService, placement: Placement, sites: Mapping[str, Site], obstacles: Mapping[str, str]
 ) -> bool:
     """Tells whether a placement serves requests of the service, or will as soon as its site is prepared."""
-    if placement.gateway is None or not _can_serve(service, placement, obstacles):
+    if placement.service.gateway is None or not _can_serve(service, placement, obstacles):
         return False
     if placement.unreachable and service.withdraws_unreachable:
         return False  # as where another placement can serve
-    return not placement.draining or _may_get_requests(placement, sites[placement.gateway.key])
+    return not placement.draining or _may_get_requests(placement, sites[placement.service.gateway.key])
 
 
 def _can_serve(service: ModelService, placement: Placement, obstacles: Mapping[str, str]) -> bool:
@@ -197,7 +197,9 @@ def _find_previous_sites(
     placements: Iterable[Placement], sites: Mapping[str, Site], obstacles: Mapping[str, str], in_route: Collection[str]
 ) -> dict[str, list[Placement]]:
     """Returns the placements of sites whose gateway got another address, until the route may name the new one."""
-    waiting = [p for p in placements if p.gateway and not obstacles[p.name] and p.gateway.key not in in_route]
+    waiting = [
+        p for p in placements if p.service.gateway and not obstacles[p.name] and p.service.gateway.key not in in_route
+    ]
     vacated = {key: site for key, site in sites.items() if site.named and site.in_place and not site.members}
     previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in vacated.items()}
     return {key: moved for key, moved in previous.items() if moved}
@@ -233,7 +235,7 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
         shares = {name: share or Fraction(1) for name, share in compute_shares(plan.service, prepared).items()}
         shares = {p.name: shares[p.name] for p in take_first(site, prepared, shares)}
     weights = to_weights(shares)
-    workloads = {p.workload: weights[p.name] for p in can_serve if p.name in weights}
+    workloads = {p.service.backend_service_name: weights[p.name] for p in can_serve if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
     is_applied = site.has_seen_only(workloads) or (site.withdrawn and not weight)
     rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, plan)) for p in shown]
@@ -273,7 +275,7 @@ def _list_withdrawn(site: Site, plan: _Plan, shown: set[str], *, is_applied: boo
 def _list_without_gateway(placements: Sequence[Placement], obstacles: Mapping[str, str]) -> list[Endpoint]:
     by_environment: dict[str, list[BackendEntry]] = {}
     for p in placements:
-        if p.gateway is None and not p.draining:
+        if p.service.gateway is None and not p.draining:
             by_environment.setdefault(p.environment, []).append(_build_row(p, 0, obstacles[p.name]))
     return [
         Endpoint(entry=EndpointEntry(environment=name, reason=_join_reasons(rows), backends=tuple(rows)))
@@ -300,7 +302,7 @@ def _build_row(placement: Placement, weight: int, reason: str) -> BackendEntry:
     return BackendEntry(
         deployment=placement.deployment,
         placement=placement.name,
-        ready_replicas=placement.ready_replicas,
+        ready_replicas=placement.service.ready_replicas,
         weight=weight,
         reason=reason,
     )

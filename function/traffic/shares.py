@@ -42,7 +42,7 @@ def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int
         # A draining placement keeps a part until its replacement is in the routes.
         return {p.name: int(p.environment == first or p.draining) for p in placements}
     is_even = service.distribution is Distribution.EVEN
-    return {p.name: 1 if is_even else p.ready_replicas for p in placements}
+    return {p.name: 1 if is_even else p.service.ready_replicas for p in placements}
 
 
 def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
@@ -89,7 +89,7 @@ def choose(
 
 def find_served(sites: Mapping[str, Site], placements: Iterable[Placement]) -> set[str]:
     """Returns the deployments of which the observed routes name one of some placements."""
-    return {p.deployment for p in placements if p.gateway and sites[p.gateway.key].sends_to(p)}
+    return {p.deployment for p in placements if p.service.gateway and sites[p.service.gateway.key].sends_to(p)}
 
 
 def find_surplus(

@@ -52,12 +52,12 @@ class Site:
     def remote_namespace(self) -> str:
         """The namespace of the route on the cluster: where it was created, else that of the first placement."""
         started = text(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest.metadata.namespace")
-        return started or next((p.service_namespace for p in self.members), "")
+        return started or next((p.service.namespace for p in self.members), "")
 
     @property
     def gateway(self) -> Gateway | None:
         """The gateway, by the kubeconfig that its route uses if that still exists; None: its placements are gone."""
-        gateways = [p.gateway for p in self.members if p.gateway]
+        gateways = [p.service.gateway for p in self.members if p.service.gateway]
         config = text(self.observed.get(REMOTE_ROUTE), "spec.providerConfigRef.name")
         return next((g for g in gateways if g.provider_config == config), next(iter(gateways), None))
 
@@ -68,11 +68,11 @@ class Site:
     def is_routed(self, placement: Placement) -> bool:
         """Tells whether the route on the cluster, as last written, names a placement."""
         written = mapping(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest")
-        return placement.workload in read_weights(written)
+        return placement.service.backend_service_name in read_weights(written)
 
     def sends_to(self, placement: Placement) -> bool:
         """Tells whether the observed routes name a placement, on the control plane and on the cluster."""
-        return self.named and placement.workload in read_weights(self.remote.manifest)
+        return self.named and placement.service.backend_service_name in read_weights(self.remote.manifest)
 
     def has_seen_only(self, workloads: Iterable[str]) -> bool:
         """Tells whether the cluster's gateway has seen a route that names none but these Kubernetes Services."""
@@ -89,8 +89,8 @@ def gather_sites(
     """
     members: dict[str, list[Placement]] = {}
     for placement in placements:
-        if placement.gateway:
-            members.setdefault(placement.gateway.key, []).append(placement)
+        if placement.service.gateway:
+            members.setdefault(placement.service.gateway.key, []).append(placement)
     composed: dict[str, dict[str, Manifest]] = {}
     for name, manifest in observed.items():
         key, _, part = name.partition(SEPARATOR)
@@ -103,7 +103,7 @@ def gather_sites(
     for key in sorted(members.keys() | composed.keys()):
         entry = entries.get(key, EndpointEntry(environment=""))
         parts = composed.get(key, {})
-        origins = (p.gateway.origin for p in members.get(key, ()) if p.gateway)
+        origins = (p.service.gateway.origin for p in members.get(key, ()) if p.service.gateway)
         origin = next(origins, None) or parse_origin(entry.address) or _find_origin(key, parts)
         name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
         sites.append(
@@ -131,15 +131,15 @@ def _find_origin(key: str, parts: Mapping[str, Manifest]) -> Origin | None:
 
 def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGateway, *, serves_tls: bool) -> str:
     """Returns why a placement cannot serve requests of a ModelService; empty if it can."""
-    gateway = placement.gateway
+    gateway = placement.service.gateway
     environment = f"InferenceEnvironment {placement.environment}"
     if placement.deleting:
         return "it is being deleted"
-    if placement.ready_replicas < 1:
+    if placement.service.ready_replicas < 1:
         return "no replica is ready"
     if gateway is None or site is None:
         return f"{environment} has no gateway: its kserve.gateway is false, or KServe has not reported one yet"
-    if not placement.workload:
+    if not placement.service.backend_service_name:
         return "KServe has not reported the Kubernetes Service of its pods yet"
     if (gateway.origin.host, gateway.origin.port) == (platform.origin.host, platform.origin.port):
         return f"{gateway.origin} is the control plane's own gateway; set spec.gateway.url of {environment}"
@@ -148,6 +148,6 @@ def find_obstacle(placement: Placement, site: Site | None, platform: PlatformGat
     if gateway.origin.scheme == "https" and not serves_tls:
         needed = "the control plane does not serve BackendTLSPolicy v1, which https needs"
         return f"{needed}; install Gateway API 1.4 or later, or set spec.gateway.url of {environment} to http"
-    if placement.service_namespace != site.remote_namespace:
-        return f"it runs in namespace {placement.service_namespace}, but the route is in {site.remote_namespace}"
+    if placement.service.namespace != site.remote_namespace:
+        return f"it runs in namespace {placement.service.namespace}, but the route is in {site.remote_namespace}"
     return ""

@@ -55,7 +55,7 @@ def find_consumers(
     choice = ModelCacheChoice(name=cache.name)
     consumers = []
     for placement in placements:
-        uris = (placement.serving_uri, placement.applied_uri)
+        uris = (placement.service.uri, placement.service.applied_uri)
         claims = owned_claims.get(placement.environment, ())
         is_consumer = placement.cache == choice or any(parse_claim(uri) in claims for uri in uris)
         if is_consumer and placement.namespace == cache.namespace:
@@ -69,9 +69,9 @@ def _find_uri(placement: Placement) -> str:
 
     It is not known while the service switches from one URI to another.
     """
-    if placement.applied_uri:
+    if placement.service.applied_uri:
         return ""
-    return placement.serving_uri or ("" if placement.stage is Stage.SERVED else placement.planned_uri)
+    return placement.service.uri or ("" if placement.stage is Stage.SERVED else placement.weights.uri)
 
 
 def may_delete_weights(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from function.contract import Composed, Desired, Drop, combine
-from function.domain.cache import Hydration, UserClaim
+from function.domain.cache import UserClaim
 from function.domain.model import DownloadedSource, Problem
+from function.domain.records.weights import Hydration
 from function.kube.manifests import Manifest, get, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase

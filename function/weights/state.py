@@ -7,8 +7,9 @@ Another cache key, another `retry`, or a claim that is gone (absent, or of anoth
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from function.domain.cache import CacheEntry, Hydration
+from function.domain.cache import CacheEntry
 from function.domain.model import Problem
+from function.domain.records.weights import Hydration
 from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.composed_kinds import assess

@@ -6,8 +6,9 @@ import pytest
 
 from function.api.model_cache import parse_model_cache
 from function.api.problems import Parsed
-from function.domain.cache import CacheEntry, CacheType, Consumer, CreatedStorage, Hydration, ModelCache, UserClaim
+from function.domain.cache import CacheEntry, CacheType, Consumer, CreatedStorage, ModelCache, UserClaim
 from function.domain.model import ModelRef, Problem
+from function.domain.records.weights import Hydration
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase

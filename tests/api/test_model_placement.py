@@ -10,6 +10,9 @@ from function.domain.allocation import Release, Share
 from function.domain.cache import UserClaim
 from function.domain.model import ModelRef, Parallelism, Problem, Shape
 from function.domain.placement import Placement
+from function.domain.records.rollout import RolloutRecord
+from function.domain.records.service import ServiceRecord
+from function.domain.records.weights import WeightsRecord
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase
 from tests.api import manifests
@@ -66,14 +69,12 @@ def test_parses_every_field() -> None:
         ready=True,
         deleting=True,
         phase=Phase.READY,
-        url="http://chat",
-        planned_uri="pvc://mine/models/0",
         labels=(("modelplane.ai/environment", "east"),),
-        allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2),
         replaces_when_full=True,
         allowed_digest="d1",
-        served_digest="d1",
-        requested_digest="d2",
+        service=ServiceRecord(url="http://chat", allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2)),
+        weights=WeightsRecord(uri="pvc://mine/models/0"),
+        rollout=RolloutRecord(served="d1", requested="d2"),
     )
     assert parse_placement(given).problems == ()
 
@@ -273,7 +274,7 @@ def test_ignores_release_of_a_later_spec(generation: int | None, *, is_known: bo
     size: Manifest = {"pool": "h100", "nodes": 2, "gpusPerNode": 8, "replicas": 1}
     given["status"] = {"released": {"generation": 8, **size}}
     released = Release(generation=8, request=Share(pool="h100", nodes=2, gpus_per_node=8, replicas=1))
-    assert _read(given).released == (released if is_known else None)
+    assert _read(given).admission.released == (released if is_known else None)
 
 
 def test_unknown_phase_is_pending() -> None:

@@ -23,7 +23,18 @@ from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
 from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
-from tests.support.builders import deployment, environment, model, planner, pool, profile, requires, selector, shape
+from tests.support.builders import (
+    deployment,
+    environment,
+    model,
+    planner,
+    pool,
+    profile,
+    requires,
+    selector,
+    shape,
+    with_service,
+)
 
 WORLDS = 60
 FIELDS = {
@@ -174,8 +185,7 @@ def draw_fleet(seed: int) -> Fleet:
         is_leaving = draw.random() < 0.15
         placements.append(
             replace(
-                placement,
-                allocated=placement.requested,
+                with_service(placement, allocated=placement.requested),
                 was_ready=True,
                 ready=True,
                 deleting=is_leaving,

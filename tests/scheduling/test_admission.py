@@ -13,6 +13,7 @@ from function.scheduling import ledger as module
 from function.scheduling.admission import check_admission, find_release
 from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
 from tests.support import builders
+from tests.support.builders import with_service
 
 LABELS = {"modelplane.ai/environment": "env"}
 FREE = {"pool": Free(placements=1, nodes=((8, 3),))}
@@ -27,7 +28,9 @@ def grant(replicas: int, uid: str = "me", pool: str = "pool", nodes: int = 1, ge
 
 # Generation 8 of its spec requested one replica, and generation 9 requests two again.
 RELEASED_ONE = replace(
-    MINE, generation=9, released=Release(generation=8, request=grant(1).share), allocated=grant(1).share
+    with_service(MINE, allocated=grant(1).share),
+    generation=9,
+    admission=replace(MINE.admission, released=Release(generation=8, request=grant(1).share)),
 )
 
 
@@ -141,7 +144,7 @@ CASES = (
         Admitted.ADMITTED,
         True,
         2,
-        placement=replace(RELEASED_ONE, allocated=grant(2).share),
+        placement=with_service(RELEASED_ONE, allocated=grant(2).share),
     ),
     Case(
         "granted-since",
@@ -158,7 +161,8 @@ CASES = (
         environment(admitted=(grant(2, generation=7),)),
         Admitted.WAITING,
         placement=replace(
-            RELEASED_ONE, released=Release(generation=8, request=grant(1, nodes=2).share), allocated=None
+            with_service(RELEASED_ONE, allocated=None),
+            admission=replace(RELEASED_ONE.admission, released=Release(generation=8, request=grant(1, nodes=2).share)),
         ),
     ),
 )
@@ -201,23 +205,25 @@ def _uids(found: Environment, *placements: Placement) -> list[str]:
 def test_charges_unlabelled_placements_only_if_running_or_admitted() -> None:
     unlabelled = replace(MINE, labels=())
     assert _uids(environment(), unlabelled) == []
-    assert _uids(environment(), replace(unlabelled, was_ready=True, allocated=unlabelled.requested)) == ["me"]
+    assert _uids(environment(), replace(with_service(unlabelled, allocated=unlabelled.requested), was_ready=True)) == [
+        "me"
+    ]
     assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
 
 
 def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -> None:
     """The pool got another name, and the service moved to it; one that cannot be read is still asked for."""
     old, new = grant(2, pool="old"), grant(2)
-    moving = replace(MINE, allocated=old.share)
+    moving = with_service(MINE, allocated=old.share)
     there = environment(admitted=(old, new))
     assert admit_placements(there, [moving]).grants == (old, new), "its service has not let go yet"
-    assert admit_placements(there, [replace(MINE, allocated=new.share)]).grants == (new,)
+    assert admit_placements(there, [with_service(MINE, allocated=new.share)]).grants == (new,)
     assert admit_placements(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
 
 
 def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
-    assert _uids(environment(), replace(MINE, deleting=True, planned_uri="pvc://x")) == ["me"]
+    assert _uids(environment(), replace(MINE, deleting=True, weights=replace(MINE.weights, uri="pvc://x"))) == ["me"]
     assert _uids(environment(), replace(MINE, deleting=True, has_objects=True)) == ["me"], "its status was lost"
 
 
@@ -234,7 +240,7 @@ def test_grants_released_replicas_again_if_there_is_room() -> None:
 @pytest.mark.parametrize("generation", [0, 8])
 def test_release_of_the_current_spec_limits_nothing(generation: int) -> None:
     """Users may write a status: the ledger would grant the same replicas in an endless loop."""
-    forged = replace(RELEASED_ONE, generation=generation, allocated=None)
+    forged = replace(with_service(RELEASED_ONE, allocated=None), generation=generation)
     assert admit_placements(environment(), [forged]).grants == (grant(2, generation=generation),)
 
 
@@ -260,7 +266,7 @@ RELEASES = (
     ReleaseCase(
         "unknown-grants",
         "its service has two",
-        replace(ONE_REQUESTED, allocated=grant(2).share),
+        with_service(ONE_REQUESTED, allocated=grant(2).share),
         (),
         Release(generation=8, request=grant(1).share),
     ),
@@ -272,14 +278,18 @@ RELEASES = (
         Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
-        "released-before", "and requested since", RELEASED_ONE, (grant(2, generation=7),), RELEASED_ONE.released
+        "released-before",
+        "and requested since",
+        RELEASED_ONE,
+        (grant(2, generation=7),),
+        RELEASED_ONE.admission.released,
     ),
     ReleaseCase(
         "recorded",
         "of two pools whose names were exchanged, and of another size",
-        replace(RELEASED_ONE, generation=9, replicas=1, allocated=grant(1, pool="earlier").share),
+        replace(with_service(RELEASED_ONE, allocated=grant(1, pool="earlier").share), generation=9, replicas=1),
         (grant(2), grant(1, nodes=2)),
-        RELEASED_ONE.released,
+        RELEASED_ONE.admission.released,
     ),
     ReleaseCase(
         "again",
@@ -304,7 +314,7 @@ def test_keeps_grant_of_placement_that_names_another_environment() -> None:
     """It does not move: its objects are here until it is deleted."""
     there = environment(admitted=(grant(2),))
     renamed = replace(MINE, environment="elsewhere")
-    found = admit_placements(there, [replace(renamed, allocated=grant(2).share)])
+    found = admit_placements(there, [with_service(renamed, allocated=grant(2).share)])
     assert found.grants == (grant(2),)
     assert found.pools["pool"].room.free == {8: 2, 0: 2}, "two of four nodes are taken"
     assert found.rejected == ()

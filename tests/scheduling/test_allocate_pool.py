@@ -11,8 +11,10 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
+from function.domain.records.service import ServiceRecord
+from function.domain.records.weights import WeightsRecord
 from function.scheduling.ledger import PoolLedger, allocate_pool
-from tests.support.builders import placement, pool, shape
+from tests.support.builders import placement, pool, shape, with_service
 
 FOUR = pool("pool", gpus=8, nodes=4)
 OWN_NETWORK = replace(FOUR, pod=PodAdditions(host_network=True))
@@ -100,7 +102,7 @@ CASES = (
     Case(
         "begun-before-older",
         "what was composed was admitted once, whatever became of the status that said so",
-        (asks("young", 3, YOUNG, planned_uri="pvc://x"), asks("old", 3, OLD)),
+        (asks("young", 3, YOUNG, weights=WeightsRecord(uri="pvc://x")), asks("old", 3, OLD)),
         (),
         {"young": 3},
         ("old",),
@@ -131,7 +133,7 @@ CASES = (
     Case(
         "no-more-than-granted",
         "a grant is for so many replicas, also of what served",
-        (asks("a", 3, was_ready=True, allocated=share(2)), asks("b", 2)),
+        (asks("a", 3, was_ready=True, service=ServiceRecord(allocated=share(2))), asks("b", 2)),
         (grant("a", share(2)), grant("b", share(2))),
         {"a": 2, "b": 2},
         ("a",),
@@ -139,7 +141,7 @@ CASES = (
     Case(
         "grows",
         "where there is room a grant grows",
-        (asks("a", 3, was_ready=True, allocated=share(2)),),
+        (asks("a", 3, was_ready=True, service=ServiceRecord(allocated=share(2))),),
         (grant("a", share(2)),),
         {"a": 3},
     ),
@@ -168,7 +170,7 @@ CASES = (
     Case(
         "shrinks-when-it-has-let-go",
         "less is asked for, and the service still has three",
-        (asks("a", 1, was_ready=True, allocated=share(3)), asks("b", 2)),
+        (asks("a", 1, was_ready=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -176,14 +178,14 @@ CASES = (
     Case(
         "has-let-go",
         "the service has one left, so two are free",
-        (asks("a", 1, was_ready=True, allocated=share(1)), asks("b", 2)),
+        (asks("a", 1, was_ready=True, service=ServiceRecord(allocated=share(1))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 1, "b": 2},
     ),
     Case(
         "other-pool",
         "it holds its nodes here until its service is there",
-        (asks("a", 3, pool="other", was_ready=True, allocated=share(3)), asks("b", 2)),
+        (asks("a", 3, pool="other", was_ready=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -198,7 +200,7 @@ CASES = (
     Case(
         "other-shape",
         "four nodes do not hold both shapes beside another's; its own old one counts until it has gone",
-        (asks("a", 1, shape=TWO, was_ready=True, allocated=share(2)), asks("b", 1)),
+        (asks("a", 1, shape=TWO, was_ready=True, service=ServiceRecord(allocated=share(2))), asks("b", 1)),
         (grant("a", share(2)),),
         {"a": 2},
         ("b",),
@@ -240,11 +242,11 @@ def test_allocates_four_nodes(case: Case) -> None:
 
 def test_charges_both_shapes_while_one_replaces_the_other() -> None:
     """Two nodes of one replica replace two replicas of one: until the old ones are gone no other gets either."""
-    moving = asks("a", 1, shape=TWO, was_ready=True, allocated=share(2))
+    moving = asks("a", 1, shape=TWO, was_ready=True, service=ServiceRecord(allocated=share(2)))
     found = allocate_pool(FOUR, (moving,), (grant("a", share(2)),))
     assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
     assert found.room.free.get(8) == 0, "four of four"
-    gone = allocate_pool(FOUR, (replace(moving, allocated=share(1, nodes=2)),), found.grants)
+    gone = allocate_pool(FOUR, (with_service(moving, allocated=share(1, nodes=2)),), found.grants)
     assert [g.share for g in gone.grants] == [share(1, nodes=2)]
     assert gone.room.free[8] == 2
 

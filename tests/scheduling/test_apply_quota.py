@@ -12,14 +12,14 @@ from function.scheduling.filters import STEP_READINESS
 from function.scheduling.quota import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
-from tests.support.builders import placement, shape
+from tests.support.builders import placement, shape, with_service
 
 ONE = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=1)
 BEYOND = QuotaUsage(
     namespace="team", limits=Limits(placements=1), placements=1, gpus=8, requested=16, holders=(("a", 8),)
 )
 MINE = placement(uid="me", replicas=2)
-SERVES = replace(MINE, was_ready=True, allocated=ONE)
+SERVES = replace(with_service(MINE, allocated=ONE), was_ready=True)
 FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, missing_labels={})
 NOTHING_GRANTED = Admission(reason=Admitted.WAITING, missing_labels={})
 BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, missing_labels={"a": "b"})
@@ -65,7 +65,7 @@ def _made(assignment: Assignment) -> Placement:
 
 def test_refuses_only_new_placements_beyond_the_quota() -> None:
     mine = placement("b", name="b", was_ready=True)
-    mine = replace(mine, allocated=mine.requested)
+    mine = with_service(mine, allocated=mine.requested)
     earlier = Infeasible(refusals=(Refusal(environment="d", reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
     decision = Decision(
         assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), desired=3

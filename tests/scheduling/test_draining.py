@@ -6,6 +6,7 @@ import pytest
 
 from function.domain.model_service import Listing
 from function.domain.placement import Placement
+from function.domain.records.weights import WeightsRecord
 from function.scheduling.scheduler import drains_first, hold_draining
 from function.scheduling.verdicts import Decision, DropCause, Dropped
 from tests.support.builders import placement
@@ -54,7 +55,7 @@ def test_placement_that_has_lost_its_status_drains_first() -> None:
     assert hold_draining(_drop(lost), [SERVICE]).draining
 
 
-STARTING = replace(placement("e1"), has_objects=True, planned_uri="hf://example/chat")
+STARTING = replace(placement("e1"), has_objects=True, weights=WeightsRecord(uri="hf://example/chat"))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,22 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
+from function.domain.records.service import ServiceRecord
 from function.reasons import Refused
 from function.scheduling.ledger import Ledger, admit_placements
 from function.scheduling.scheduler import scale_existing, schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
-from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape
+from tests.support.builders import (
+    deployment,
+    environment,
+    model,
+    placement,
+    planner,
+    pool,
+    profile,
+    shape,
+    with_service,
+)
 
 OLD, YOUNG = "2026-01-01", "2026-01-09"
 LABELS = (("modelplane.ai/environment", "env"),)
@@ -33,7 +44,7 @@ def asks(uid: str, replicas: int, of: Shape = ONE, created: str = "2026-01-05", 
 
 def serves(uid: str, replicas: int, of: Shape = ONE) -> Placement:
     """Return a placement whose service has all that it asks for."""
-    return asks(uid, replicas, of, was_ready=True, allocated=share(replicas, of))
+    return asks(uid, replicas, of, was_ready=True, service=ServiceRecord(allocated=share(replicas, of)))
 
 
 def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
@@ -122,7 +133,7 @@ def test_first_placement_with_room_keeps_its_turn() -> None:
 
 def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
     """It had just grown to two by this grant when it was edited, and its status said one still."""
-    edited = replace(asks("edited", 2, HALF, OLD), was_ready=True, allocated=share(1))
+    edited = replace(with_service(asks("edited", 2, HALF, OLD), allocated=share(1)), was_ready=True)
     there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
     newcomer = asks("newcomer", 2, created=YOUNG)
     unseen = admit_placements(there, [replace(edited, acknowledged=False), newcomer])
@@ -152,7 +163,7 @@ def _placed(uid: str, row: tuple[int, Shape, str, int]) -> tuple[Placement, list
         return made, []
     has = max(1, replicas - 1) if state == "less" else replicas
     if state in {"serves", "less"}:
-        made = replace(made, was_ready=True, allocated=share(has, of))
+        made = replace(with_service(made, allocated=share(has, of)), was_ready=True)
     return made, [grant(made, has, of)]
 
 
@@ -179,7 +190,9 @@ def test_deployment_and_environment_agree(
         deployment=deployment("me", replicas=wanted), model=asked, storage_request=planner(asked)
     )
     found = schedule(request, [there], [me, *others])
-    for assignment in (a for a in found.assignments if a.placement == me and (me.allocated or a.shape == me.shape)):
+    for assignment in (
+        a for a in found.assignments if a.placement == me and (me.service.allocated or a.shape == me.shape)
+    ):
         grown = replace(me, shape=assignment.shape, replicas=assignment.replicas)
         assert grown.requested is not None
         admitted = [g.share for g in admit_placements(there, [grown, *others]).grants if g.uid == "me"]

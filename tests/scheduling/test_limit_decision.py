@@ -10,22 +10,24 @@ import pytest
 from function.domain.allocation import Limits, Share
 from function.domain.model import ModelRef
 from function.domain.placement import Placement
+from function.domain.records.service import ServiceRecord
 from function.reasons import Refused
 from function.scheduling.quota import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support import builders
+from tests.support.builders import with_service
 
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
 OTHER = Placement(
     namespace="team", name="other", deployment="x", model=ModelRef(kind="ClusterModel", name="kimi"), environment="a",
     profile="default", pool="pool", shape=HALF, uid="other", was_ready=True,
-    allocated=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1),
+    service=ServiceRecord(allocated=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1)),
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
-NEW = replace(MINE, uid="", name="new", was_ready=False, allocated=None, created="")
+NEW = replace(with_service(MINE, allocated=None), uid="", name="new", was_ready=False, created="")
 # It is over quota already, and keeps what it had.
-BEYOND = replace(MINE, over_quota=True)
+BEYOND = replace(MINE, admission=replace(MINE.admission, over_quota=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,12 @@ import pytest
 
 from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
+from function.domain.records.admission import AdmissionRecord
+from function.domain.records.weights import WeightsRecord
 from function.scheduling.quota import find_excess, limit_decision, may_exceed
 from function.scheduling.verdicts import Assignment, Decision
 from tests.support import builders
+from tests.support.builders import with_service
 
 GPUS = 4
 
@@ -24,7 +27,7 @@ def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0
         replicas=replicas,
         was_ready=begun,
     )
-    return replace(found, allocated=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
+    return with_service(found, allocated=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
 
 
 ONE = builders.shape(gpus=GPUS)
@@ -151,7 +154,7 @@ def test_finds_what_exceeds_the_quota(case: Case) -> None:
         limits=case.limits,
         placements=case.taken[0],
         gpus=case.taken[1],
-        requested=(case.me.replicas - (case.me.allocated.replicas if case.me.allocated else 0)) * GPUS,
+        requested=(case.me.replicas - (case.me.service.allocated.replicas if case.me.service.allocated else 0)) * GPUS,
         holders=case.holders,
     )
     assert found == want, case.reason
@@ -179,10 +182,12 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
         replace(FIRST, shape=None),
         replace(SERVES, shape=None),
         replace(SERVES, deleting=True),
-        replace(SERVES, over_quota=True, replicas=3),
-        replace(placement("p9"), planned_uri="pvc://weights"),
+        replace(SERVES, replicas=3, admission=replace(SERVES.admission, over_quota=True)),
+        replace(placement("p9"), weights=WeightsRecord(uri="pvc://weights")),
     ],
-    ids=lambda p: f"{p.stage.name}-{p.replicas}-{p.allocated and p.allocated.replicas}-{p.shape and p.shape.gpus}",
+    ids=lambda p: (
+        f"{p.stage.name}-{p.replicas}-{p.service.allocated and p.service.allocated.replicas}-{p.shape and p.shape.gpus}"
+    ),
 )
 def test_may_exceed_exactly_where_others_can_exhaust_the_quota(me: Placement, limits: Limits) -> None:
     """A placement for which it is False does not require the others."""
@@ -192,7 +197,7 @@ def test_may_exceed_exactly_where_others_can_exhaust_the_quota(me: Placement, li
 
 def test_keeps_waiting_placement_beyond_the_quota_as_it_is() -> None:
     """Its own Admitted says why it does not start; there is nothing that it could keep instead."""
-    mine = replace(placement("p2", replicas=5), over_quota=True)
+    mine = replace(placement("p2", replicas=5), admission=AdmissionRecord(over_quota=True))
     asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)
     decision = Decision(assignments=(asked,))
     assert limit_decision(decision, lambda _: mine, (FIRST, mine), Limits(gpus=4)) == decision

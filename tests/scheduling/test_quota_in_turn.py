@@ -8,7 +8,7 @@ from function.reasons import Refused
 from function.scheduling import quota
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
-from tests.support.builders import deployment, environment, model, placement, pool, profile, shape
+from tests.support.builders import deployment, environment, model, placement, pool, profile, shape, with_service
 
 BOTH = model(profile("big", shape(gpus=8)), profile("small", shape(gpus=2)))
 
@@ -87,7 +87,7 @@ def test_growth_beyond_the_quota_is_not_charged() -> None:
 def test_counts_the_namespace_in_charge_order() -> None:
     """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
-    runs = replace(placement(deployment="runs", uid="r", replicas=2, was_ready=True), allocated=share)
+    runs = with_service(placement(deployment="runs", uid="r", replicas=2, was_ready=True), allocated=share)
     first, second = (placement(deployment=name, uid=name) for name in ("first", "second"))
     elsewhere = placement(deployment="elsewhere", uid="e", namespace="other")
     found = quota.namespace_usage("team", [second, elsewhere, first, runs], Limits(gpus=24))

@@ -10,7 +10,7 @@ from function.domain.placement import Placement
 from function.reasons import Admitted
 from function.scheduling.admission import check_admission
 from function.scheduling.ledger import Ledger, admit_placements
-from tests.support.builders import environment, placement, pool
+from tests.support.builders import environment, placement, pool, with_service
 
 LABELS = {"modelplane.ai/environment": "env"}
 X = (("type", "x"),)
@@ -25,7 +25,7 @@ def share(name: str, labels: tuple[tuple[str, str], ...] | None, replicas: int =
 def serves(name: str, labels: tuple[tuple[str, str], ...] | None, uid: str = "a") -> Placement:
     """Return a placement that serves two replicas of a node in a pool."""
     made = placement("env", name, deployment=uid, uid=uid, replicas=2, was_ready=True)
-    return replace(made, allocated=share(name, labels), labels=tuple(LABELS.items()))
+    return replace(with_service(made, allocated=share(name, labels)), labels=tuple(LABELS.items()))
 
 
 def newcomer(name: str, uid: str = "b") -> Placement:
@@ -101,20 +101,20 @@ def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> 
     both = [("one", "a"), ("one", "b"), ("two", "a"), ("two", "b")]
     assert held(swapped, one, two, newcomer("a", "c"), newcomer("b", "d")) == both
     there = replace(swapped, admitted=admit_placements(swapped, (one, two)).grants)
-    moved = [replace(one, allocated=share("a", Y)), replace(two, allocated=share("b", X))]
+    moved = [with_service(one, allocated=share("a", Y)), with_service(two, allocated=share("b", X))]
     assert held(there, *moved) == [("one", "a"), ("two", "b")]
 
 
 def test_keeps_a_grant_in_use_when_its_pool_exchanges_names() -> None:
     """A service was moved by a grant and its status did not say so yet when the names were exchanged."""
-    moving = replace(serves("a", X, "one"), allocated=replace(share("a", X), gpus_per_node=2), pool="b")
+    moving = replace(with_service(serves("a", X, "one"), allocated=replace(share("a", X), gpus_per_node=2)), pool="b")
     before = of(("a", X), ("b", Y), granted=(grant(moving, "b"),))
     swapped = replace(of(("a", Y), ("b", X)), admitted=(replace(grant(moving, "a"), requested_pool="b"),))
     assert ("one", "b") in held(before, moving, newcomer("b"))
     assert ("one", "a") in held(swapped, moving, newcomer("a"))
     published = replace(swapped, admitted=admit_placements(swapped, (moving,)).grants)
     assert ("one", "a") in held(published, moving, newcomer("a")), "and stays so"
-    arrived = replace(moving, allocated=share("b", X))
+    arrived = with_service(moving, allocated=share("b", X))
     assert ("one", "a") not in held(published, arrived), "its service has what it requests from the pool of that name"
     elsewhere = replace(moving, pool="c")
     assert ("one", "a") not in held(published, elsewhere), "it requests something else, and has observed that"
@@ -129,7 +129,7 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants_beside_those_of_its_nodes()
 @pytest.mark.parametrize(("asked", "granted", "moves"), [(3, 2, False), (2, 2, True), (3, 3, True)])
 def test_service_moves_only_with_the_replicas_that_it_has(asked: int, granted: int, moves: bool) -> None:
     """Two pools exchanged names before an earlier grant was released: three replicas moved to room for two."""
-    running = replace(serves("old", X), replicas=asked, allocated=share("old", X, replicas=3))
+    running = replace(with_service(serves("old", X), allocated=share("old", X, replicas=3)), replicas=asked)
     earlier = replace(grant(running, "old"), share=share("old", None, replicas=granted))
     served = replace(grant(running, "new"), share=share("new", None, replicas=3), requested_pool="old")
     found = check_admission(running, of(("old", Y), ("new", X), granted=(earlier, served)), LABELS)

@@ -8,6 +8,7 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
+from function.domain.records.weights import WeightsRecord
 from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import retain, schedule
 from function.scheduling.verdicts import DropCause, SchedulingRequest
@@ -253,7 +254,7 @@ CASES = (
         id="begun-and-not-ready",
         reason="what was composed was admitted once",
         environment=environment("env", pool(), uid="e", ready=False),
-        placement=replace(MINE, planned_uri="pvc://claim/models/0"),
+        placement=replace(MINE, weights=replace(MINE.weights, uri="pvc://claim/models/0")),
         want=KEEP,
     ),
     Case(
@@ -340,7 +341,11 @@ def test_retention_order_keeps_the_most_advanced_longest() -> None:
 
 def test_carries_the_placement_that_was_ready() -> None:
     """Histories, seed 9772: moved, where it moved to was deleted, and its pods were away for a moment."""
-    own = [placement("a"), replace(placement("b"), planned_uri="pvc://x"), placement("c", was_ready=True)]
+    own = [
+        placement("a"),
+        replace(placement("b"), weights=WeightsRecord(uri="pvc://x")),
+        placement("c", was_ready=True),
+    ]
     request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_request=planner(model()))
     assert [p.environment for p in retain(request, {}, own, Ledger(())).to_reschedule] == ["c", "b", "a"]
     assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

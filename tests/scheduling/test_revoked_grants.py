@@ -12,10 +12,11 @@ import pytest
 from function.domain.allocation import Grant, Limits, QuotaUsage
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.records.admission import AdmissionRecord
 from function.reasons import Admitted
 from function.scheduling.admission import apply_quota, check_admission
 from function.scheduling.ledger import admit_placements
-from tests.support.builders import environment, placement, pool
+from tests.support.builders import environment, placement, pool, with_service
 
 POOL = pool("pool", gpus=8, nodes=1)
 BEYOND = QuotaUsage(namespace="team", limits=Limits(gpus=8), placements=1, gpus=8, requested=8, holders=())
@@ -40,8 +41,8 @@ def holders(found: Environment) -> dict[str, str]:
 
 
 EMPTY = environment("env", POOL, uid="uid-of-env")
-BEYOND_QUOTA = asks("a", over_quota=True, version="7")
-HELD_BACK = asks("a", cannot_start=True, version="7")
+BEYOND_QUOTA = asks("a", version="7", admission=AdmissionRecord(over_quota=True))
+HELD_BACK = asks("a", version="7", admission=AdmissionRecord(cannot_start=True))
 
 
 @pytest.mark.parametrize("held_back", [BEYOND_QUOTA, HELD_BACK], ids=["over-quota", "cannot-start"])
@@ -51,7 +52,7 @@ def test_takes_a_grant_back_once_its_placement_has_seen_that(held_back: Placemen
     revoked = evaluate(granted, held_back, asks("b"))
     assert holders(revoked) == {"a": "7"}, "the other one waits: nobody knows yet whether it uses the GPUs"
     assert holders(evaluate(revoked, replace(held_back, version="8"), asks("b"))) == {"a": "7"}
-    seen = replace(held_back, version="9", revoked=frozenset({"7"}))
+    seen = replace(held_back, version="9", admission=replace(held_back.admission, revoked=frozenset({"7"})))
     assert holders(evaluate(revoked, seen, asks("b"))) == {"b": ""}
 
 
@@ -59,18 +60,20 @@ def test_returns_a_grant_to_a_placement_that_needs_it_again() -> None:
     revoked = evaluate(evaluate(EMPTY, asks("a")), BEYOND_QUOTA)
     assert check_admission(asks("a"), revoked, {}).reason is Admitted.WAITING, "whatever its own status says"
     assert holders(evaluate(revoked, asks("a"), asks("b"))) == {"a": "7"}, "it has not seen that"
-    returned = evaluate(revoked, asks("a", revoked=frozenset({"7"})), asks("b"))
+    returned = evaluate(revoked, asks("a", admission=AdmissionRecord(revoked=frozenset({"7"}))), asks("b"))
     assert holders(returned) == {"a": ""}
     assert check_admission(asks("a"), returned, {}).reason is Admitted.ADMITTED
 
 
 def test_keeps_what_is_used() -> None:
-    using = replace(BEYOND_QUOTA, was_ready=True, allocated=asks("a").requested)
+    using = replace(with_service(BEYOND_QUOTA, allocated=asks("a").requested), was_ready=True)
     granted = evaluate(EMPTY, asks("a"))
     assert holders(evaluate(granted, using, asks("b"))) == {"a": ""}, "nothing is taken from it"
     revoked = evaluate(granted, BEYOND_QUOTA)
     assert check_admission(using, revoked, {}).replicas == 1
-    assert holders(evaluate(revoked, replace(using, revoked=frozenset({"7"})), asks("b"))) == {"a": ""}
+    assert holders(
+        evaluate(revoked, replace(using, admission=replace(using.admission, revoked=frozenset({"7"}))), asks("b"))
+    ) == {"a": ""}
 
 
 def test_grant_of_a_placement_that_is_gone_is_not_kept_for_its_answer() -> None:
@@ -122,11 +125,13 @@ class _Fleet:
             return  # the API server refuses a status of another version; where a service is new there is no version
         grants: list[Grant] = [grant for grant in place.admitted if grant.uid == uid]
         published = replace(
-            published,
+            with_service(published, allocated=published.requested if uid in self.serving else None),
             version=str(len(versions) + 1),
-            over_quota=admission.reason is Admitted.QUOTA_EXCEEDED,
-            allocated=published.requested if uid in self.serving else None,
-            revoked=frozenset(grant.revoked for grant in grants if grant.revoked),
+            admission=replace(
+                published.admission,
+                over_quota=admission.reason is Admitted.QUOTA_EXCEEDED,
+                revoked=frozenset(grant.revoked for grant in grants if grant.revoked),
+            ),
         )
         versions.append(published)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.allocation import Grant, Share
-from function.domain.cache import Hydration
 from function.domain.environment import Environment
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
+from function.domain.records.weights import Hydration, WeightsRecord
 from function.reasons import Refused
 from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, STEP_CAPACITY, STEP_NEVER, check_shared_storage
@@ -84,7 +84,7 @@ TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
 DONE = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
-THERE = replace(placement(), hydration=DONE)
+THERE = replace(placement(), weights=WeightsRecord(hydration=DONE))
 ONE_POD = StorageFault(
     kind=FaultKind.CLAIM_NOT_SHARED,
     field="spec.modelCache",
@@ -114,9 +114,9 @@ CASES = (
     Case("class-of-a-claim-that-is-there", "no other claim is created", FOUR, None, replicas=3, request=storage(FAULT),
          mine=THERE),
     Case("claim-of-one-pod", "it is what it is", FOUR, unstorable(fault=ONE_POD),
-         mine=replace(THERE, claim_mode="ReadWriteOnce")),
+         mine=replace(THERE, weights=replace(THERE.weights, access_mode="ReadWriteOnce"))),
     Case("claim-of-many", "and this one is of all of them", FOUR, None, replicas=3,
-         mine=replace(THERE, claim_mode="ReadWriteMany")),
+         mine=replace(THERE, weights=replace(THERE.weights, access_mode="ReadWriteMany"))),
     Case("no-pool", "nothing is known of it", environment("env", broken_pools=("pool",)),
          unread(Field.NODE_POOLS, "pool")),
     Case("broken", "nor where all of it is broken", environment("env", broken=True), unread(Field.ENVIRONMENT)),

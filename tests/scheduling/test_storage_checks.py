@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCache, ModelCacheChoice, UserClaim
+from function.domain.cache import CacheEntry, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import ModelRef
+from function.domain.records.weights import Hydration
 from function.reasons import Phase, Refused
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
@@ -27,6 +28,7 @@ from tests.support.builders import (
     profile,
     requires,
     shape,
+    with_service,
 )
 
 TOO_SMALL = Refused.STORAGE_TOO_SMALL
@@ -289,7 +291,7 @@ def test_refuses_one_storage_fault(case: Case) -> None:
 )
 def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, replicas: int, reason: str) -> None:
     asked = model(profile(shape=shape()), disk="960Gi")
-    there = replace(placement("a"), serving_uri=serving_uri)
+    there = with_service(placement("a"), uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
     request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_request=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.placement import Gate, PendingUpdate, Placement, Rollout
+from function.domain.placement import Gate, Placement, Rollout
+from function.domain.records.rollout import PendingUpdate
 from function.scheduling.turns import assign_turns, needs_gate
 from tests.support.builders import placement
 
@@ -14,7 +15,11 @@ STUCK = PendingUpdate("1 of 2 pods")
 def at(name: str, served: str, requested: str, allowed: str | None = "1", *, ready: bool = True) -> Placement:
     """Return a placement on an environment with these digests."""
     base = placement(name, ready=ready)
-    return replace(base, served_digest=served, requested_digest=requested, allowed_digest=allowed)
+    return replace(base, allowed_digest=allowed, rollout=replace(base.rollout, served=served, requested=requested))
+
+
+def stuck(placement: Placement) -> Placement:
+    return replace(placement, rollout=replace(placement.rollout, update=STUCK))
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,13 @@ CASES = (
     Case(
         "fix-of-an-update",
         "one whose new pods do not start takes a fix first, although it is Ready",
-        (at("a", "2", "3", "2"), replace(at("b", "2", "3", "2"), update=STUCK), at("c", "1", "3")),
+        (at("a", "2", "3", "2"), stuck(at("b", "2", "3", "2")), at("c", "1", "3")),
         {"a": "2", "b": "3", "c": "1"},
     ),
     Case(
         "updating",
         "a service whose new pods have not all started keeps the next one waiting",
-        (replace(at("a", "2", "2", "2"), update=STUCK), at("b", "1", "2")),
+        (stuck(at("a", "2", "2", "2")), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
     Case("paused", "nothing changes", (at("a", "1", "2"),), {"a": "1"}, Rollout(paused=True)),

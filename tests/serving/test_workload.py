@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.domain.placement import PendingUpdate
+from function.domain.records.rollout import PendingUpdate
 from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.contract import Condition
-from function.domain.cache import CacheEntry, Hydration
+from function.domain.cache import CacheEntry
 from function.domain.model import Problem, PvcSource, SecretKey
 from function.domain.placement import Rollout
+from function.domain.records.rollout import RolloutRecord
+from function.domain.records.weights import Hydration
 from function.kube.manifests import Manifest, mapping
 from function.reasons import (
     Admitted,
@@ -356,8 +358,7 @@ def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: R
         builders.placement("b", phase=phase),
         obstacle=obstacle,
         allowed_digest="2",
-        served_digest="1",
-        requested_digest="2",
+        rollout=RolloutRecord(served="1", requested="2"),
     )
     (found,) = deployments.build_rolled_out({}, Rollout(), [changing])
     assert (found.status, found.reason) == (Status.FALSE, want)
@@ -365,7 +366,7 @@ def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: R
 
 
 def test_closed_gate_is_the_reason_of_a_rollout_that_waits() -> None:
-    waiting = replace(builders.placement("b"), allowed_digest="1", served_digest="1", requested_digest="2")
+    waiting = replace(builders.placement("b"), allowed_digest="1", rollout=RolloutRecord(served="1", requested="2"))
     (found,) = deployments.build_rolled_out({}, Rollout(), [waiting], gate_obstacle="waiting for Job smoke")
     assert (found.status, found.reason) == (Status.FALSE, RolledOut.WAITING_FOR_GATE)
     counts = "0 of 1 environments serve the requested spec and are Ready"

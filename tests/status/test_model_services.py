@@ -17,6 +17,7 @@ from function.status.model_service import (
     build_url,
 )
 from function.traffic.endpoints import Endpoint, Traffic
+from tests.support.builders import with_service
 from tests.support.traffic_scene import serving
 
 GATEWAY = PlatformGateway(name="models", namespace="infra", origin=Origin("https", "models.example.com", 8443))
@@ -102,8 +103,8 @@ def test_compares_what_clients_notice() -> None:
         serving("b", "e1", traits=(*TRAITS[:3], ("weights", "models/2"))),
     )
     assert build_backends_alike(SERVICE, [first, second, canary, serving("b", "e2")]).status is Status.TRUE
-    other_weights = replace(second, traits=(*TRAITS[:3], ("weights", "models/2")))
-    shorter = replace(canary, traits=(("contextLength", "8192"), *TRAITS[1:]))
+    other_weights = with_service(second, traits=(*TRAITS[:3], ("weights", "models/2")))
+    shorter = with_service(canary, traits=(("contextLength", "8192"), *TRAITS[1:]))
     condition = build_backends_alike(SERVICE, [first, other_weights, shorter])
     assert (condition.status, condition.reason) == (Status.FALSE, BackendsAlike.DIFFERENT)
     assert condition.message == (

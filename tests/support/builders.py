@@ -1,7 +1,8 @@
 """Keyword builders for domain objects: each fills in everything that is not under test."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from function.domain.allocation import Free, Grant, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
@@ -23,6 +24,7 @@ from function.domain.model import (
     Spread,
 )
 from function.domain.placement import Deployment, Placement, Preference
+from function.domain.records.service import ServiceRecord
 from function.kube.quantity import round_up
 from function.kube.selectors import Operator, Selector, SelectorRequirement, Taint, Toleration
 from function.reasons import Phase
@@ -272,8 +274,13 @@ def placement(
         unreachable=unreachable,
         deleting=deleting,
         phase=phase,
-        url=url,
+        service=ServiceRecord(url=url),
     )
+
+
+def with_service(placement: Placement, **fields: Any) -> Placement:  # fields of a ServiceRecord
+    """Return a placement with these fields of what is recorded of its service."""
+    return replace(placement, service=replace(placement.service, **fields))
 
 
 def share(nodes: int, gpus: int, replicas: int, *, exclusive: bool = False) -> Share:

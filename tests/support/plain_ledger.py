@@ -11,7 +11,7 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.scheduling.capacity import PoolCapacity
 from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
-from tests.support.builders import placement, pool, shape
+from tests.support.builders import placement, pool, shape, with_service
 
 FIVE = pool("pool", gpus=8, nodes=5)
 POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE, inter_node=InterNode(whole_node=True)))
@@ -49,8 +49,8 @@ def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[
             if found := remaining_grant(grant, known[grant.uid]):
                 held[grant.uid].append(found)
         for p in known.values():
-            if p.allocated and not any(g.share.is_like(p.allocated) for g in held[p.uid]):
-                held[p.uid].append(_grant(p, p.allocated))
+            if p.service.allocated and not any(g.share.is_like(p.service.allocated) for g in held[p.uid]):
+                held[p.uid].append(_grant(p, p.service.allocated))
         before = [g for each in held.values() for g in each]
         waits = [
             p for p in known.values() if p.requested and p.requested.replicas and not _granted(of, p, p.requested, held)
@@ -126,7 +126,7 @@ def compare_with_plain_ledger(rows: Sequence[Row], of: Pool) -> None:
                 pool="pool", nodes=1, gpus_per_node=5, replicas=has.replicas, exclusive_replica_nodes=row.exclusive
             )
         if row.state.startswith("serves"):
-            made = replace(made, was_ready=True, allocated=has)
+            made = replace(with_service(made, allocated=has), was_ready=True)
         if row.state != "waits":
             grants.append(Grant(uid=made.uid, namespace=made.namespace, name=made.name, share=has))
         placements.append(made)

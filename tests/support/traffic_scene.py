@@ -10,6 +10,7 @@ from function.composers.model_service import required_resources
 from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
+from function.domain.records.service import ServiceRecord
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY
@@ -37,23 +38,23 @@ def gateway(url: str = "http://10.0.0.1", *, environment: str = "e1", tls: str =
 
 
 def serving(deployment: str, environment: str, replicas: int = 1, **fields: Any) -> Placement:
-    """Returns a placement that can serve; each environment `eN` has a gateway at 10.0.0.N."""
+    """Returns a placement that can serve; each environment `eN` has a gateway at 10.0.0.N.
+
+    `fields` are of its ServiceRecord.
+    """
     base = placement(environment, deployment=deployment, namespace=NAMESPACE)
-    values = {field: getattr(base, field) for field in base.__slots__}
-    values |= {
-        "ready": replicas > 0,
-        "was_ready": True,
+    service: dict[str, Any] = {
         "ready_replicas": replicas,
-        "workload": f"{deployment}-{environment}-workload",
-        "service_namespace": NAMESPACE,
+        "backend_service_name": f"{deployment}-{environment}-workload",
+        "namespace": NAMESPACE,
         "gateway": gateway(f"http://10.0.0.{environment[1:]}", environment=environment),
     }
-    return Placement(**(values | fields))
+    return replace(base, ready=replicas > 0, was_ready=True, service=ServiceRecord(**(service | fields)))
 
 
 def manifest_of(p: Placement) -> Manifest:
     """Returns a placement as the API server has it."""
-    access = p.gateway
+    access = p.service.gateway
     block: Manifest = (
         {}
         if access is None
@@ -82,9 +83,13 @@ def manifest_of(p: Placement) -> Manifest:
             "draining": p.draining,
         },
         "status": {
-            "readyReplicas": p.ready_replicas,
+            "readyReplicas": p.service.ready_replicas,
             "gateway": block,
-            "service": {"namespace": p.service_namespace, "workload": p.workload, "traits": dict(p.traits)},
+            "service": {
+                "namespace": p.service.namespace,
+                "workload": p.service.backend_service_name,
+                "traits": dict(p.service.traits),
+            },
             "conditions": [status] if p.unreachable else [],
         },
     }

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from function.domain.cache import CacheEntry, CreatedStorage, Hydration, ModelCache
+from function.domain.cache import CacheEntry, CreatedStorage, ModelCache
 from function.domain.environment import Environment, EnvironmentStorage
 from function.domain.model import (
     Engine,
@@ -16,6 +16,7 @@ from function.domain.model import (
     Shape,
     Source,
 )
+from function.domain.records.weights import Hydration
 from function.domain.settings import Download
 from function.reasons import Phase
 from function.weights.request import StorageRequest

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, CreatedStorage, Hydration, UserClaim
+from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
 from function.domain.model import HuggingFaceSource
+from function.domain.records.weights import Hydration
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, keep_undropped
 from function.weights.reconcile import Weights, reconcile_weights

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from function.composers import requirements
-from function.domain.model_service import GatewayAccess
+from function.domain.model_service import Gateway, GatewayAccess
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.kube.urls import Origin
-from function.status.model_placement import build_gateway
+from function.status.model_placement import find_gateway
 from tests.support.builders import environment
 from tests.support.remote_scene import ONE_NODE, edit_environment, edit_observed, load_scene
 
@@ -22,28 +22,23 @@ SERVICE: Manifest = {
 
 
 def test_gateway_is_the_one_that_kserve_reports() -> None:
-    assert build_gateway(SERVICE, environment("e1")) == {
-        "scheme": "http",
-        "host": "10.0.0.1",
-        "port": 80,
-        "ref": {"name": "kserve-ingress-gateway", "namespace": "kserve"},
-        "providerConfigRef": {"name": "e1"},
-    }
+    assert find_gateway(SERVICE, environment("e1")) == Gateway(
+        origin=Origin("http", "10.0.0.1", 80), name="kserve-ingress-gateway", namespace="kserve", provider_config="e1"
+    )
 
 
 def test_declared_gateway_takes_precedence() -> None:
     access = GatewayAccess(origin=Origin("https", "gw.example.com", 443), tls_hostname="name", ca_config_map="ca")
-    gateway = build_gateway(SERVICE, replace(environment("e1"), gateway=access))
+    gateway = find_gateway(SERVICE, replace(environment("e1"), gateway=access))
     assert gateway
-    assert [gateway[field] for field in ("scheme", "host", "port")] == ["https", "gw.example.com", 443]
-    assert gateway["tls"] == {"hostname": "name", "caConfigMapName": "ca"}
+    assert (gateway.origin, gateway.tls_hostname, gateway.ca_config_map) == (access.origin, "name", "ca")
 
 
 def test_gateway_without_a_namespace_is_in_that_of_the_service() -> None:
     status: Manifest = {**mapping(SERVICE, "status"), "router": {"gateways": [{"name": "own"}]}}
-    gateway = build_gateway({**SERVICE, "status": status}, environment("e1"))
+    gateway = find_gateway({**SERVICE, "status": status}, environment("e1"))
     assert gateway
-    assert gateway["ref"] == {"name": "own", "namespace": "team"}
+    assert (gateway.name, gateway.namespace) == ("own", "team")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ def test_gateway_without_a_namespace_is_in_that_of_the_service() -> None:
     ],
 )
 def test_there_may_be_no_gateway(status: Manifest, kserve: Kserve) -> None:
-    assert build_gateway({**SERVICE, "status": status}, replace(environment("e1"), kserve=kserve)) is None
+    assert find_gateway({**SERVICE, "status": status}, replace(environment("e1"), kserve=kserve)) is None
 
 
 REPORTED: Manifest = {"primary": {"readyReplicas": 2}, "service": {"name": "kimi-kserve-workload-svc"}}

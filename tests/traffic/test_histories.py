@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, listing, mapping, text
+from tests.support.builders import with_service
 from tests.support.traffic_scene import SETTLE, TrafficPlane, serving, weights
 
 NAMES = tuple((deployment, environment) for deployment in ("a", "b") for environment in ("e1", "e2", "e3"))
@@ -38,7 +39,7 @@ class History:
         """Applies an event."""
         match event:
             case "replicas", (str(d), str(e)), int(value) if (d, e) in self.placements:
-                self.placements[d, e] = replace(self.placements[d, e], ready_replicas=value)
+                self.placements[d, e] = with_service(self.placements[d, e], ready_replicas=value)
             case "draining", (str(d), str(e)), bool(value) if (d, e) in self.placements:
                 self.placements[d, e] = replace(self.placements[d, e], draining=value)
             case "exists", (str(d), str(e)), True:
@@ -93,12 +94,12 @@ class History:
 
 def _is_routed(placement: Placement, observed: dict[str, Manifest], named: object) -> bool:
     """Tells whether a placement that can serve gets requests by the routes as they are."""
-    assert placement.gateway
-    key = placement.gateway.key
+    assert placement.service.gateway
+    key = placement.service.gateway.key
     service = text(observed.get(f"{key}/service"), "metadata.name")
     remote = mapping(observed.get(f"{key}/route"), "status.atProvider.manifest")
-    is_named = service in named and placement.workload in (weights(remote) if remote else {})  # type: ignore[operator]  # names
-    return bool(is_named and placement.ready_replicas)
+    is_named = service in named and placement.service.backend_service_name in (weights(remote) if remote else {})  # type: ignore[operator]  # names
+    return bool(is_named and placement.service.ready_replicas)
 
 
 @settings(max_examples=15, deadline=None)

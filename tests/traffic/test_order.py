@@ -8,6 +8,7 @@ import pytest
 
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, text
+from tests.support.builders import with_service
 from tests.support.traffic_scene import SETTLE, TrafficPlane, at_rest, backends, gateway, listed, serving, weights
 
 NO_PARENTS = "no Gateway has seen it: its Gateway does not exist, or no controller serves it"
@@ -51,11 +52,11 @@ def test_wakes_only_while_something_settles() -> None:
 
 def test_two_environments_behind_one_gateway_are_one_endpoint() -> None:
     shared = gateway("http://10.0.0.1", environment="e2")
-    plane = at_rest(backends(stable=1), STABLE[0], replace(STABLE[1], gateway=shared))
+    plane = at_rest(backends(stable=1), STABLE[0], with_service(STABLE[1], gateway=shared))
     assert plane.route() == {"10.0.0.1": 1}
     assert plane.remote("10.0.0.1") == {"stable-e1-workload": 2, "stable-e2-workload": 1}
     assert list(plane.rows()) == ["e1, e2"]
-    plane.placements = [replace(STABLE[1], gateway=shared)]
+    plane.placements = [with_service(STABLE[1], gateway=shared)]
     plane.settle()
     manifest = plane.outcome.composed[f"{shared.key}/route"].manifest
     assert text(manifest, "spec.providerConfigRef.name") == "config-e2"
@@ -108,7 +109,7 @@ def test_draining_first_environment_of_a_failover_serves_until_the_next_one_does
 def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -> None:
     shared = gateway("http://10.0.0.1", environment="e2")
     plane = at_rest(backends(stable=1), STABLE[0])
-    plane.placements = [replace(STABLE[0], draining=True), replace(STABLE[1], gateway=shared)]
+    plane.placements = [replace(STABLE[0], draining=True), with_service(STABLE[1], gateway=shared)]
     routes: list[dict[str, int]] = []
     while plane.step() and len(routes) < 5:
         routes.append(plane.remote("10.0.0.1"))
@@ -119,7 +120,7 @@ def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -
 
 def test_placement_leaves_a_gateway_that_serves_another_one() -> None:
     plane = at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
-    plane.replace(serving("canary", "e2", 1, draining=True))
+    plane.replace(replace(serving("canary", "e2", 1), draining=True))
     plane.step()
     assert plane.remote("10.0.0.2") == {"stable-e2-workload": 1}
     steps = 1
@@ -146,7 +147,7 @@ def test_listing_comes_before_requests() -> None:
 def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part: str) -> None:
     """It was dropped before, and its cluster deletes slowly: what the routes would name is about to go."""
     plane = at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], ready_replicas=0))
+    plane.replace(with_service(STABLE[0], ready_replicas=0))
     plane.settle()
     plane.replace(STABLE[0])
     name = f"{gateway('http://10.0.0.1').key}/{part}"
@@ -163,20 +164,20 @@ def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part:
 
 def test_lost_pods_leave_the_route_and_come_back() -> None:
     plane = at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], ready_replicas=0))
+    plane.replace(with_service(STABLE[0], ready_replicas=0))
     plane.step()
     assert plane.route() == {"10.0.0.2": 1}
     assert _state(plane, "e1") == ("NotReady", 0, "no replica is ready")
     plane.settle()
     assert not any(name.startswith(gateway("http://10.0.0.1").key) for name in plane.outcome.composed)
-    plane.replace(replace(STABLE[0], ready_replicas=1))
+    plane.replace(with_service(STABLE[0], ready_replicas=1))
     plane.settle()
     assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
 
 
 def test_endpoint_that_comes_back_in_time_keeps_its_routes() -> None:
     plane = at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], ready_replicas=0))
+    plane.replace(with_service(STABLE[0], ready_replicas=0))
     for _ in range(3):
         plane.step()
     plane.replace(STABLE[0])
@@ -208,7 +209,7 @@ def test_nothing_able_leaves_a_route_without_backends() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"workload": ""}, "KServe has not reported the Kubernetes Service of its pods yet"),
+        ({"backend_service_name": ""}, "KServe has not reported the Kubernetes Service of its pods yet"),
         (
             {"gateway": gateway("http://models.example.com:443")},
             (
@@ -223,12 +224,12 @@ def test_nothing_able_leaves_a_route_without_backends() -> None:
     ],
 )
 def test_says_what_keeps_a_placement_from_serving(fields: dict[str, object], reason: str) -> None:
-    plane = at_rest(backends(stable=1), replace(STABLE[0], **fields))  # type: ignore[arg-type]  # fields of a case
+    plane = at_rest(backends(stable=1), with_service(STABLE[0], **fields))
     assert _state(plane, "e1") == ("NotReady", 0, reason)
 
 
 def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
-    other = serving("canary", "e1", service_namespace="prefix-team")
+    other = serving("canary", "e1", namespace="prefix-team")
     plane = at_rest(backends(stable=1, canary=1), STABLE[0], other)
     rows = {text(row, "deployment"): text(row, "reason") for row in listing(plane.rows()["e1"], "backends")}
     assert sorted(filter(None, rows.values())) == ["it runs in namespace team, but the route is in prefix-team"]
@@ -236,7 +237,7 @@ def test_placement_in_another_namespace_than_the_route_gets_nothing() -> None:
 
 
 def test_https_needs_a_policy() -> None:
-    secure = replace(STABLE[0], gateway=gateway("https://gw.example.com:8443", ca="gateway-ca"))
+    secure = with_service(STABLE[0], gateway=gateway("https://gw.example.com:8443", ca="gateway-ca"))
     plane = at_rest(backends(stable=1), secure)
     (policy,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/tls"))
     (service,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/service"))
@@ -247,7 +248,7 @@ def test_https_needs_a_policy() -> None:
             "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "gateway-ca"}],
         },
     }
-    plane.replace(replace(STABLE[0], gateway=gateway("https://gw.example.com:8443", tls="name.example.com")))
+    plane.replace(with_service(STABLE[0], gateway=gateway("https://gw.example.com:8443", tls="name.example.com")))
     plane.settle()
     (policy,) = (item.manifest for key, item in plane.outcome.composed.items() if key.endswith("/tls"))
     validation = policy["spec"]["validation"]  # type: ignore[index,call-overload]  # as above
@@ -257,7 +258,7 @@ def test_https_needs_a_policy() -> None:
 @pytest.mark.parametrize("versions", [(), ("v1alpha3",)], ids=["none", "earlier"])
 def test_https_waits_where_the_control_plane_serves_no_policies(versions: tuple[str, ...]) -> None:
     """A kind that does not exist would cost the ModelService its whole status, and all of its endpoints."""
-    secure = replace(STABLE[0], gateway=gateway("https://gw.example.com:8443"))
+    secure = with_service(STABLE[0], gateway=gateway("https://gw.example.com:8443"))
     plane = TrafficPlane(spec=backends(stable=1), placements=[secure, STABLE[1]], tls_versions=versions)
     plane.settle()
     assert not any(key.endswith("/tls") for key in plane.outcome.composed)
@@ -277,7 +278,7 @@ def test_failover_keeps_the_other_endpoint_prepared() -> None:
     plane = at_rest({**backends(stable=1), "distribution": "Failover", "environments": ["e2"]}, *STABLE)
     assert plane.route() == {"10.0.0.2": 1}
     assert _state(plane, "e1") == ("Serving", 0, "Failover: e2 comes first")
-    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.replace(with_service(STABLE[1], ready_replicas=0))
     plane.step()
     assert plane.route() == {"10.0.0.1": 1}, "at once"
 
@@ -320,7 +321,7 @@ def test_unreachable_endpoints_together_keep_their_weights() -> None:
 def test_endpoint_without_pods_leaves_although_the_other_cluster_does_not_answer(policy: str) -> None:
     plane = at_rest({**backends(stable=1), "onUnreachable": policy}, *STABLE)
     plane.silent = {"e1"}
-    plane.replace(replace(STABLE[0], unreachable=True), replace(STABLE[1], ready_replicas=0))
+    plane.replace(replace(STABLE[0], unreachable=True), with_service(STABLE[1], ready_replicas=0))
     plane.step()
     assert plane.route() == {"10.0.0.1": 2}
     assert f"{gateway('http://10.0.0.2').key}/service" in plane.outcome.composed, "until the gateways have applied that"
@@ -366,7 +367,7 @@ def test_keep_keeps_an_unreachable_endpoint() -> None:
 def test_draining_placement_stays_while_its_cluster_cannot_take_it_out() -> None:
     plane = at_rest(backends(stable=9, canary=1), STABLE[1], serving("canary", "e2", 1), serving("canary", "e1", 1))
     plane.silent = {"e2"}
-    plane.replace(serving("canary", "e2", 1, draining=True))
+    plane.replace(replace(serving("canary", "e2", 1), draining=True))
     for _ in range(20):
         plane.step()
     assert "canary-e2" in listed(plane)
@@ -395,7 +396,7 @@ def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
 ) -> None:
     plane = at_rest(backends(stable=1), STABLE[0])
     old, new = gateway("http://10.0.0.1").key, gateway(address).key
-    plane.replace(replace(STABLE[0], gateway=gateway(address), unreachable=unreachable))
+    plane.replace(replace(with_service(STABLE[0], gateway=gateway(address)), unreachable=unreachable))
     keys: list[list[str]] = []
     names: set[str] = set()
     for _ in range(20):
@@ -413,7 +414,7 @@ def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
 def test_old_address_whose_service_is_gone_leaves_the_route() -> None:
     plane = at_rest(backends(stable=1), STABLE[0])
     del plane.observed[f"{gateway('http://10.0.0.1').key}/service"]
-    plane.replace(replace(STABLE[0], gateway=gateway("http://10.0.0.9"), unreachable=True))
+    plane.replace(replace(with_service(STABLE[0], gateway=gateway("http://10.0.0.9")), unreachable=True))
     plane.step()
     assert weights(plane.outcome.composed["route"].manifest) == {}
 
@@ -506,7 +507,7 @@ def test_endpoints_change_places_in_a_full_route() -> None:
     before = {*plane.route()}
     assert len(before) == 16
     plane.placements.append(serving("stable", "e17", 1))
-    plane.replace(serving("stable", "e1", 1, draining=True))
+    plane.replace(replace(serving("stable", "e1", 1), draining=True))
     plane.settle()
     assert {*plane.route()} == before - {"10.0.0.1"} | {"10.0.0.17"}
     assert "stable-e1" not in listed(plane)
@@ -534,7 +535,7 @@ def test_unreachable_cluster_does_not_delay_the_others() -> None:
     plane.silent = {"e1"}
     plane.replace(replace(STABLE[0], unreachable=True))
     plane.placements += [serving("canary", "e2", 1), serving("canary", "e4", 1)]
-    plane.replace(serving("stable", "e3", 1, draining=True))
+    plane.replace(replace(serving("stable", "e3", 1), draining=True))
     plane.settle()
     assert plane.route() == {"10.0.0.2": 19, "10.0.0.4": 1}
     assert plane.remote("10.0.0.2") == {"stable-e2-workload": 18, "canary-e2-workload": 1}

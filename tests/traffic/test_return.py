@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.builders import with_service
 from tests.support.traffic_scene import SETTLE, at_rest, backends, listed, serving
 
 STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
@@ -15,7 +16,7 @@ def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
     assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
-    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.replace(with_service(STABLE[1], ready_replicas=0))
     for _ in range(SETTLE + 3):  # as any new endpoint
         plane.step()
         assert "stable-e1" in listed(plane), "its deployment keeps what is listed, so that comes before requests"
@@ -34,7 +35,7 @@ def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
 def test_draining_placement_does_not_return_while_another_deployment_serves() -> None:
     """Its deployment may be deleting it at this moment, and requests that are answered would fail."""
     plane = at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e2", 1))
-    plane.replace(replace(STABLE[0], draining=True, ready_replicas=0))
+    plane.replace(replace(with_service(STABLE[0], ready_replicas=0), draining=True))
     plane.settle()
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
@@ -44,8 +45,8 @@ def test_draining_placement_does_not_return_while_another_deployment_serves() ->
 def test_draining_placement_that_cannot_serve_is_not_listed_when_nothing_serves() -> None:
     """Its deployment keeps what is listed: one that is scaled down after an outage would keep its GPUs for good."""
     plane = at_rest(backends(stable=1), *STABLE)
-    plane.replace(replace(STABLE[0], ready_replicas=0, draining=True))
-    plane.replace(replace(STABLE[1], ready_replicas=0))
+    plane.replace(replace(with_service(STABLE[0], ready_replicas=0), draining=True))
+    plane.replace(with_service(STABLE[1], ready_replicas=0))
     plane.settle()
     assert (plane.route(), listed(plane)) == ({}, {"stable-e2"})
 
@@ -63,7 +64,7 @@ def test_draining_placement_does_not_return_while_it_is_deleted() -> None:
     plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
-    plane.placements = [replace(STABLE[0], draining=True, deleting=True), replace(STABLE[1], ready_replicas=0)]
+    plane.placements = [replace(STABLE[0], draining=True, deleting=True), with_service(STABLE[1], ready_replicas=0)]
     plane.settle()
     assert plane.route() == {}
 

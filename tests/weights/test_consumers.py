@@ -25,6 +25,7 @@ from function.weights.reconcile import Weights
 from function.weights.request import Case as StorageCase
 from function.weights.state import Finding, StorageState
 from tests.support import builders
+from tests.support.builders import with_service
 from tests.support.plane import call, change, only, plane, remote, request_of
 from tools.control_plane import ControlPlane
 from tools.world import World
@@ -223,35 +224,41 @@ CASES = (
     Case(
         "serves",
         "what is served counts",
-        replace(ON_IT, serving_uri="pvc://c/old", planned_uri="pvc://c/new"),
+        replace(with_service(ON_IT, uri="pvc://c/old"), weights=replace(ON_IT.weights, uri="pvc://c/new")),
         ["pvc://c/old"],
     ),
     Case(
-        "plans", "without a service it reads what it plans", replace(ON_IT, planned_uri="pvc://c/new"), ["pvc://c/new"]
+        "plans",
+        "without a service it reads what it plans",
+        replace(ON_IT, weights=replace(ON_IT.weights, uri="pvc://c/new")),
+        ["pvc://c/new"],
     ),
     Case(
         "silent",
         "an earlier release did not say what it served",
-        replace(ON_IT, was_ready=True, planned_uri="pvc://c/n"),
+        replace(ON_IT, was_ready=True, weights=replace(ON_IT.weights, uri="pvc://c/n")),
         [""],
     ),
     Case("left", "its service has not moved yet", builders.placement(name="p"), []),
     Case(
         "left-and-still-there",
         "its service is on a claim of the cache",
-        replace(builders.placement(), serving_uri="pvc://mine/models/0"),
+        with_service(builders.placement(), uri="pvc://mine/models/0"),
         ["pvc://mine/models/0"],
     ),
     Case(
         "moves",
         "it may be on the way",
-        replace(ON_IT, serving_uri="pvc://c/a", applied_uri="pvc://c/b", planned_uri="pvc://c/c"),
+        replace(
+            with_service(ON_IT, uri="pvc://c/a", applied_uri="pvc://c/b"),
+            weights=replace(ON_IT.weights, uri="pvc://c/c"),
+        ),
         [""],
     ),
     Case(
         "left-for-it",
         "it is in the applied spec",
-        replace(builders.placement(), applied_uri="pvc://mine/models/0"),
+        with_service(builders.placement(), applied_uri="pvc://mine/models/0"),
         [""],
     ),
     Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
@@ -267,9 +274,9 @@ def test_finds_consumers(case: Case) -> None:
 def test_sorts_consumers_by_name() -> None:
     """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
-    late, early = (replace(ON_IT, name=name, serving_uri=f"pvc://c/{name}") for name in "ba")
+    late, early = (replace(with_service(ON_IT, uri=f"pvc://c/{name}"), name=name) for name in "ba")
     found = find_consumers(
-        CACHE, [of_others, late, replace(elsewhere, serving_uri="pvc://mine/0"), early], {"env": {"mine"}}
+        CACHE, [of_others, late, with_service(elsewhere, uri="pvc://mine/0"), early], {"env": {"mine"}}
     )
     assert found == [Consumer(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
 

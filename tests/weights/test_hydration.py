@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheEntry, Hydration
+from function.domain.cache import CacheEntry
 from function.domain.model import Problem, SecretKey
+from function.domain.records.weights import Hydration
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.object_writer import ManagementPolicy

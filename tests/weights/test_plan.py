@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheType, CreatedStorage, Hydration, ModelCacheChoice, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
+from function.domain.records.weights import Hydration
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy

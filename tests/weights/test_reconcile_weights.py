@@ -4,16 +4,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import (
-    CacheChoice,
-    CacheType,
-    CreatedStorage,
-    Hydration,
-    ModelCache,
-    ModelCacheChoice,
-    UserClaim,
-)
+from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.model import HuggingFaceSource
+from function.domain.records.weights import Hydration
 from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy

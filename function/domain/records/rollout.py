@@ -1,0 +1,40 @@
+"""How far a placement is in a roll-out of one environment after the other: `status.rollout`."""
+
+from dataclasses import dataclass
+
+from function.kube.manifests import Manifest, flag, mapping, prune, text
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpdate:
+    """Why not all pods of a placement run the current spec of its service."""
+
+    message: str
+    stalled: bool = False  # it does not go on without a change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRecord:
+    served: str = ""  # spec digest of the service on the cluster, as far as it is reported
+    requested: str = ""  # spec digest of the service that is requested, as far as it is reported
+    update: PendingUpdate | None = None  # None: all pods run `served`, or it takes no part in a roll-out
+
+
+def parse_rollout(block: Manifest) -> RolloutRecord:
+    update = mapping(block, "update")
+    return RolloutRecord(
+        served=text(block, "served"),
+        requested=text(block, "requested"),
+        update=PendingUpdate(text(update, "message"), stalled=flag(update, "stalled")) if update else None,
+    )
+
+
+def build_rollout(record: RolloutRecord) -> Manifest:
+    update = record.update
+    return prune(
+        {
+            "served": record.served,
+            "requested": record.requested,
+            "update": {"message": update.message, "stalled": update.stalled} if update else None,
+        }
+    )
