@@ -11,6 +11,7 @@ from dataclasses import replace
 import click
 
 from bench.fleet import FLEET, MODEL, TOO_LARGE
+from function.api.model_deployment import parse_deployment
 from function.cli.composing import reconcile
 from function.cli.store import Store, read_placements
 from function.composers import compose
@@ -47,7 +48,7 @@ def main() -> None:
     others = read_placements(store)
     for what, xr in (("too large for every pool", TOO_LARGE), ("fits if another moves", CROWDED)):
         call, _ = reconcile(store, xr)
-        record = decide(call, BUILT_IN)
+        record = decide(call, parse_deployment(call.xr), BUILT_IN)
         assert isinstance(record, DecisionRecord)
         wanted = record.request.deployment
 

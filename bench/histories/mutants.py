@@ -130,7 +130,7 @@ MUTANTS = (
         (
             Change(
                 "function.composers.model_placement",
-                "required_resources",
+                "require",
                 "    required |= requirements.labelled_resources(call)\n",
             ),
         ),

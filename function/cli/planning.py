@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from function.api.model_deployment import parse_deployment
 from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
@@ -97,7 +98,9 @@ class Plan:
     @cached_property
     def record(self) -> DecisionRecord | None:
         """The scheduler's decision with its inputs; None: something that it needs is missing or invalid."""
-        record = decide(self.call, parse_settings(self.call.input, self.call.context).value)
+        record = decide(
+            self.call, parse_deployment(self.call.xr), parse_settings(self.call.input, self.call.context).value
+        )
         return record if isinstance(record, DecisionRecord) else None
 
     @property

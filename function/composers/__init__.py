@@ -1,12 +1,12 @@
-"""One file for each kind of composite: `compose(call, settings) -> Outcome`. The rules are in the packages below.
+"""One file for each kind of composite: `read`, `require` and `compose`. The rules are in the packages below.
 
-Each composer requires resources, hands them to those packages, and turns what comes back into an outcome. Here is what
-holds for all kinds: the table of composers, adoption of orphans, and the outcome after an error.
+Each composer reads its composite, requires resources, hands them to those packages, and turns what comes back into an
+outcome. Here is what holds for all kinds: the table of composers, adoption of orphans, and the outcome after an error.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_deployment import PLACEMENTS
@@ -34,28 +34,36 @@ from function.remote.provider_usage import NO_OBJECTS_LEFT, compose_provider_usa
 from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
 from function.status.references import unknown_kind
 
+Read = TypeVar("Read")
 
-class Composer(NamedTuple):
-    """How a kind is composed, and what it requires.
+
+@dataclass(frozen=True, slots=True)
+class Composer(Generic[Read]):
+    """How a kind is read, what it requires, and how it is composed: each happens once in a call.
 
     What is required depends only on what is observed and was answered before, so that it is the same in every call of a
     reconcile, and after an error.
     """
 
-    compose: Callable[[Call, Settings], Outcome]
-    require: Callable[[Call, Settings], Mapping[str, Requirement]] = lambda *_: {}
-    # Its orphans are adopted here, before it is composed; a ModelDeployment adopts its own.
-    adopts_orphans: bool = False
+    read: Callable[[Call, Settings], Read]
+    require: Callable[[Call, Read, Settings], Mapping[str, Requirement]]
+    compose: Callable[[Call, Read, Settings], Outcome]
+    # Its outcome returns what it requires, since that follows from its decision; it adopts its own orphans.
+    requires_last: bool = False
 
 
-COMPOSERS: Mapping[str, Composer] = {
-    "ClusterModel": Composer(cluster_model.compose),
-    "Model": Composer(cluster_model.compose),
-    "InferenceEnvironment": Composer(inference_environment.compose, inference_environment.required_resources),
-    "ModelDeployment": Composer(model_deployment.compose, model_deployment.required_resources),
-    "ModelPlacement": Composer(model_placement.compose, model_placement.required_resources, adopts_orphans=True),
-    "ModelCache": Composer(model_cache.compose, model_cache.required_resources, adopts_orphans=True),
-    "ModelService": Composer(model_service.compose, model_service.required_resources, adopts_orphans=True),
+COMPOSERS: Mapping[str, Composer[Any]] = {
+    "ClusterModel": Composer(cluster_model.read, cluster_model.require, cluster_model.compose),
+    "Model": Composer(cluster_model.read, cluster_model.require, cluster_model.compose),
+    "InferenceEnvironment": Composer(
+        inference_environment.read, inference_environment.require, inference_environment.compose
+    ),
+    "ModelDeployment": Composer(
+        model_deployment.read, model_deployment.require, model_deployment.compose, requires_last=True
+    ),
+    "ModelPlacement": Composer(model_placement.read, model_placement.require, model_placement.compose),
+    "ModelCache": Composer(model_cache.read, model_cache.require, model_cache.compose),
+    "ModelService": Composer(model_service.read, model_service.require, model_service.compose),
 }
 # The hits and misses of what is cached from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {
@@ -75,10 +83,9 @@ def compose(call: Call) -> Outcome:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
     composer = COMPOSERS[kind]
-    # Orphans are adopted before composing, so the requirements of these kinds must be known here; other kinds return
-    # theirs in the outcome. `recover` composes nothing, so it asks every kind.
-    required = composer.require(call, settings.value) if composer.adopts_orphans else {}
-    outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, settings.value))
+    read = composer.read(call, settings.value)
+    required = {} if composer.requires_last else composer.require(call, read, settings.value)
+    outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, read, settings.value))
     conditions = complete_conditions(call.xr, outcome.conditions)
     return replace(
         outcome,
@@ -101,9 +108,15 @@ def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, deta
         conditions=complete(kind, (), unfinished, message) if kind else (),
         ttl_seconds=_RETRY_SECONDS,
     )
-    required = COMPOSERS[kind].require(call, parse_settings(call.input, call.context).value) if kind else {}
+    required = _require(call, kind) if kind else {}
     outcome = _adopt_orphans(call, required, lambda _: kept)
     return replace(outcome, version=_find_expected_version(call, outcome))
+
+
+def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
+    settings = parse_settings(call.input, call.context).value
+    composer = COMPOSERS[kind]
+    return composer.require(call, composer.read(call, settings), settings)
 
 
 def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]) -> Outcome:

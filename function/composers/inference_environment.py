@@ -9,9 +9,9 @@ apply nothing of the environment. From then on the members of the collection are
 """
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from function.api.inference_environment import ClusterAccess, parse_environment
+from function.api.inference_environment import ClusterAccess, ParsedEnvironment, parse_environment
 from function.api.parse_cache import ParseCache
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, observed_status
@@ -41,17 +41,26 @@ PRESET = "pipeline-preset"
 MEMBERS: ParseCache[node_collection.Member] = ParseCache(node_collection.parse_member)
 
 
-def compose(call: Call, settings: Settings) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    parsed: ParsedEnvironment
+    placements: Collection[Placement] | None  # on the environment; None: not answered
+
+
+def read(call: Call, settings: Settings) -> _Inputs:
     parsed = parse_environment(call.xr, settings)
-    placements = _find_placements(call, parsed.value)
-    required = _require(call, parsed.value, placements)
+    return _Inputs(parsed, _find_placements(call, parsed.value))
+
+
+def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
+    parsed, placements = inputs.parsed, inputs.placements
     if parsed.access is None or parsed.value.broken or not settings.valid:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
         if not settings.valid:
             invalid = (references.settings_invalid(ConditionType.CLUSTER_READY), *invalid)
         kept = keep_observed(call, settings, invalid)
         ledger = _compute_ledger(call, parsed.value, placements)
-        return replace(kept, requirements=required, status={**kept.status, **ledger})
+        return replace(kept, status={**kept.status, **ledger})
 
     observation, selector = _observe_nodes(call, parsed.value)
     environment = _set_facts(parsed.value, observation)
@@ -77,7 +86,6 @@ def compose(call: Call, settings: Settings) -> Outcome:
     drained = _build_drained(call, environment, placements)
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
     return Outcome(
-        requirements=required,
         composed=composed,
         drops=tuple(drops),
         status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment, placements)},
@@ -92,15 +100,11 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
-    environment = parse_environment(call.xr, settings).value
-    return _require(call, environment, _find_placements(call, environment))
-
-
-def _require(call: Call, environment: Environment, placements: Collection[Placement] | None) -> dict[str, Requirement]:
+def require(call: Call, inputs: _Inputs, _: Settings) -> dict[str, Requirement]:
     """Requires the placements on an environment, its nodes, and while it is being drained the deployments on it."""
+    environment = inputs.parsed.value
     required = _require_placements(call, environment) | _require_nodes(call, environment)
-    return required | _require_deployments(environment, placements or ())
+    return required | _require_deployments(environment, inputs.placements or ())
 
 
 def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import PLACEMENTS
+from function.api.problems import Parsed
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_model
@@ -84,8 +85,11 @@ class _Part:
         return carry_over({key: m for key, m in self.observed.items() if not is_script[key]}) | needed
 
 
-def compose(call: Call, settings: Settings) -> Outcome:
-    parsed = parse_model_cache(call.xr)
+def read(call: Call, _: Settings) -> Parsed[ModelCache | None]:
+    return parse_model_cache(call.xr)
+
+
+def compose(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> Outcome:
     if parsed.value is None:
         return keep_observed(call, settings, [faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)])
     try:
@@ -148,11 +152,11 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
     )
 
 
-def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
+def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
     required = requirements.labelled_resources(call, (requirements.OBJECT, requirements.PROVIDER_USAGE))
     call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ())))
-    cache = parse_model_cache(call.xr).value
+    cache = parsed.value
     if cache is None:
         return required
     required[requirements.MODEL] = requirements.model(cache.model, cache.namespace)

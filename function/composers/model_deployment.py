@@ -14,6 +14,7 @@ from operator import attrgetter
 from function.api.inference_environment import name_provider_config
 from function.api.model_deployment import parse_deployment
 from function.api.model_service import parse_listing
+from function.api.problems import Parsed
 from function.composers import requirements, scopes
 from function.composers.outcome import keep_observed
 from function.composers.requirements import UnresolvedError, resolve_model
@@ -77,8 +78,12 @@ class DecisionRecord:
         )
 
 
-def compose(call: Call, settings: Settings) -> Outcome:
-    record = decide(call, settings)
+def read(call: Call, _: Settings) -> Parsed[Deployment | None]:
+    return parse_deployment(call.xr)
+
+
+def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Outcome:
+    record = decide(call, parsed, settings)
     if isinstance(record, Outcome):
         return record
     orphans = record.scope.orphans
@@ -120,9 +125,8 @@ def _lacks_replicas(deployment: Deployment, placed: Iterable[Placement]) -> bool
     return deployment.replicas > 0 and any(placement.replicas == 0 for placement in placed)
 
 
-def decide(call: Call, settings: Settings) -> DecisionRecord | Outcome:
+def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> DecisionRecord | Outcome:
     """Decides where a deployment runs; returns the outcome that keeps its placements where it cannot be decided now."""
-    parsed = parse_deployment(call.xr)
     deployment = parsed.value
     if deployment is None:
         invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
@@ -231,9 +235,9 @@ def _is_unchanged(assignment: Assignment, record: DecisionRecord) -> bool:
     return not requests_more(placement, record.request.to_placement(assignment))
 
 
-def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
+def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelDeployment has required so far in this reconcile; nothing where its spec is invalid."""
-    deployment = parse_deployment(call.xr).value
+    deployment = parsed.value
     if deployment is None:
         return {}
     labels: Mapping[str, str] = {}

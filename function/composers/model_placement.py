@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_deployment import parse_placement
+from function.api.problems import Parsed
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
@@ -49,8 +50,11 @@ _CANNOT_START = {
 }
 
 
-def compose(call: Call, settings: Settings) -> Outcome:
-    parsed = parse_placement(call.xr)
+def read(call: Call, _: Settings) -> Parsed[Placement | None]:
+    return parse_placement(call.xr)
+
+
+def compose(call: Call, parsed: Parsed[Placement | None], settings: Settings) -> Outcome:
     invalid = [references.invalid_placement(parsed.problems)]
     if parsed.value is None:
         return keep_observed(call, settings, invalid)
@@ -128,9 +132,9 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     return request.name, compute_spec_digest(request)
 
 
-def required_resources(call: Call, settings: Settings) -> dict[str, Requirement]:
+def require(call: Call, parsed: Parsed[Placement | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelPlacement requires; only its Objects if it names no environment."""
-    placement = parse_placement(call.xr).value
+    placement = parsed.value
     required = requirements.unobserved_resources(call)
     required |= requirements.labelled_resources(call)
     if placement is None:

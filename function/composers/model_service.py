@@ -9,6 +9,7 @@ anything is unanswered, while the spec is invalid, or while the platform names n
 from collections.abc import Iterable
 
 from function.api.model_service import parse_model_service
+from function.api.problems import Parsed
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Desired, Drop, Outcome, Requirement
@@ -26,8 +27,11 @@ from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.sites import SEPARATOR
 
 
-def compose(call: Call, settings: Settings) -> Outcome:
-    parsed = parse_model_service(call.xr)
+def read(call: Call, _: Settings) -> Parsed[ModelService | None]:
+    return parse_model_service(call.xr)
+
+
+def compose(call: Call, parsed: Parsed[ModelService | None], settings: Settings) -> Outcome:
     service = parsed.value
     platform = settings.gateway
     if service is None:
@@ -35,7 +39,7 @@ def compose(call: Call, settings: Settings) -> Outcome:
         return keep_observed(call, settings, [invalid])
     placements = requirements.collect_placements(call, _require_placements(call, service))
     # A route that is decided without its own resources would leave out what Crossplane has lost sight of.
-    if placements is None or any(key not in call.answers for key in required_resources(call, settings)):
+    if placements is None or any(key not in call.answers for key in require(call, parsed, settings)):
         return keep_observed(call, settings, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
     placements = [placement for placement in placements if placement.deployment in service.backends]
     resolved = report.build_backends_resolved(service, placements)
@@ -69,12 +73,12 @@ def compose(call: Call, settings: Settings) -> Outcome:
     )
 
 
-def required_resources(call: Call, _: Settings) -> dict[str, Requirement]:
+def require(call: Call, parsed: Parsed[ModelService | None], _: Settings) -> dict[str, Requirement]:
     kinds = _list_kinds(call)
     # Usages are derived from the Objects, outside; their label suffices, since they are never needed unobserved.
     labelled = requirements.labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
     required = requirements.unobserved_resources(call, kinds) | labelled
-    service = parse_model_service(call.xr).value
+    service = parsed.value
     if service is None:
         return required
     placements = _require_placements(call, service)

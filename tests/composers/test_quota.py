@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from function.api.model_deployment import parse_deployment
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.model_deployment import DecisionRecord, decide
@@ -414,7 +415,8 @@ def test_considered_decision_records_what_the_quota_refused() -> None:
         control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=limit)
         ref = only(control, "ModelDeployment")
         first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": limit}})
-        found = decide(fetched(first, control.composites.values()), Settings(limits=Limits(gpus=limit)))
+        call = fetched(first, control.composites.values())
+        found = decide(call, parse_deployment(call.xr), Settings(limits=Limits(gpus=limit)))
         assert isinstance(found, DecisionRecord)
         assert (found.request.quota_usage is not None) is refused
 

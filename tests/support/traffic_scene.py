@@ -5,13 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from function.composers import compose
-from function.composers.model_service import required_resources
+from function.composers import compose, model_service
 from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
-from function.domain.settings import Settings
+from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, format_time, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY
 from function.kube.urls import parse_origin
@@ -127,9 +126,8 @@ class TrafficPlane:
         }
         call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
         for _ in range(3):  # placements that their label does not find are required next, and a CRD after them
-            call = replace(
-                call, answers={name: self._find(r) for name, r in required_resources(call, Settings()).items()}
-            )
+            required = model_service.require(call, model_service.read(call, BUILT_IN), BUILT_IN)
+            call = replace(call, answers={name: self._find(r) for name, r in required.items()})
         return call
 
     def _find(self, requirement: Requirement) -> Answered:
