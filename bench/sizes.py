@@ -17,7 +17,7 @@ from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.contract import RESPONSE_BYTES
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
-from function.reasons import Unfinished
+from function.reasons import CallFailure
 from function.runner import Runner
 from tools.control_plane import ControlPlane, Rendered, UnsettledError
 from tools.engine import Engine
@@ -74,7 +74,7 @@ class Sizes:
         kind = request.observed.composite.resource["kind"]
         sent = request.SerializeToString()
         response = _answer(sent)
-        self.refused += any(c.reason == Unfinished.TOO_LARGE for c in response.conditions if c.type != "Hydrated")
+        self.refused += any(c.reason == CallFailure.TOO_LARGE for c in response.conditions if c.type != "Hydrated")
         self.last[kind] = len(sent), response.ByteSize()
         self.requests[kind] = max(len(sent), self.requests.get(kind, 0))
         self.responses[kind] = max(response.ByteSize(), self.responses.get(kind, 0))

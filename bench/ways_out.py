@@ -15,7 +15,7 @@ from function.api.model_deployment import parse_deployment
 from function.cli.composing import reconcile
 from function.cli.store import Store, read_placements
 from function.composers import compose
-from function.composers.model_deployment import WAYS_OUT, DecisionRecord, decide
+from function.composers.model_deployment import WAYS_OUT, Scheduling, decide
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import Manifest, mapping
 from function.scheduling.verdicts import SchedulingRequest
@@ -49,7 +49,7 @@ def main() -> None:
     for what, xr in (("too large for every pool", TOO_LARGE), ("fits if another moves", CROWDED)):
         call, _ = reconcile(store, xr)
         record = decide(call, parse_deployment(call.xr), BUILT_IN)
-        assert isinstance(record, DecisionRecord)
+        assert isinstance(record, Scheduling)
         wanted = record.request.deployment
 
         def search() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
         click.echo(f"{what:<26}a call {known:6.1f} ms   with a search {anew:6.1f} ms")
         for which, replicas in (("everywhere", 1), ("nowhere", 8)):
             theirs = replace(record.request, deployment=replace(wanted, name="other", replicas=replicas))
-            world = record.build_world(others, _know(theirs))
+            world = record.take_snapshot(others, _know(theirs))
             took = fastest(lambda: find_ways_out(world, record.decision))  # noqa: B023  # likewise
             ways = find_ways_out(world, record.decision)
             click.echo(f"  others fit {which:<13}all ways out {took:6.1f} ms   {len(ways)} found")

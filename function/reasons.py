@@ -14,7 +14,7 @@ class Status(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Unfinished(StrEnum):
+class CallFailure(StrEnum):
     """Why a call failed."""
 
     INTERNAL_ERROR = "InternalError"
@@ -50,7 +50,7 @@ class Outlook(Enum):
     """Whether waiting can help."""
 
     NEVER = "never"
-    NOT_NOW = "not now"
+    CAN_WAIT = "not now"
 
 
 class Refused(StrEnum):
@@ -73,14 +73,14 @@ class Refused(StrEnum):
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"
     STORAGE_TOO_SMALL = "StorageTooSmall", "storage too small"
-    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "without the cache", Outlook.NOT_NOW
+    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "without the cache", Outlook.CAN_WAIT
     POOL_TOO_SMALL = "PoolTooSmall", "too small"
     ENVIRONMENT_TAINTED = "EnvironmentTainted", "tainted"
     POOL_UNSCHEDULABLE = "PoolUnschedulable", "unschedulable"
-    INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.NOT_NOW
-    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "not Ready", Outlook.NOT_NOW
-    BUDGET_EXCEEDED = "BudgetExceeded", "beyond the namespace budget", Outlook.NOT_NOW
-    QUOTA_EXCEEDED = "QuotaExceeded", "beyond the namespace quota", Outlook.NOT_NOW
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.CAN_WAIT
+    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "not Ready", Outlook.CAN_WAIT
+    BUDGET_EXCEEDED = "BudgetExceeded", "beyond the namespace budget", Outlook.CAN_WAIT
+    QUOTA_EXCEEDED = "QuotaExceeded", "beyond the namespace quota", Outlook.CAN_WAIT
 
     @property
     def rank(self) -> int:

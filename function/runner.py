@@ -24,7 +24,7 @@ from function.contract import Call, Outcome, Pause, noop
 from function.executor import MAX_CALL_SECONDS, FairExecutor, TooLongError
 from function.kube.manifests import mapping, text
 from function.metrics import CallResult, Metrics
-from function.reasons import Unfinished
+from function.reasons import CallFailure
 from function.wire import MalformedError, TooLargeError, read_call, refuse_request, split_request, write_response
 
 
@@ -38,7 +38,7 @@ class Runner:
     def __init__(
         self,
         compose: Callable[[Call], Outcome] = composers.compose,
-        recover: Callable[[Call, Unfinished, str], Outcome] = composers.recover,
+        recover: Callable[[Call, CallFailure, str], Outcome] = composers.recover,
         metrics: Metrics | None = None,
         executor: FairExecutor[RunFunctionResponse] | None = None,
         *,
@@ -71,7 +71,7 @@ class Runner:
         kind = text(call.xr, "kind")
         metadata = mapping(call.xr, "metadata")
         log = self._log.bind(kind=kind, namespace=text(metadata, "namespace"), name=text(metadata, "name"))
-        failure = (Unfinished.INTERNAL_ERROR, "")
+        failure = (CallFailure.INTERNAL_ERROR, "")
         for result in (CallResult.COMPOSED, CallResult.KEPT):
             try:
                 outcome = self._compose(call) if result is CallResult.COMPOSED else self._recover(call, *failure)
@@ -102,15 +102,15 @@ class Runner:
         return response
 
 
-def _log_failure(log: Any, error: Exception) -> tuple[Unfinished, str] | None:
+def _log_failure(log: Any, error: Exception) -> tuple[CallFailure, str] | None:
     """Logs why a call failed; returns the reason and the detail for its conditions, None for an internal error."""
     match error:
         case TooLongError():
             log.warning("took too long", seconds=MAX_CALL_SECONDS)
-            return Unfinished.TOO_LONG, ""
+            return CallFailure.TOO_LONG, ""
         case TooLargeError():
             log.warning("response too large", bytes=error.size)
-            return Unfinished.TOO_LARGE, str(error)
+            return CallFailure.TOO_LARGE, str(error)
         case _:
             frames = traceback.extract_tb(error.__traceback__)
             log.error(

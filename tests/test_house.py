@@ -149,8 +149,8 @@ def test_what_checks_a_fact_again_exists() -> None:
     assert set(re.findall(r"`(test_\w+)`", FACTS.read_text())) - tests == set()
 
 
-ROOMS = "|".join(sorted(path.parent.name for path in (ROOT / "function").glob("*/__init__.py")))
-PATH = re.compile(rf"`((?:(?:function|install|requirements|tests|tools)/[\w./-]+)|(?:{ROOMS})/\w+[.]py)`")
+PACKAGES = "|".join(sorted(path.parent.name for path in (ROOT / "function").glob("*/__init__.py")))
+PATH = re.compile(rf"`((?:(?:function|install|requirements|tests|tools)/[\w./-]+)|(?:{PACKAGES})/\w+[.]py)`")
 
 
 def test_a_path_in_a_document_exists() -> None:

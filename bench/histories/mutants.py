@@ -326,7 +326,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.ledger",
-                "Ledger.room",
+                "Ledger.free_capacity",
                 "if not environment.uid:",
                 "if not environment.uid or environment.name in self._own:",
             ),
@@ -474,7 +474,7 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.scheduler",
-                "hold_draining",
+                "delay_deletion_while_serving",
                 "placement.name in s.placements or s.unknown or not placement.draining",
                 "s.unknown or not placement.draining",
             ),

@@ -8,8 +8,8 @@ from function.domain.model_service import (
     Distribution,
     EndpointEntry,
     EndpointState,
-    Listing,
     ModelService,
+    ServiceView,
 )
 from function.kube.manifests import Manifest, get, integer, listing, parse_time, text
 from function.kube.urls import is_hostname
@@ -39,9 +39,9 @@ def parse_model_service(manifest: Manifest) -> Parsed[ModelService | None]:
     return Parsed(None if all_problems else service, all_problems)
 
 
-def parse_listing(manifest: Manifest) -> Listing:
+def parse_service_view(manifest: Manifest) -> ServiceView:
     rows = [row for entry in listing(manifest, "status.endpoints") for row in listing(entry, "backends")]
-    return Listing(
+    return ServiceView(
         name=text(manifest, "metadata.name"),
         deployments=frozenset(text(backend, "deployment") for backend in listing(manifest, "spec.backends")),
         placements=frozenset(text(row, "placement") for row in rows),

@@ -15,7 +15,7 @@ from function.api.settings import parse_settings
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
 from function.cli.store import Ref, read_environments, read_placements
-from function.composers.model_deployment import DecisionRecord
+from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost
 from function.domain.placement import Placement, Preference
 from function.scheduling.quota import namespace_usage
@@ -71,7 +71,7 @@ def _format_rank(rank: Rank) -> str:
     return str(rank.cost or format_spare(rank))
 
 
-def _note_doubts(record: DecisionRecord) -> Iterator[str]:
+def _note_doubts(record: Scheduling) -> Iterator[str]:
     """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
     environments = {environment.name: environment for environment in record.scope.environments}
     model = record.request.model
@@ -92,7 +92,7 @@ def _note_doubts(record: DecisionRecord) -> Iterator[str]:
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
 
 
-def _explain_order(record: DecisionRecord, rows: Sequence[Row]) -> Iterator[str]:
+def _explain_order(record: Scheduling, rows: Sequence[Row]) -> Iterator[str]:
     """Explains which rule chose the environments of new placements where others fit as well."""
     placed = sorted(row.environment for row in rows if row.verdict == PLACED)
     fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
@@ -170,5 +170,5 @@ def list_ways_out(plan: Plan) -> tuple[WayOut, ...]:
         return replace(other.request, quota_usage=usage) if other else None
 
     others = [placement for placement in placements if _find_owner(placement) != plan.ref]
-    world = plan.record.build_world(others, lambda placement: find_request(_find_owner(placement)))
+    world = plan.record.take_snapshot(others, lambda placement: find_request(_find_owner(placement)))
     return find_ways_out(world, plan.record.decision)

@@ -157,9 +157,9 @@ def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
 
 
 def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object]:
-    environment, pool, room = usage.environment, usage.pool, usage.room
+    environment, pool, capacity = usage.environment, usage.pool, usage.capacity
     ready = paint("True", GOOD) if environment.ready else paint("False", BAD)
-    if pool is None or room is None:
+    if pool is None or capacity is None:
         which = f"invalid: {usage.invalid.name}" if usage.invalid else "none"
         return {"ENVIRONMENT": environment.name, "READY": ready, "POOL": which}
     reasons = format_unusable(pool.facts.unusable) if pool.facts else ""
@@ -171,7 +171,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "MEMORY": gib(pool.memory_per_gpu) if pool.memory_per_gpu else "",
         "NETWORK": pool.bandwidth or pool.interconnect,
         "MULTINODE": str(pool.multi_node).lower(),
-        "NODES": f"{room.nodes_in_use}/{room.nodes}",
+        "NODES": f"{capacity.nodes_in_use}/{capacity.nodes}",
         "USABLE": f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else "",
         "GPUS": f"{usage.used}/{usage.gpus}",
         "FREE": usage.free,
@@ -182,8 +182,8 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
 
 
 def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
-    environment, pool, room = usage.environment, usage.pool, usage.room
-    nodes: Manifest = {"total": room.nodes, "inUse": room.nodes_in_use} if room else {}
+    environment, pool, capacity = usage.environment, usage.pool, usage.capacity
+    nodes: Manifest = {"total": capacity.nodes, "inUse": capacity.nodes_in_use} if capacity else {}
     if pool and pool.facts:
         nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
     users: list[JSON] = [

@@ -43,7 +43,7 @@ class Usage:
     environment: Environment
     pool: Pool | None = None
     invalid: BrokenEntry | None = None
-    room: PoolCapacity | None = None
+    capacity: PoolCapacity | None = None
     holdings: tuple[Holding, ...] = ()
 
     @property
@@ -54,18 +54,18 @@ class Usage:
     @property
     def used(self) -> int:
         """GPUs that are charged."""
-        lost = self.room.unusable_nodes * self.room.gpus_per_node if self.room else 0
+        lost = self.capacity.unusable_nodes * self.capacity.gpus_per_node if self.capacity else 0
         return self.gpus - self.free - lost
 
     @property
     def free(self) -> int:
         """GPUs that are not charged, on usable nodes."""
-        return sum(level * nodes for level, nodes in self.room.free.items()) if self.room else 0
+        return sum(level * nodes for level, nodes in self.capacity.free.items()) if self.capacity else 0
 
     @property
     def largest(self) -> str:
         """The size of the largest replica that still fits."""
-        free = self.room.free if self.room else {}
+        free = self.capacity.free if self.capacity else {}
         shapes = []
         for level in (level for level, nodes in free.items() if level and nodes):
             spans_nodes = self.pool and self.pool.multi_node and not self.pool.needs_exclusive_node(2, level)
@@ -83,7 +83,7 @@ def list_usages(store: Store) -> list[Usage]:
             held = ledger.pools[pool.name]
             grants = (grant for grant in held.grants if grant.share.replicas)
             holdings = tuple(Holding(placements[grant.namespace, grant.name], grant.share) for grant in grants)
-            usages.append(Usage(environment=environment, pool=pool, room=held.room, holdings=holdings))
+            usages.append(Usage(environment=environment, pool=pool, capacity=held.capacity, holdings=holdings))
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
     return usages

@@ -227,7 +227,7 @@ def _print_plans(
 
 
 def _choose_colour(reason: str) -> str:
-    is_waiting = reason in tuple(Refused) and Refused(reason).outlook is Outlook.NOT_NOW
+    is_waiting = reason in tuple(Refused) and Refused(reason).outlook is Outlook.CAN_WAIT
     return WAIT if is_waiting else BAD
 
 

@@ -13,7 +13,7 @@ from function.api.settings import parse_settings
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
-from function.composers.model_deployment import DecisionRecord, decide
+from function.composers.model_deployment import Scheduling, decide
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
 from function.domain.environment import Environment
@@ -96,12 +96,12 @@ class Plan:
         return [manifest for manifest in composed if text(manifest, "kind") == "ModelPlacement"]
 
     @cached_property
-    def record(self) -> DecisionRecord | None:
+    def record(self) -> Scheduling | None:
         """The scheduler's decision with its inputs; None: something that it needs is missing or invalid."""
         record = decide(
             self.call, parse_deployment(self.call.xr), parse_settings(self.call.input, self.call.context).value
         )
-        return record if isinstance(record, DecisionRecord) else None
+        return record if isinstance(record, Scheduling) else None
 
     @property
     def decision(self) -> Decision:
@@ -248,7 +248,7 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
             )
 
 
-def _list_candidates(plan: Plan, record: DecisionRecord, environment: Environment, ledger: Ledger) -> Iterable[Row]:
+def _list_candidates(plan: Plan, record: Scheduling, environment: Environment, ledger: Ledger) -> Iterable[Row]:
     """Returns the candidates of an environment, with the verdict of the decision on those that it chose."""
     rows: dict[tuple[str, str], Row] = {}
     for candidate, refusals in filter_candidates(record.request, environment, ledger):
@@ -286,7 +286,7 @@ def _describe_refused(environment: Environment, refusals: tuple[Refusal, ...]) -
 
 def _describe_fitting(candidate: Candidate, ledger: Ledger) -> Row:
     rank = rank_candidate(candidate, ledger)
-    room = ledger.room(candidate.environment, candidate.pool)
+    room = ledger.free_capacity(candidate.environment, candidate.pool)
     as_many_as_possible = replace(candidate.requested, replicas=room.nodes * room.gpus_per_node)
     available = f"room for {room.count_fitting(as_many_as_possible)}"
     return Row(

@@ -25,7 +25,7 @@ from function.reasons import Outlook, Refused, Scheduled, Status
 _KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
 _NAMES = 4  # environments that a group names
 _RANKS = {str(reason): reason.rank for reason in Refused}  # nearest last; a later release may have other reasons
-_OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.NOT_NOW: "waiting"}
+_OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.CAN_WAIT: "waiting"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

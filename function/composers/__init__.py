@@ -27,7 +27,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
-from function.reasons import Unfinished
+from function.reasons import CallFailure
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
 from function.remote.object_writer import carry_over, keep_undropped
 from function.remote.provider_usage import NO_OBJECTS_LEFT, compose_provider_usages, without_provider_usages
@@ -95,17 +95,17 @@ def compose(call: Call) -> Outcome:
     )
 
 
-def recover(call: Call, unfinished: Unfinished = Unfinished.INTERNAL_ERROR, detail: str = "") -> Outcome:
+def recover(call: Call, failure: CallFailure = CallFailure.INTERNAL_ERROR, detail: str = "") -> Outcome:
     """Returns the outcome of a call that failed: everything stays as observed, and every condition says so.
 
     `detail` is a sentence that ends the message of the conditions.
     """
     call = select_own(call)
     kind = _known_kind(call.xr)
-    message = ". ".join(filter(None, (UNFINISHED[unfinished], detail)))
+    message = ". ".join(filter(None, (UNFINISHED[failure], detail)))
     kept = Outcome(
         status=observed_status(call.xr),
-        conditions=complete(kind, (), unfinished, message) if kind else (),
+        conditions=complete(kind, (), failure, message) if kind else (),
         ttl_seconds=_RETRY_SECONDS,
     )
     required = _require(call, kind) if kind else {}

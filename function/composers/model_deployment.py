@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from function.api.inference_environment import name_provider_config
 from function.api.model_deployment import parse_deployment
-from function.api.model_service import parse_listing
+from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.composers import requirements, scopes
 from function.composers.outcome import keep_observed
@@ -35,10 +35,10 @@ from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
 from function.scheduling.quota import find_exceeded_usage, limit_decision, namespace_usage, requests_more
-from function.scheduling.scheduler import drains_first, hold_draining, schedule
+from function.scheduling.scheduler import delay_deletion_while_serving, drains_first, schedule
 from function.scheduling.turns import assign_turns, needs_gate
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
-from function.scheduling.ways_out import FindRequest, WayOut, WayOutCache, World, find_ways_out
+from function.scheduling.ways_out import FindRequest, Snapshot, WayOut, WayOutCache, find_ways_out
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
@@ -55,7 +55,7 @@ _DROP_REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRecord:
+class Scheduling:
     """A decision for a deployment, with everything that it was made from."""
 
     request: SchedulingRequest
@@ -64,12 +64,12 @@ class DecisionRecord:
     decision: Decision
     usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
 
-    def build_world(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> World:
+    def take_snapshot(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> Snapshot:
         """Returns what it was decided from, with the placements of others and their requests as far as known."""
         others = defaultdict[str, list[Placement]](list)
         for placement in sorted(placements, key=attrgetter("namespace", "name")):
             others[placement.environment].append(placement)
-        return World(
+        return Snapshot(
             request=replace(self.request, quota_usage=self.usage),
             environments={environment.name: environment for environment in self.scope.environments},
             own=self.scope.own,
@@ -88,7 +88,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         return record
     orphans = record.scope.orphans
     call = observe_orphans(call, orphans)
-    record, services_requirement = _hold_draining(call, record)
+    record, services_requirement = _delay_deletions(call, record)
     request = record.request
     decision = record.decision
     rollout = request.deployment.rollout
@@ -125,25 +125,25 @@ def _lacks_replicas(deployment: Deployment, placed: Iterable[Placement]) -> bool
     return deployment.replicas > 0 and any(placement.replicas == 0 for placement in placed)
 
 
-def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> DecisionRecord | Outcome:
+def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Scheduling | Outcome:
     """Decides where a deployment runs; returns the outcome that keeps its placements where it cannot be decided now."""
     deployment = parsed.value
     if deployment is None:
         invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
         return keep_observed(call, settings, [invalid])
     own_scope = scopes.find_own_scope(call, deployment, settings)
-    hold = partial(_hold_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
+    keep = partial(_keep_placements, observe_orphans(call, own_scope.orphans), settings, deployment)
     services = call.answers.get(requirements.MODEL_SERVICE, ())
     if any(find_controller(item.load()) != text(call.xr, "metadata.uid") for item in services):
         foreign = refuse_foreign_service(deployment.name)
-        return hold(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, [foreign])])
+        return keep(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, [foreign])])
     try:
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
     except UnresolvedError as error:
-        return hold(own_scope, error.conditions)
+        return keep(own_scope, error.conditions)
     if not model.profiles:
         invalid = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
-        return hold(own_scope, [invalid])
+        return keep(own_scope, [invalid])
     resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
         # With too few placements the fleet is needed in any case, and with orphans a round has gone by to find them:
@@ -153,14 +153,14 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         )
         labels = SchedulingRequest(deployment=deployment, model=model).labels
         first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
-        return hold(first_scope, resolving)
+        return keep(first_scope, resolving)
     record = _decide_from_own_scope(deployment, model, own_scope)
     if not _is_steady(record):
         record = _decide_from_fleet(call, settings, record)
-    return record if record.scope.answered else hold(record.scope, resolving)
+    return record if record.scope.answered else keep(record.scope, resolving)
 
 
-def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> DecisionRecord:
+def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
     """Decides as if there were only the environments that the deployment uses and its own placements."""
     storage_request = StorageRequest(
         model=model,
@@ -173,10 +173,10 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
         deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
     )
     decision = schedule(request, scope.environments, scope.own)
-    return DecisionRecord(request=request, storage_request=storage_request, scope=scope, decision=decision)
+    return Scheduling(request=request, storage_request=storage_request, scope=scope, decision=decision)
 
 
-def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: DecisionRecord) -> DecisionRecord:
+def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Scheduling) -> Scheduling:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
     record = from_own_scope
     request = from_own_scope.request
@@ -198,7 +198,7 @@ def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: DecisionR
     return replace(record, request=request, decision=decision, usage=usage)
 
 
-def _hold_placements(
+def _keep_placements(
     call: Call, settings: Settings, deployment: Deployment, scope: Scope, conditions: Sequence[Condition]
 ) -> Outcome:
     outcome = keep_observed(call, settings, conditions)
@@ -212,7 +212,7 @@ def _hold_placements(
     )
 
 
-def _is_steady(record: DecisionRecord) -> bool:
+def _is_steady(record: Scheduling) -> bool:
     """Whether the deployment's own scope suffices: all is placed and unchanged, or only has to be scaled down."""
     decision = record.decision
     return (
@@ -226,7 +226,7 @@ def _is_steady(record: DecisionRecord) -> bool:
     )
 
 
-def _is_unchanged(assignment: Assignment, record: DecisionRecord) -> bool:
+def _is_unchanged(assignment: Assignment, record: Scheduling) -> bool:
     placement = assignment.placement
     if placement is None or assignment.is_rescheduled or assignment.replicas > placement.replicas:
         return False
@@ -248,7 +248,7 @@ def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     return scopes.required_resources(call, deployment, labels, settings)
 
 
-def _find_ways_out(record: DecisionRecord) -> tuple[WayOut, ...]:
+def _find_ways_out(record: Scheduling) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
     deployment = record.request.deployment
     decision = record.decision
@@ -256,17 +256,17 @@ def _find_ways_out(record: DecisionRecord) -> tuple[WayOut, ...]:
     if not decision.refusals:
         WAYS_OUT.forget(name)
         return ()
-    world = record.build_world(record.scope.others)
-    return WAYS_OUT.find(name, (world, decision.refusals), lambda: find_ways_out(world, decision))
+    snapshot = record.take_snapshot(record.scope.others)
+    return WAYS_OUT.find(name, (snapshot, decision.refusals), lambda: find_ways_out(snapshot, decision))
 
 
-def _hold_draining(call: Call, record: DecisionRecord) -> tuple[DecisionRecord, dict[str, Requirement]]:
+def _delay_deletions(call: Call, record: Scheduling) -> tuple[Scheduling, dict[str, Requirement]]:
     """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
     if not drains_first(record.decision):
         return record, {}
     answer = call.answers.get(requirements.MODEL_SERVICES)
-    services = None if answer is None else [parse_listing(item.load()) for item in answer]
-    decision = hold_draining(record.decision, services)
+    services = None if answer is None else [parse_service_view(item.load()) for item in answer]
+    decision = delay_deletion_while_serving(record.decision, services)
     services_requirement = {requirements.MODEL_SERVICES: requirements.services(record.request.deployment.namespace)}
     return replace(record, decision=decision), services_requirement
 
@@ -315,7 +315,7 @@ def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Comp
     return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
 
 
-def _compose_provider_usages(call: Call, record: DecisionRecord) -> dict[str, Composed]:
+def _compose_provider_usages(call: Call, record: Scheduling) -> dict[str, Composed]:
     """Returns what keeps the ClusterProviderConfig of an environment until no placement is left there.
 
     It is needed where the environment or a placement on it is deleted: such a placement exists until its Objects are
@@ -344,7 +344,7 @@ def refuse_foreign_service(name: str) -> Problem:
     return Problem("spec.service", message)
 
 
-def _carry_over_placements(call: Call, record: DecisionRecord) -> dict[str, Composed]:
+def _carry_over_placements(call: Call, record: Scheduling) -> dict[str, Composed]:
     """Returns the placements that stay as observed, also those that are unreadable."""
     dropped = {drop.placement.name for drop in record.decision.dropped}
     draining = {drained.placement.name for drained in record.decision.draining}
@@ -375,7 +375,7 @@ def _drop_others(call: Call, composed: Mapping[str, Composed]) -> Iterator[Drop]
             yield Drop(key, NO_OBJECTS_LEFT)
 
 
-def _compose_placements(call: Call, record: DecisionRecord, placed: Sequence[Placement]) -> dict[str, Composed]:
+def _compose_placements(call: Call, record: Scheduling, placed: Sequence[Placement]) -> dict[str, Composed]:
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
     composed: dict[str, Composed] = {}
     for assignment, placement in zip(record.decision.assignments, placed, strict=True):

@@ -28,8 +28,8 @@ from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
 from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
 from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
-from function.serving.rollout import build_serving_request, hold_services, reconcile_service
-from function.serving.workload import WORKLOAD, find_update, observe_workload
+from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe_pod_deployment
+from function.serving.rollout import build_serving_request, keep_services, reconcile_service
 from function.status import model_placement as report
 from function.status import references
 from function.weights.consumers import USAGE_KEY, build_usage, decide_usage
@@ -59,11 +59,11 @@ def compose(call: Call, parsed: Parsed[Placement | None], settings: Settings) ->
     if parsed.value is None:
         return keep_observed(call, settings, invalid)
     if parsed.problems:
-        return _hold(call, settings, invalid, parsed.value, scale_down=False)
+        return _keep_as_observed(call, settings, invalid, parsed.value, scale_down=False)
     try:
         return _compose_resolved(call, settings, parsed.value)
     except UnresolvedError as error:
-        return _hold(call, settings, error.conditions, parsed.value)
+        return _keep_as_observed(call, settings, error.conditions, parsed.value)
 
 
 def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> Outcome:
@@ -71,7 +71,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     admission = _check_admission(call, resolved)
     if not admission.admits_service and _nothing_composed(call):
         waiting = [_RESOLVED, report.build_admitted(placement, admission)]
-        return _hold(call, settings, waiting, placement)
+        return _keep_as_observed(call, settings, waiting, placement)
     writer = build_writer(call, settings, resolved.environment.provider_config, call.observed)
     # A service whose Object is being deleted keeps its GPUs until it is gone, though Crossplane no longer observes it.
     own_resources, _ = requirements.collect_own_resources(call, sorted(call.answers))
@@ -79,7 +79,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     request = _request_storage(call, resolved)
     weights = reconcile_weights(request, writer, placement.weights.hydration, placement.service.uri)
     rollout = reconcile_service(resolved, writer, weights, admission)
-    gives_turns = placement.allowed_digest is not None  # its deployment changes one environment after the other
+    rolls_out_in_order = placement.allowed_digest is not None  # its deployment changes one environment after the other
     may_read_previous = rollout.may_read_previous_weights
     cache = resolved.cache.name if resolved.cache else ""
     desired = combine(
@@ -88,7 +88,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
             weights.desire(keeps_previous=may_read_previous),
             decide_usage(placement, cache, call.observed, may_read_previous=may_read_previous),
             Desired({**rollout.pull_secrets, **rollout.composed}, rollout.drops),
-            observe_workload(rollout.remote.manifest, writer, is_needed=gives_turns),
+            observe_pod_deployment(rollout.remote.manifest, writer, is_needed=rolls_out_in_order),
         ]
     )
     conditions = (_RESOLVED, *report.build_conditions(resolved, admission, weights, rollout))
@@ -96,8 +96,8 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     status = report.build_status(call, resolved, weights, rollout)
     grants = resolved.environment.find_grants(placement.uid)
     status |= build_released(find_release(placement, grants)) | build_revoked(grants)
-    if gives_turns:
-        update = find_update(rollout.remote.manifest, writer.read(WORKLOAD))
+    if rolls_out_in_order:
+        update = find_update(rollout.remote.manifest, writer.read(POD_DEPLOYMENT))
         record = RolloutRecord(served=rollout.served_digest, requested=rollout.requested_digest, update=update)
         status["rollout"] = build_rollout(record)
     events: tuple[Event, ...] = ()
@@ -184,7 +184,7 @@ def _request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
     return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
 
 
-def _hold(
+def _keep_as_observed(
     call: Call, settings: Settings, conditions: Sequence[Condition], placement: Placement, *, scale_down: bool = True
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
@@ -195,7 +195,7 @@ def _hold(
     references_resolved = conditions[0]
     if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and _nothing_composed(call):
         conditions = [*conditions, report.build_cannot_start()]
-    services = hold_services(call.observed, placement, scale_down=scale_down)
+    services = keep_services(call.observed, placement, scale_down=scale_down)
     requested = max(placement.replicas, services.replicas)
     ready = report.build_service_ready(services.remote, requested, was_ready=placement.was_ready)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))

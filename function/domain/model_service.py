@@ -76,7 +76,7 @@ class EndpointEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ServiceView:
     """What a ModelService says of deployments and placements, however much of it is valid."""
 
     name: str

@@ -64,7 +64,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     actual_labels = dict(placement.labels)
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
-    grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.is_like(request)]
+    grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.has_same_size(request)]
     admitted = max((count_usable(grant, placement) for grant in grants), default=None)
     replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
     # An environment also finds those that it has admitted by name.
@@ -129,14 +129,14 @@ def _loses_replicas(placement: Placement, request: Share, admitted: int, environ
         return False
     grants = environment.find_grants(placement.uid)
     by_earlier_name = (replace(g.share, pool=request.pool) for g in grants if g.requested_pool == request.pool)
-    return any(s.is_like(request) and admitted < min(s.replicas, request.replicas) for s in by_earlier_name)
+    return any(s.has_same_size(request) and admitted < min(s.replicas, request.replicas) for s in by_earlier_name)
 
 
 def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage | None) -> Admission:
     """Returns an admission within the quota of the namespace: beyond it a placement keeps what it has."""
     request = placement.requested
     allocated = placement.service.allocated
-    has = allocated.replicas if allocated and request and allocated.is_like(request) else 0
+    has = allocated.replicas if allocated and request and allocated.has_same_size(request) else 0
     if admission.reason is Admitted.LABEL_MISSING or excess is None:
         return admission
     replicas = min(admission.replicas, has)

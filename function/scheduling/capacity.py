@@ -187,7 +187,7 @@ class Holdings:
         sized = _measure(self._empty, share)
         return sized is not None and all(sized[0] <= size for size, count in self._sizes.items() if count)
 
-    def room(self, without: str = "") -> PoolCapacity:
+    def free_capacity(self, without: str = "") -> PoolCapacity:
         """Returns what is left of the pool; `without` is a placement whose grants do not count."""
         sizes = self._sizes.copy()
         placements = self._placements
@@ -195,10 +195,10 @@ class Holdings:
             if sized := _measure(self._empty, grant.share):
                 placements -= 1
                 sizes[sized[0]] -= sized[1]
-        room = replace(self._empty, placements=placements, free={})
+        capacity = replace(self._empty, placements=placements, free={})
         for size in sorted((size for size, count in sizes.items() if count), reverse=True):
-            _take_sized(room, size, sizes[size])
-        return room
+            _take_sized(capacity, size, sizes[size])
+        return capacity
 
 
 class _Size(NamedTuple):
@@ -210,36 +210,36 @@ class _Size(NamedTuple):
     replicas: int
 
 
-def _measure(room: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
+def _measure(capacity: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
     """Returns a size and how many of it a share takes; None where a share has none, since a status may hold anything.
 
     Replicas with exclusive nodes, and pods of one node each, fit the same way one by one as together.
     """
-    gpus = min(share.gpus_per_node, room.gpus_per_node)
+    gpus = min(share.gpus_per_node, capacity.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) <= 0:
         return None
-    charged = room.count_charged_gpus(share.nodes, gpus)
+    charged = capacity.count_charged_gpus(share.nodes, gpus)
     exclusive = share.exclusive_replica_nodes
-    one_by_one = (share.nodes == 1 and not exclusive) or room.gpus_per_node // charged == 1
+    one_by_one = (share.nodes == 1 and not exclusive) or capacity.gpus_per_node // charged == 1
     replicas, count = (1, share.replicas) if one_by_one else (share.replicas, 1)
     return _Size(exclusive, charged, share.nodes, replicas), count
 
 
-def take_share(room: PoolCapacity, share: Share) -> PoolCapacity:
+def take_share(capacity: PoolCapacity, share: Share) -> PoolCapacity:
     """Takes a share in place. Where it does not fit nothing is left, since it is not known which nodes it uses."""
-    if sized := _measure(room, share):
-        room.placements += 1
-        _take_sized(room, *sized)
-    return room
+    if sized := _measure(capacity, share):
+        capacity.placements += 1
+        _take_sized(capacity, *sized)
+    return capacity
 
 
-def _take_sized(room: PoolCapacity, size: _Size, times: int) -> None:
-    per_node = room.gpus_per_node // size.charged
+def _take_sized(capacity: PoolCapacity, size: _Size, times: int) -> None:
+    per_node = capacity.gpus_per_node // size.charged
     most = 1 if size.exclusive else size.replicas
     # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
     at_once = times if per_node <= most or (size.nodes == 1 and not size.exclusive) else 1
     for _ in range(times // at_once):
-        lacking = room.take(size.nodes, size.charged, size.replicas * at_once, exclusive=size.exclusive)
+        lacking = capacity.take(size.nodes, size.charged, size.replicas * at_once, exclusive=size.exclusive)
         if lacking:
-            room.free.clear()
-            room.overcommitted_nodes += math.ceil(lacking / (1 if size.exclusive else per_node))
+            capacity.free.clear()
+            capacity.overcommitted_nodes += math.ceil(lacking / (1 if size.exclusive else per_node))

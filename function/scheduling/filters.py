@@ -371,20 +371,20 @@ def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
         return None  # reported by check_gpus_per_node
     environment = candidate.environment
     pool = candidate.pool
-    refusal = find_shortage(candidate, ledger.room(environment, pool))
+    refusal = find_shortage(candidate, ledger.free_capacity(environment, pool))
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
     return replace(refusal, field=Field.LEDGER)
 
 
-def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
+def find_shortage(candidate: Candidate, capacity: PoolCapacity) -> Refusal | None:
     """Returns the refusal of replicas that do not fit; a pool that is too small would not hold them even when empty.
 
     What a pool can hold at all follows from what is declared: unusable nodes are missing only for now.
     """
     share = candidate.requested
     pool = candidate.pool
-    fitting = room.count_fitting(share)
+    fitting = capacity.count_fitting(share)
     if fitting >= share.replicas:
         return None
     reason = Refused.INSUFFICIENT_CAPACITY
@@ -393,7 +393,7 @@ def find_shortage(candidate: Candidate, room: PoolCapacity) -> Refusal | None:
         reason = Refused.POOL_TOO_SMALL
         fitting = at_most
     exclusive = pool.needs_exclusive_node(share.nodes, share.gpus_per_node)
-    use = room.measure_use(pool)
+    use = capacity.measure_use(pool)
     return candidate.refuse(Field.REPLICAS, share.replicas, fitting, reason, use=use, exclusive_node=exclusive)
 
 
@@ -423,7 +423,7 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     return Rank(
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
-        left=ledger.room(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
+        left=ledger.free_capacity(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
         cost=price.cost(candidate.requested.gpus) if price and prefer is Preference.CHEAPEST else None,
     )
 

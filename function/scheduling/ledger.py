@@ -45,7 +45,7 @@ def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLedger:
-    room: PoolCapacity  # what is left
+    capacity: PoolCapacity  # what is left
     grants: tuple[Grant, ...]
     rejected: tuple[Placement, ...]
 
@@ -69,7 +69,9 @@ def allocate_pool(
         holdings = _collect_holdings(pool, known, granted, pools)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
         granted = holdings.all_grants()
-    return PoolLedger(room=holdings.room(), grants=tuple(sorted(granted, key=_grant_sort_key)), rejected=rejected)
+    return PoolLedger(
+        capacity=holdings.free_capacity(), grants=tuple(sorted(granted, key=_grant_sort_key)), rejected=rejected
+    )
 
 
 def _collect_holdings(
@@ -83,7 +85,7 @@ def _collect_holdings(
             holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
         share = _allocated_share(pool, placement, pools)
-        if share and not any(grant.share.is_like(share) for grant in holdings.grants_of(key)):
+        if share and not any(grant.share.has_same_size(share) for grant in holdings.grants_of(key)):
             holdings.add(key, _make_grant(placement, share))
     return holdings
 
@@ -98,7 +100,7 @@ def _grant_in_turn(
     """
     rejected: list[Placement] = []
     granted_more = False
-    room: PoolCapacity | None = None  # what all grants leave; None: to be computed
+    capacity: PoolCapacity | None = None  # what all grants leave; None: to be computed
     refused: set[tuple[Share, ...]] = set()  # sizes that did not fit since the last grant
     for placement in placements:
         key = _key(placement)
@@ -106,7 +108,7 @@ def _grant_in_turn(
         if request is None or request.pool != pool.name or not request.replicas:
             continue
         own = holdings.grants_of(key)
-        if any(grant.share.is_like(request) and grant.share.replicas >= request.replicas for grant in own):
+        if any(grant.share.has_same_size(request) and grant.share.replicas >= request.replicas for grant in own):
             continue
         fitting = request
         if not placement.uid:  # no grant records that nodes had more GPUs when a placement from a file was written
@@ -115,14 +117,16 @@ def _grant_in_turn(
         size = (fitting, *(grant.share for grant in own))
         is_full = not own and max_grants is not None and holdings.rows >= max_grants
         if size not in refused and not is_full:
-            if not own and room is None:
-                room = holdings.room()
-            left = room if room and not own else holdings.room(without=key)
+            if not own and capacity is None:
+                capacity = holdings.free_capacity()
+            left = capacity if capacity and not own else holdings.free_capacity(without=key)
             if left.count_fitting(fitting) >= fitting.replicas:
                 # What it still has in another shape is charged too, until its service has released it.
-                in_other_shapes = (grant for grant in own if not grant.share.is_like(request))
+                in_other_shapes = (grant for grant in own if not grant.share.has_same_size(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
-                room = take_share(room, request) if room and not own and holdings.charges_last(request) else None
+                capacity = (
+                    take_share(capacity, request) if capacity and not own and holdings.charges_last(request) else None
+                )
                 granted_more = True
                 refused.clear()
                 continue
@@ -185,7 +189,7 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     if grant.revoked and grant.revoked not in placement.admission.revoked:
         return grant
     shares = (placement.effective_request, placement.service.allocated)
-    replicas = max((share.replicas for share in shares if share and share.is_like(grant.share)), default=0)
+    replicas = max((share.replicas for share in shares if share and share.has_same_size(grant.share)), default=0)
     usable = count_usable(replace(grant, revoked=""), placement)
     remaining = min(usable, replicas)
     is_held_back = placement.admission.over_quota or placement.admission.cannot_start
@@ -206,7 +210,7 @@ def count_usable(grant: Grant, placement: Placement) -> int:
     """
     released = placement.admission.released
     allocated = placement.service.allocated
-    has = allocated.replicas if allocated and allocated.is_like(grant.share) else 0
+    has = allocated.replicas if allocated and allocated.has_same_size(grant.share) else 0
     if grant.revoked:
         return min(grant.share.replicas, has)
     # One of the current spec takes nothing from what that requests.
@@ -224,12 +228,12 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
     if request is None or request.pool != grant.requested_pool:
         return False
     has_moved = runs_as_requested(placement.service.allocated, request, pools)
-    return replace(grant.share, pool=request.pool).is_like(request) and not has_moved
+    return replace(grant.share, pool=request.pool).has_same_size(request) and not has_moved
 
 
 def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[Pool]) -> bool:
     """Tells whether a service runs in the size that is requested, on nodes of the pool that has the name now."""
-    if allocated is None or not replace(allocated, pool=request.pool).is_like(request):
+    if allocated is None or not replace(allocated, pool=request.pool).has_same_size(request):
         return False
     return request.pool in find_pools(allocated, pools)
 
@@ -293,7 +297,7 @@ def _remaining_grant_of_unreadable_pool(
     """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
     allocated = placement.service.allocated if placement else None
     name = grant.share.pool
-    is_readable = name not in environment.broken_pools and allocated and allocated.is_like(grant.share)
+    is_readable = name not in environment.broken_pools and allocated and allocated.has_same_size(grant.share)
     if is_readable and allocated and name not in find_pools(allocated, environment.pools):
         return None
     return remaining_grant(grant, placement, environment.pools)
@@ -309,7 +313,7 @@ class Ledger:
     def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
         self._others: dict[str, list[Placement]] = defaultdict(list)  # by environment
         self._own: dict[str, list[Placement]] = defaultdict(list)  # likewise
-        self._rooms: dict[tuple[str, str], PoolCapacity] = {}
+        self._free: dict[tuple[str, str], PoolCapacity] = {}
         for placement in others:
             self._others[placement.environment].append(placement)
         for placement in sorted(own, key=charge_order):
@@ -323,21 +327,21 @@ class Ledger:
     def _computes_capacity(self, environment: Environment) -> bool:
         return not environment.uid or environment.name in self._own
 
-    def room(self, environment: Environment, pool: Pool) -> PoolCapacity:
+    def free_capacity(self, environment: Environment, pool: Pool) -> PoolCapacity:
         """Returns what others leave of a pool, nothing where that is not known. Callers must not change it."""
         key = (environment.name, pool.name)
-        if key not in self._rooms:
+        if key not in self._free:
             if not environment.uid:
                 granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
                 others = self._others.get(environment.name, ())
-                self._rooms[key] = allocate_pool(pool, others, granted, pools=environment.pools).room
+                self._free[key] = allocate_pool(pool, others, granted, pools=environment.pools).capacity
             elif environment.name in self._own:
-                self._rooms[key] = self._compute_room_in_turn(environment, pool)
+                self._free[key] = self._compute_free_capacity(environment, pool)
             else:
-                self._rooms[key] = _published_capacity(environment, pool)
-        return self._rooms[key]
+                self._free[key] = _published_capacity(environment, pool)
+        return self._free[key]
 
-    def _compute_room_in_turn(self, environment: Environment, pool: Pool) -> PoolCapacity:
+    def _compute_free_capacity(self, environment: Environment, pool: Pool) -> PoolCapacity:
         """Returns what an environment that keeps a ledger would find left when it is the deployment's own turn.
 
         What is granted and what runs is charged, and of the waiting placements only those that come first.
@@ -352,7 +356,7 @@ class Ledger:
         _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
         for placement in own:
             holdings.replace(_key(placement), ())
-        return holdings.room()
+        return holdings.free_capacity()
 
     def counted_placements(self, environment: Environment) -> tuple[tuple[Placement, ...], frozenset[str]] | None:
         """Returns the placements that capacity is computed from, and the uids of own grants that do not count.
@@ -365,7 +369,7 @@ class Ledger:
         own = self._own.get(environment.name, ()) if environment.uid else ()
         return (*sorted(self._others.get(environment.name, ()), key=id), *own), own_grants
 
-    def has_room_in_turn(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
+    def may_stay(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
         """Tells whether a placement may stay: it was ever Ready, or its environment has room for it in its turn.
 
         One with Objects may have been Ready before its status was lost; an environment from a file admits everything,
@@ -396,19 +400,19 @@ def is_charged(environment: Environment, placement: Placement, admitted: Collect
 
 
 def _published_capacity(environment: Environment, pool: Pool) -> PoolCapacity:
-    room = empty_pool(pool)
+    capacity = empty_pool(pool)
     free = environment.free.get(pool.name)
-    room.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
-    room.placements = free.placements if free else 0
-    if room.unusable_nodes:
-        room.overcommitted_nodes = _room_beside_grants(environment, pool).overcommitted_nodes
-    return room
+    capacity.free = {gpus: nodes for gpus, nodes in free.nodes if gpus <= pool.gpus_per_node} if free else {}
+    capacity.placements = free.placements if free else 0
+    if capacity.unusable_nodes:
+        capacity.overcommitted_nodes = _free_beside_grants(environment, pool).overcommitted_nodes
+    return capacity
 
 
-def _room_beside_grants(environment: Environment, pool: Pool) -> PoolCapacity:
+def _free_beside_grants(environment: Environment, pool: Pool) -> PoolCapacity:
     holdings = Holdings(pool)
     holdings.replace(environment.name, [grant for grant in environment.admitted if _is_grant_of(grant, pool)])
-    return holdings.room()
+    return holdings.free_capacity()
 
 
 def publish_free(environment: Environment) -> dict[str, Free]:
@@ -416,6 +420,6 @@ def publish_free(environment: Environment) -> dict[str, Free]:
     free: dict[str, Free] = {}
     for pool in environment.pools:
         if pool.name in environment.free:
-            room = _room_beside_grants(environment, pool)
-            free[pool.name] = Free(placements=room.placements, nodes=tuple(sorted(room.free.items())))
+            capacity = _free_beside_grants(environment, pool)
+            free[pool.name] = Free(placements=capacity.placements, nodes=tuple(sorted(capacity.free.items())))
     return free

@@ -189,11 +189,11 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
         return False
     if current is not None:
         return request.replicas > current
-    return existing.requested is None or not existing.requested.is_like(request)
+    return existing.requested is None or not existing.requested.has_same_size(request)
 
 
 def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
     current = existing.effective_request
     request = planned.requested
-    return current.replicas if current and request and current.is_like(request) else None
+    return current.replicas if current and request and current.has_same_size(request) else None

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
-from function.domain.model_service import Listing
+from function.domain.model_service import ServiceView
 from function.domain.placement import Placement, Preference, Stage
 from function.kube.names import hash_parts
 from function.kube.selectors import NO_EXECUTE, find_untolerated
@@ -115,7 +115,7 @@ def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) 
     admits everything, do Objects prove nothing.
     """
     pool = environment.pool(placement.pool)
-    if pool is not None and not ledger.has_room_in_turn(environment, pool, placement):
+    if pool is not None and not ledger.may_stay(environment, pool, placement):
         return True
     is_schedulable = environment.ready and not environment.broken
     is_admitted = not environment.uid or environment.find_grants(placement.uid)
@@ -204,7 +204,7 @@ def _find_scaling_refusals(
     if placement.service.uri or placement.weights.hydration.completed_at:
         faults = find_faults_for_existing_claim(faults, placement.weights.access_mode, shape.nodes, replicas)
     storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
-    shortage = find_shortage(candidate, ledger.room(environment, pool))
+    shortage = find_shortage(candidate, ledger.free_capacity(environment, pool))
     return [*storage, *sort_last_steps(shortage, *check_schedulable(candidate))]
 
 
@@ -402,7 +402,7 @@ def drains_first(decision: Decision) -> bool:
     return any(map(_may_serve, decision.dropped))
 
 
-def hold_draining(decision: Decision, services: Sequence[Listing] | None) -> Decision:
+def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceView] | None) -> Decision:
     """Returns the decision that deletes a placement only once no ModelService of the namespace sends it requests.
 
     `services`: what they say of themselves; None while that is not known. A placement that is not observed to be

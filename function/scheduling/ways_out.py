@@ -1,6 +1,6 @@
 """Ways out of a refusal: the single changes after which a deployment would fit, cheapest first.
 
-Each change is made to a copy of the world, and the filters that decide are asked again, so that a way out is advice
+Each change is made to a copy of the snapshot, and the filters that decide are asked again, so that a way out is advice
 that works. Nothing here is carried out. The search is bounded: it looks at the nearest environments, moves one or two
 of the smallest placements of a pool, and tries a limited number of environments for them. A refusal that has several
 causes, or that is the author's fault, has no way out, except that fewer replicas need less room and less quota.
@@ -39,7 +39,7 @@ _Relaxed: TypeAlias = tuple[SchedulingRequest, str]  # the request with a requir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Snapshot:
     """A deployment, the environments, and the placements on them."""
 
     request: SchedulingRequest  # with what the namespace has of its quota, if it has one
@@ -55,8 +55,8 @@ class World:
         """Returns the known placements of other deployments on an environment, or on one of its pools."""
         return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
 
-    def with_decision(self, decision: Decision) -> "World":
-        """Returns the world after a decision: what it assigns is charged to the quota."""
+    def with_decision(self, decision: Decision) -> "Snapshot":
+        """Returns the snapshot after a decision: what it assigns is charged to the quota."""
         usage = self.request.quota_usage
         return replace(
             self,
@@ -65,12 +65,12 @@ class World:
             chosen=frozenset(a.environment for a in decision.assignments if a.placement is None),
         )
 
-    def with_environment(self, environment: Environment) -> "World":
-        """Returns the world with another state of an environment, whose ledger follows from its grants."""
+    def with_environment(self, environment: Environment) -> "Snapshot":
+        """Returns the snapshot with another state of an environment, whose ledger follows from its grants."""
         published = replace(environment, free=publish_free(environment)) if environment.uid else environment
         return replace(self, environments={**self.environments, environment.name: published})
 
-    def without(self, environment: Environment, placements: Iterable[Placement]) -> "World":
+    def without(self, environment: Environment, placements: Iterable[Placement]) -> "Snapshot":
         keys = {(p.namespace, p.name) for p in placements}
         remaining = [p for p in self.others_on(environment.name) if (p.namespace, p.name) not in keys]
         admitted = tuple(g for g in environment.admitted if (g.namespace, g.name) not in keys)
@@ -175,27 +175,27 @@ class WayOutCache:
         self._latest.pop(deployment, None)
 
 
-def find_ways_out(world: World, decision: Decision) -> tuple[WayOut, ...]:
+def find_ways_out(snapshot: Snapshot, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
     refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
     nearest = [] if decision.general_refusal else refused[:_MAX_ENVIRONMENTS]
-    world = world.with_decision(decision)
-    targets = MoveTargets(world, {assignment.environment for assignment in decision.assignments})
+    snapshot = snapshot.with_decision(decision)
+    targets = MoveTargets(snapshot, {assignment.environment for assignment in decision.assignments})
     ways: list[WayOut] = []  # several profiles may have the same
     for infeasible in nearest:
-        environment = world.environments[infeasible.environment]
-        for refusals in world.list_refusals(infeasible):
-            ways += _lower_replicas(world, environment, refusals)
+        environment = snapshot.environments[infeasible.environment]
+        for refusals in snapshot.list_refusals(infeasible):
+            ways += _lower_replicas(snapshot, environment, refusals)
             if len(refusals) != 1:
                 continue
             (refusal,) = refusals
             pool = environment.pool(refusal.pool)
-            if pool and refusal.use and not world.has_queue(environment, pool.name):
-                ways += _wait_for_leaving(world, environment, pool, refusal)
-                ways += _move_others(world, environment, refusal, targets)
-                ways += _add_nodes(world, environment, pool, refusal)
-            ways += _wait_for_change(world, environment, pool, refusal)
-            ways += _relax(world, environment, refusal)
+            if pool and refusal.use and not snapshot.has_queue(environment, pool.name):
+                ways += _wait_for_leaving(snapshot, environment, pool, refusal)
+                ways += _move_others(snapshot, environment, refusal, targets)
+                ways += _add_nodes(snapshot, environment, pool, refusal)
+            ways += _wait_for_change(snapshot, environment, pool, refusal)
+            ways += _relax(snapshot, environment, refusal)
     unique = {way.message: way for way in ways}
     return tuple(sorted(unique.values(), key=lambda way: way.sort_key))
 
@@ -206,13 +206,13 @@ def _measure_lack(refusal: Refusal) -> int:
     return required - actual if isinstance(required, int) and isinstance(actual, int) else 0
 
 
-def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
+def _wait_for_leaving(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
     """Finds placements on their way out that leave enough room: the largest first, as many as it takes."""
-    leaving = [p for p in world.others_on(environment.name, pool.name) if p.deleting or p.draining]
+    leaving = [p for p in snapshot.others_on(environment.name, pool.name) if p.deleting or p.draining]
     leaving.sort(key=_size_order, reverse=True)
 
     def fits(count: int) -> bool:
-        return world.without(environment, leaving[:count]).fits(environment.name)
+        return snapshot.without(environment, leaving[:count]).fits(environment.name)
 
     count = bisect_left(range(1, len(leaving) + 1), 1, key=fits) + 1
     if count > len(leaving):
@@ -224,7 +224,9 @@ def _wait_for_leaving(world: World, environment: Environment, pool: Pool, refusa
     yield WayOut(way=Way.WAIT, message=message, refusal=refusal, leaving=tuple(gone))
 
 
-def _wait_for_change(world: World, environment: Environment, pool: Pool | None, refusal: Refusal) -> Iterator[WayOut]:
+def _wait_for_change(
+    snapshot: Snapshot, environment: Environment, pool: Pool | None, refusal: Refusal
+) -> Iterator[WayOut]:
     """Finds what others are about to change: readiness, a pool that is unschedulable, nodes that are not usable."""
     where = f"pool {pool.name} of {_name(environment)}" if pool else ""
     if refusal.reason is Refused.ENVIRONMENT_NOT_READY:
@@ -235,23 +237,25 @@ def _wait_for_change(world: World, environment: Environment, pool: Pool | None, 
     elif pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
         changed = _replace_pool(environment, replace(pool, unschedulable=False))
         message = f"Wait until {where} is no longer marked unschedulable"
-    elif pool and pool.facts and refusal.use and not world.has_queue(environment, pool.name):
+    elif pool and pool.facts and refusal.use and not snapshot.has_queue(environment, pool.name):
         facts = replace(pool.facts, nodes=pool.max_nodes, usable=pool.max_nodes)
         changed = _replace_pool(environment, replace(pool, facts=facts))
         message = f"Wait until all nodes of {where} are usable (see its condition HardwareAsDeclared)"
     else:
         return
-    if world.with_environment(changed).fits(environment.name):
+    if snapshot.with_environment(changed).fits(environment.name):
         yield WayOut(way=Way.WAIT, message=message, refusal=refusal)
 
 
-def _move_others(world: World, environment: Environment, refusal: Refusal, targets: "MoveTargets") -> Iterator[WayOut]:
+def _move_others(
+    snapshot: Snapshot, environment: Environment, refusal: Refusal, targets: "MoveTargets"
+) -> Iterator[WayOut]:
     """Finds one placement of others, else two, that fit elsewhere and leave enough room: the smallest first."""
-    running = (p for p in world.others_on(environment.name, refusal.pool) if p.shape and p.replicas)
+    running = (p for p in snapshot.others_on(environment.name, refusal.pool) if p.shape and p.replicas)
     staying = sorted((p for p in running if not (p.deleting or p.draining)), key=_size_order)
-    movable = [*islice(filter(world.find_request, staying), _MAX_MOVABLE)]
+    movable = [*islice(filter(snapshot.find_request, staying), _MAX_MOVABLE)]
     for moving in (*combinations(movable, 1), *combinations(movable, 2)):
-        if world.without(environment, moving).fits(environment.name) and (moves := targets.find(moving)):
+        if snapshot.without(environment, moving).fits(environment.name) and (moves := targets.find(moving)):
             what = " and ".join(map(str, moves))
             message = f"Move {what}, so that pool {refusal.pool} of {_name(environment)} has room"
             yield WayOut(way=Way.MOVE, message=message, refusal=refusal, moves=moves)
@@ -261,10 +265,10 @@ def _move_others(world: World, environment: Environment, refusal: Refusal, targe
 class MoveTargets:
     """Where placements of others fit, within a number of environments that are tried."""
 
-    def __init__(self, world: World, assigned: Collection[str]) -> None:
-        self._world = world
+    def __init__(self, snapshot: Snapshot, assigned: Collection[str]) -> None:
+        self._snapshot = snapshot
         self._assigned = assigned  # environments on which the deployment itself takes room now
-        self._placements = (*world.own, *(p for placements in world.others.values() for p in placements))
+        self._placements = (*snapshot.own, *(p for placements in snapshot.others.values() for p in placements))
         self._ledger = Ledger(self._placements)
         self._left = _MAX_TRIED
 
@@ -275,14 +279,14 @@ class MoveTargets:
         """
         moves: list[Move] = []
         for placement in moving:
-            request = self._world.find_request(placement)
+            request = self._snapshot.find_request(placement)
             assert request is not None  # only those that can be moved are asked for
             if request.quota_usage and any(m.placement.namespace == placement.namespace for m in moves):
                 return ()  # the quota was computed without the other one
             own = (placement.namespace, placement.deployment)
             used = {p.environment for p in self._placements if (p.namespace, p.deployment) == own}
             used |= {*self._assigned, *(move.to.environment for move in moves)}
-            for name, environment in self._world.environments.items():
+            for name, environment in self._snapshot.environments.items():
                 if self._left and not environment.deleting and name not in used:
                     self._left -= 1
                     verdict = filter_environment(request, environment, self._ledger)
@@ -294,16 +298,16 @@ class MoveTargets:
         return tuple(moves)
 
 
-def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
+def _add_nodes(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
     """Finds the number of nodes that a pool lacks; none where not even a node for each pod suffices."""
     assert refusal.shape is not None  # where capacity counts
 
     def fits(nodes: int) -> bool:
         facts = pool.facts and replace(pool.facts, nodes=pool.facts.nodes + nodes, usable=pool.facts.usable + nodes)
         larger = replace(pool, max_nodes=pool.max_nodes + nodes, facts=facts)
-        return world.with_environment(_replace_pool(environment, larger)).fits(environment.name)
+        return snapshot.with_environment(_replace_pool(environment, larger)).fits(environment.name)
 
-    most = min(_MAX_NODES, refusal.shape.nodes * world.request.deployment.replicas + pool.max_nodes)
+    most = min(_MAX_NODES, refusal.shape.nodes * snapshot.request.deployment.replicas + pool.max_nodes)
     nodes = bisect_left(range(1, most + 1), 1, key=fits) + 1
     if nodes > most:
         return
@@ -313,17 +317,17 @@ def _add_nodes(world: World, environment: Environment, pool: Pool, refusal: Refu
     yield WayOut(way=Way.ADD_NODES, message=message, refusal=refusal, nodes=nodes, cost=cost)
 
 
-def _lower_replicas(world: World, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:
+def _lower_replicas(snapshot: Snapshot, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:
     """Finds the most replicas for which there is room and quota: no fewer than run anywhere now."""
     if not refusals or not all(refusal.use or refusal.quota_usage for refusal in refusals):
         return
-    deployment = world.request.deployment
-    running = [world.growing.get(p.environment, p.replicas) for p in world.own]
+    deployment = snapshot.request.deployment
+    running = [snapshot.growing.get(p.environment, p.replicas) for p in snapshot.own]
     numbers = range(max(running, default=1) or 1, deployment.replicas)
 
     def is_too_many(replicas: int) -> bool:
-        fewer = replace(world.request, deployment=replace(deployment, replicas=replicas))
-        return not _fits(world, environment, fewer)
+        fewer = replace(snapshot.request, deployment=replace(deployment, replicas=replicas))
+        return not _fits(snapshot, environment, fewer)
 
     fitting = bisect_left(numbers, 1, key=is_too_many)
     if not fitting:
@@ -338,15 +342,15 @@ def _lower_replicas(world: World, environment: Environment, refusals: Sequence[R
     yield WayOut(way=Way.RELAX, message=message, refusal=refusals[0])
 
 
-def _relax(world: World, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
+def _relax(snapshot: Snapshot, environment: Environment, refusal: Refusal) -> Iterator[WayOut]:
     """Finds the requirement that is in the way, and the nearest value that exists on this environment."""
     if refusal.unmet:
-        relaxed = _relax_selector(world.request, refusal)
+        relaxed = _relax_selector(snapshot.request, refusal)
     elif refusal.reason is Refused.ENVIRONMENT_TAINTED:
-        relaxed = _tolerate(world.request, environment)
+        relaxed = _tolerate(snapshot.request, environment)
     else:
-        relaxed = _relax_requirement(world.request, refusal)
-    if relaxed and _fits(world, environment, relaxed[0]):
+        relaxed = _relax_requirement(snapshot.request, refusal)
+    if relaxed and _fits(snapshot, environment, relaxed[0]):
         yield WayOut(way=Way.RELAX, message=relaxed[1], refusal=refusal)
 
 
@@ -386,7 +390,7 @@ def _tolerate(request: SchedulingRequest, environment: Environment) -> _Relaxed:
 def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
     """Lowers a requirement of a profile to the value that a pool has; removes it where it has none.
 
-    None where the refusal is not about a requirement: how many replicas fit depends on the world.
+    None where the refusal is not about a requirement: how many replicas fit depends on the snapshot.
     """
     profile = request.find_profile(refusal.profile)
     attribute = refusal.field.value.attribute
@@ -422,10 +426,10 @@ def _replace_model(request: SchedulingRequest, model: Model) -> SchedulingReques
     return replace(request, model=model, storage_request=storage_request)
 
 
-def _fits(world: World, environment: Environment, request: SchedulingRequest) -> bool:
+def _fits(snapshot: Snapshot, environment: Environment, request: SchedulingRequest) -> bool:
     """Tells whether another request fits on an environment, and still on those that were chosen."""
-    others = replace(world, request=replace(request, quota_usage=None))  # what was chosen is charged already
-    return replace(world, request=request).fits(environment.name) and all(map(others.fits, world.chosen))
+    others = replace(snapshot, request=replace(request, quota_usage=None))  # what was chosen is charged already
+    return replace(snapshot, request=request).fits(environment.name) and all(map(others.fits, snapshot.chosen))
 
 
 def _size_order(placement: Placement) -> tuple[int, str, str]:

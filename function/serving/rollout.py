@@ -30,18 +30,18 @@ from function.remote.object_writer import (
 from function.remote.observed_object import ObservedObject, State, is_up, read_object
 from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
+from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems
-from function.serving.workload import PRIMARY_WORKLOAD
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
-from function.weights.state import Finding, StorageState, find_secret_obstacle
+from function.weights.state import StorageState, WeightsStatus, find_secret_obstacle
 
 PULL = "pull-"
 _WRITTEN = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
-_NOT_SHARED = {Finding.CLAIM_NOT_SHARED, Finding.CACHE_NOT_SHARED}
+_NOT_SHARED = {WeightsStatus.CLAIM_NOT_SHARED, WeightsStatus.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
 # this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
 _MAX_SURGE_ONLY_REPLICAS = 3
@@ -103,8 +103,8 @@ def reconcile_service(
     kept = _keep_one_service(resolved, writer, key, kept_replicas)
     request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
     problems = find_service_problems(request) if request else ()
-    gives_turns = resolved.placement.allowed_digest is not None
-    requested_digest = compute_spec_digest(request) if request and gives_turns else ""
+    rolls_out_in_order = resolved.placement.allowed_digest is not None
+    requested_digest = compute_spec_digest(request) if request and rolls_out_in_order else ""
     decision = decide_service(
         weights,
         admission,
@@ -289,7 +289,7 @@ class HeldServices:
     allocated_replicas: int  # that have GPUs: of the largest as composed or last seen on the cluster, or that return
 
 
-def hold_services(observed: Mapping[str, Manifest], placement: Placement, *, scale_down: bool) -> HeldServices:
+def keep_services(observed: Mapping[str, Manifest], placement: Placement, *, scale_down: bool) -> HeldServices:
     """Keeps the observed services; with `scale_down`, with no more replicas than requested."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
     composed = {k: _scale_down(m, placement) if scale_down else reapply_observed(m) for k, m in services.items()}

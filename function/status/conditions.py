@@ -14,7 +14,7 @@ from function.contract import Condition, Event
 from function.domain.model import Problem
 from function.kube.manifests import Manifest, condition
 from function.kube.messages import LIMIT, truncate_middle
-from function.reasons import ConditionType, Status, Unfinished
+from function.reasons import CallFailure, ConditionType, Status
 
 OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ClusterModel": (ConditionType.MODEL_VALID,),
@@ -51,13 +51,13 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
 # Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
 OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 KEPT = "Running workloads are not affected"
-UNFINISHED: Mapping[Unfinished, str] = {
-    Unfinished.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",
-    Unfinished.TOO_LONG: (
+UNFINISHED: Mapping[CallFailure, str] = {
+    CallFailure.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",
+    CallFailure.TOO_LONG: (
         f"Computing this object takes more processor time than allowed. {KEPT}; the function tries again with its "
         "cached results. Use fewer profiles, or a selector that matches fewer environments"
     ),
-    Unfinished.TOO_LARGE: f"The response for this object is larger than Crossplane reads. {KEPT}",
+    CallFailure.TOO_LARGE: f"The response for this object is larger than Crossplane reads. {KEPT}",
 }
 
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings

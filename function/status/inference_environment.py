@@ -177,8 +177,10 @@ def _keep_unreadable_pools(environment: Environment, published: Manifest) -> lis
 
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
-    room = ledger.room
-    free: list[JSON] = [{"gpus": gpus, "nodes": nodes} for gpus, nodes in sorted(room.free.items()) if gpus and nodes]
+    capacity = ledger.capacity
+    free: list[JSON] = [
+        {"gpus": gpus, "nodes": nodes} for gpus, nodes in sorted(capacity.free.items()) if gpus and nodes
+    ]
     return prune(
         {
             "name": pool.name,
@@ -189,9 +191,9 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
             "maxNodes": pool.max_nodes,
             "gpus": pool.max_nodes * pool.gpus_per_node,
             "gpusInUse": sum(grant.share.gpus for grant in ledger.grants),
-            "gpusFree": sum(gpus * nodes for gpus, nodes in room.free.items()),
+            "gpusFree": sum(gpus * nodes for gpus, nodes in capacity.free.items()),
             "free": free,
-            "placements": room.placements,
+            "placements": capacity.placements,
             "observed": build_node_facts(pool.facts) if pool.facts else None,
         }
     )

@@ -17,7 +17,7 @@ from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, S
 from function.weights.claim import LoadEstimate, Size, SizeFrom
 from function.weights.reconcile import Weights
 from function.weights.request import Case, StorageRequest, cache_key, source_uri
-from function.weights.state import Finding, StorageState
+from function.weights.state import StorageState, WeightsStatus
 
 _HOUR, _MINUTE = 3600, 60
 # What makes room on a claim whose size neither a deployment nor a ModelCache sets.
@@ -48,9 +48,9 @@ def describe_storage(state: StorageState) -> str:
         problems=problems,
         obstacle=state.remote.problem,
     )
-    if state.finding is Finding.CLAIM_NOT_SEEN:
+    if state.finding is WeightsStatus.CLAIM_NOT_SEEN:
         message = state.remote.problem or message
-    if problems and state.finding is Finding.HYDRATED:
+    if problems and state.finding is WeightsStatus.HYDRATED:
         message = f"{message}; {problems}"
     return ". Note: ".join([message, *map(str, state.remarks)])
 
@@ -158,7 +158,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     message = f"{ready} of {len(rows)} environments {have} the weights"
     if not rows:
         message = "No environment is named or selected"
-    elif all(row.state and row.state.finding is Finding.PRESTAGED for row in rows):
+    elif all(row.state and row.state.finding is WeightsStatus.PRESTAGED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures first, then clusters that do not answer, then what is furthest from Ready.
     incomplete.sort(
@@ -180,9 +180,9 @@ def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[St
     if unreachable:
         all_failed = all(state.reason is PlacementStorage.SYNC_FAILED for state in unreachable)
         return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
-    if Finding.CLAIM_NOT_FOUND in findings:
+    if WeightsStatus.CLAIM_NOT_FOUND in findings:
         return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
-    if Finding.UNPLANNABLE in findings:
+    if WeightsStatus.UNPLANNABLE in findings:
         return Status.FALSE, Hydrated.INVALID_CACHE
     if any(row.state is None and not row.is_ready for row in rows):
         return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND

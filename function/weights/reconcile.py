@@ -52,8 +52,8 @@ from function.weights.planner import JobPlan, StoragePlan, name_claim, plan_weig
 from function.weights.request import Case, StorageRequest
 from function.weights.state import (
     DownloadState,
-    Finding,
     StorageState,
+    WeightsStatus,
     describe_cache,
     describe_download,
     find_claim_obstacle,
@@ -267,9 +267,9 @@ def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded:
     """Changes nothing, and reports the faults."""
     kinds = {fault.kind for fault in faults}
     if FaultKind.CACHE_NOT_SHARED in kinds:
-        finding = Finding.CACHE_NOT_SHARED
+        finding = WeightsStatus.CACHE_NOT_SHARED
     else:
-        finding = Finding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else Finding.UNPLANNABLE
+        finding = WeightsStatus.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else WeightsStatus.UNPLANNABLE
     problems = tuple(fault.problem for fault in faults)
     return Weights(
         state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
@@ -415,26 +415,26 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     claim = download.claim
     claim_obstacle = download.claim_obstacle
     request = download.request
-    if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is Finding.CLAIM_REFUSED):
+    if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is WeightsStatus.CLAIM_REFUSED):
         return claim_obstacle
     if plan.case is Case.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
-        return StorageState(finding=Finding.PRESTAGED)
+        return StorageState(finding=WeightsStatus.PRESTAGED)
     if plan.claim and download.is_hydrated and job and not job.state_unknown:
         problems = find_immutable_changes(plan.claim, claim.manifest)
         if claim_obstacle:
             problems = (*problems, Problem(f"claim {plan.claim_name}", claim_obstacle.message))
-        return StorageState(finding=Finding.HYDRATED, problems=problems)
+        return StorageState(finding=WeightsStatus.HYDRATED, problems=problems)
     obstacle = None if download.is_hydrated else _find_obstacle(download.writer, plan)
     if obstacle:
         return obstacle
     if job is None:
-        finding = Finding.EMPTY_DIR if plan.case is Case.EMPTY_DIR else Finding.NOT_NEEDED
+        finding = WeightsStatus.EMPTY_DIR if plan.case is Case.EMPTY_DIR else WeightsStatus.NOT_NEEDED
         return StorageState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim, plan.claim)
-    if state.finding is Finding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
-        return replace(state, finding=Finding.JOB_HELD_BACK, message=decision.value)
+    if state.finding is WeightsStatus.JOB_NOT_STARTED and decision is not JobDecision.RUN:
+        return replace(state, finding=WeightsStatus.JOB_HELD_BACK, message=decision.value)
     return state
 
 
@@ -449,7 +449,7 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
     scripts = writer.read(_name_scripts(plan.job))
     if not scripts.refused:
         return None
-    return StorageState(finding=Finding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
+    return StorageState(finding=WeightsStatus.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
 def _may_be_served(download: _Download) -> bool:

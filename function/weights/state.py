@@ -22,7 +22,7 @@ from function.weights.job import JobFailure, find_failure, is_without_pods
 from function.weights.request import Case
 
 
-class Finding(Enum):
+class WeightsStatus(Enum):
     """What was found, the first obstacle of several: reason and message, which status/weights.py fills in."""
 
     NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
@@ -101,9 +101,9 @@ class Finding(Enum):
 
 
 _OF_CACHE = {
-    Phase.FAILED: Finding.CACHE_FAILED,
-    Phase.READY: Finding.CACHE_HYDRATED,
-    Phase.DOWNLOADING: Finding.CACHE_DOWNLOADING,
+    Phase.FAILED: WeightsStatus.CACHE_FAILED,
+    Phase.READY: WeightsStatus.CACHE_HYDRATED,
+    Phase.DOWNLOADING: WeightsStatus.CACHE_DOWNLOADING,
 }
 _USABLE = frozenset({PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED})
 _FAILED = frozenset(
@@ -113,7 +113,7 @@ _FAILED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageState:
-    finding: Finding
+    finding: WeightsStatus
     environment: str = ""
     namespace: str = ""  # on the cluster
     name: str = ""  # of the claim, Job or Secret that the finding is about
@@ -128,13 +128,13 @@ class StorageState:
 
     @property
     def status(self) -> Status:
-        if self.finding.reason is PlacementStorage.UNREACHABLE or self.finding is Finding.CLAIM_NOT_SEEN:
+        if self.finding.reason is PlacementStorage.UNREACHABLE or self.finding is WeightsStatus.CLAIM_NOT_SEEN:
             return Status.UNKNOWN
         return Status.TRUE if self.finding.reason in _USABLE else Status.FALSE
 
     @property
     def reason(self) -> PlacementStorage:
-        if self.finding in (Finding.UNKNOWN, Finding.TOKEN_UNKNOWN) and not self.remote.unreachable:
+        if self.finding in (WeightsStatus.UNKNOWN, WeightsStatus.TOKEN_UNKNOWN) and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
         return self.finding.reason
 
@@ -226,13 +226,13 @@ class DownloadState:
 
 def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageState | None:
     if remote.state is State.NO_REFERENCE:
-        finding = Finding.TOKEN_MISSING
+        finding = WeightsStatus.TOKEN_MISSING
     elif remote.state is State.NO_REFERENCE_KEY:
-        finding = Finding.TOKEN_KEY_MISSING
+        finding = WeightsStatus.TOKEN_KEY_MISSING
     elif remote.refused:
-        finding = Finding.TOKEN_REFUSED
+        finding = WeightsStatus.TOKEN_REFUSED
     elif remote.state_unknown:
-        finding = Finding.TOKEN_UNKNOWN
+        finding = WeightsStatus.TOKEN_UNKNOWN
     else:
         return None
     return StorageState(finding=finding, name=copy.label, message=remote.message, remote=remote)
@@ -242,17 +242,17 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> St
     """Finds what is wrong with the claim, if anything; `pods` mount it at once."""
     message = claim.message
     if claim.state_unknown:
-        finding = Finding.UNKNOWN
+        finding = WeightsStatus.UNKNOWN
     elif claim.refused:
-        finding = Finding.CLAIM_REFUSED
+        finding = WeightsStatus.CLAIM_REFUSED
     elif plan.policy is not ManagementPolicy.OBSERVE_ONLY and not claim.present:
         return None
     elif claim.state is State.ABSENT:
-        finding = Finding.CLAIM_NOT_FOUND
+        finding = WeightsStatus.CLAIM_NOT_FOUND
     elif not claim.present:
-        finding = Finding.CLAIM_NOT_SEEN
+        finding = WeightsStatus.CLAIM_NOT_SEEN
     elif pods > 1 and get_access_mode(claim.manifest) != READ_WRITE_MANY:
-        finding = Finding.CLAIM_NOT_SHARED
+        finding = WeightsStatus.CLAIM_NOT_SHARED
         message = get_access_mode(claim.manifest) or "of no access mode"
     else:
         return None
@@ -266,25 +266,25 @@ def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPla
     failure = None
     health = assess(job.manifest)
     if job.state_unknown:
-        finding = Finding.UNKNOWN
+        finding = WeightsStatus.UNKNOWN
     elif health.level is Level.FAILED:
-        finding = Finding.JOB_FAILED
+        finding = WeightsStatus.JOB_FAILED
         failure = find_failure(job.manifest) or JobFailure.UNKNOWN
     elif job.refused:
-        finding = Finding.JOB_REFUSED
+        finding = WeightsStatus.JOB_REFUSED
     elif is_without_pods(job.manifest):
-        finding = Finding.JOB_WITHOUT_POD  # also where the claim is not bound: its class may wait for that pod
+        finding = WeightsStatus.JOB_WITHOUT_POD  # also where the claim is not bound: its class may wait for that pod
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
         name = text(claim.manifest, "metadata.name")
         mode = get_access_mode(claim.manifest)
         class_name = text(claim.manifest, "spec.storageClassName")
         message = f"{mode} of {f'class {class_name}' if class_name else 'no class'}"
         is_of_default_class = plan is not None and plan.is_of_default_class and mode == READ_WRITE_MANY
-        finding = Finding.CLAIM_OF_DEFAULT_CLASS if is_of_default_class else Finding.CLAIM_NOT_BOUND
+        finding = WeightsStatus.CLAIM_OF_DEFAULT_CLASS if is_of_default_class else WeightsStatus.CLAIM_NOT_BOUND
     elif not name or health.up:
-        finding = Finding.JOB_NOT_STARTED
+        finding = WeightsStatus.JOB_NOT_STARTED
     else:
-        finding, message = Finding.JOB_RUNNING, health.message
+        finding, message = WeightsStatus.JOB_RUNNING, health.message
     return StorageState(finding=finding, name=name, message=message, failure=failure, remote=job)
 
 
@@ -296,11 +296,11 @@ def _is_running(job: Manifest) -> bool:
 def describe_cache(entry: CacheEntry | None, namespace: str) -> StorageState:
     """Describes what a ModelCache last reported of its weights on one environment, for pods of a remote namespace."""
     if entry is None:
-        return StorageState(finding=Finding.CACHE_EMPTY)
+        return StorageState(finding=WeightsStatus.CACHE_EMPTY)
     if not entry.is_mountable_from(namespace):
-        return StorageState(finding=Finding.CACHE_IN_OTHER_NAMESPACE, message=entry.hydration.namespace)
+        return StorageState(finding=WeightsStatus.CACHE_IN_OTHER_NAMESPACE, message=entry.hydration.namespace)
     is_known = not entry.unreachable or entry.phase is Phase.FAILED
-    finding = _OF_CACHE.get(entry.phase, Finding.CACHE_PENDING) if is_known else Finding.CACHE_UNREACHABLE
-    if finding is Finding.CACHE_HYDRATED and not entry.hydration.completed_at:
-        finding = Finding.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
+    finding = _OF_CACHE.get(entry.phase, WeightsStatus.CACHE_PENDING) if is_known else WeightsStatus.CACHE_UNREACHABLE
+    if finding is WeightsStatus.CACHE_HYDRATED and not entry.hydration.completed_at:
+        finding = WeightsStatus.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
     return StorageState(finding=finding, message=entry.message)

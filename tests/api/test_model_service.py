@@ -2,8 +2,8 @@
 
 import pytest
 
-from function.api.model_service import parse_listing, parse_model_service
-from function.domain.model_service import BackendEntry, Distribution, EndpointEntry, EndpointState, Listing
+from function.api.model_service import parse_model_service, parse_service_view
+from function.domain.model_service import BackendEntry, Distribution, EndpointEntry, EndpointState, ServiceView
 from function.kube.manifests import JSON, Manifest, format_time
 
 
@@ -90,7 +90,7 @@ def test_reads_its_status() -> None:
         since=1_767_225_605, backends=(backend,),
     )  # fmt: skip
     assert unknown.state is EndpointState.NOT_READY
-    assert parse_listing({**_service(), "status": {"endpoints": [row]}}) == Listing(
+    assert parse_service_view({**_service(), "status": {"endpoints": [row]}}) == ServiceView(
         name="chat", deployments=frozenset("a"), placements=frozenset(["a-1"])
     )
     assert format_time(1_767_225_605) == "2026-01-01T00:00:05Z"

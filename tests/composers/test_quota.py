@@ -8,7 +8,7 @@ import pytest
 from function.api.model_deployment import parse_deployment
 from function.cli.store import Ref
 from function.composers import compose
-from function.composers.model_deployment import DecisionRecord, decide
+from function.composers.model_deployment import Scheduling, decide
 from function.contract import Call, Outcome
 from function.domain.allocation import Limits
 from function.domain.settings import Settings
@@ -417,7 +417,7 @@ def test_considered_decision_records_what_the_quota_refused() -> None:
         first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": limit}})
         call = fetched(first, control.composites.values())
         found = decide(call, parse_deployment(call.xr), Settings(limits=Limits(gpus=limit)))
-        assert isinstance(found, DecisionRecord)
+        assert isinstance(found, Scheduling)
         assert (found.request.quota_usage is not None) is refused
 
 

@@ -15,7 +15,7 @@ from function import composers
 from function.composers import model_cache as composer
 from function.contract import RESPONSE_BYTES, Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
-from function.reasons import Unfinished
+from function.reasons import CallFailure
 from function.runner import Runner
 from function.status import weights
 from tests.support.plane import only, plane, request_of
@@ -227,7 +227,7 @@ def test_fatal_result_when_observed_resources_are_too_large() -> None:
     control = plane("kimi-k2-two-nodes")
     request = request_of(control, only(control, "ModelPlacement"))
 
-    def kept(call: Call, _: Unfinished, __: str) -> Outcome:
+    def kept(call: Call, _: CallFailure, __: str) -> Outcome:
         return larger(call)
 
     response = answered(Runner(compose=larger, recover=kept), request)

@@ -22,7 +22,7 @@ from function.scheduling.quota import limit_decision, namespace_usage
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest
-from function.scheduling.ways_out import Way, WayOut, World, find_ways_out
+from function.scheduling.ways_out import Snapshot, Way, WayOut, find_ways_out
 from tests.support.builders import (
     deployment,
     environment,
@@ -64,7 +64,7 @@ class Fleet:
             if each.uid:
                 ledger = admit_placements(each, self.placements)
                 free = {
-                    p: Free(placements=held.room.placements, nodes=tuple(sorted(held.room.free.items())))
+                    p: Free(placements=held.capacity.placements, nodes=tuple(sorted(held.capacity.free.items())))
                     for p, held in ledger.pools.items()
                 }
                 published[name] = replace(each, free=free, admitted=ledger.grants, rejected=frozenset(ledger.rejected))
@@ -104,7 +104,7 @@ class Fleet:
         for placement in self.placements:
             if placement.deployment != name:
                 others.setdefault(placement.environment, []).append(placement)
-        world = World(
+        world = Snapshot(
             request=replace(self.requests[name], quota_usage=usage),
             environments=self.environments,
             own=[p for p in self.placements if p.deployment == name],

@@ -316,7 +316,7 @@ def test_keeps_grant_of_placement_that_names_another_environment() -> None:
     renamed = replace(MINE, environment="elsewhere")
     found = admit_placements(there, [with_service(renamed, allocated=grant(2).share)])
     assert found.grants == (grant(2),)
-    assert found.pools["pool"].room.free == {8: 2, 0: 2}, "two of four nodes are taken"
+    assert found.pools["pool"].capacity.free == {8: 2, 0: 2}, "two of four nodes are taken"
     assert found.rejected == ()
     assert admit_placements(there, [renamed]).grants == (), "nothing of it is here"
 

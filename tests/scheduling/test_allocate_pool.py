@@ -245,10 +245,10 @@ def test_charges_both_shapes_while_one_replaces_the_other() -> None:
     moving = asks("a", 1, shape=TWO, was_ready=True, service=ServiceRecord(allocated=share(2)))
     found = allocate_pool(FOUR, (moving,), (grant("a", share(2)),))
     assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
-    assert found.room.free.get(8) == 0, "four of four"
+    assert found.capacity.free.get(8) == 0, "four of four"
     gone = allocate_pool(FOUR, (with_service(moving, allocated=share(1, nodes=2)),), found.grants)
     assert [g.share for g in gone.grants] == [share(1, nodes=2)]
-    assert gone.room.free[8] == 2
+    assert gone.capacity.free[8] == 2
 
 
 WORLDS = st.lists(
@@ -291,7 +291,7 @@ def test_ledger_is_independent_of_order_and_stable(
     again = allocate_pool(of, placements, found.grants)
     assert again.grants == found.grants, "nothing moves without a change"
     assert [p.uid for p in again.rejected] == [p.uid for p in found.rejected]
-    assert again.room == found.room
+    assert again.capacity == found.capacity
 
 
 @given(rows=WORLDS, of=st.sampled_from((FOUR, OWN_NETWORK, OWN_DEVICES)))
@@ -305,7 +305,7 @@ def test_new_grants_fit(rows: list[tuple[int, int, int, bool, bool, int]], of: P
     }
     grown = [g for g in found.grants if g.share.gpus > before.get(g.uid, 0)]
     assert not grown or total <= 32
-    free = sum(gpus * nodes for gpus, nodes in found.room.free.items())
+    free = sum(gpus * nodes for gpus, nodes in found.capacity.free.items())
     assert free == 32 - total or (total > 32 and free == 0) or free == 0
 
 
@@ -358,7 +358,7 @@ def test_allocates_around_unusable_nodes(case: Lost) -> None:
     found = allocate_pool(pool, case.placements, case.granted)
     assert held(found) == case.want, case.reason
     assert tuple(p.uid for p in found.rejected) == case.rejected, case.reason
-    assert found.room.free.get(8, 0) == case.free, case.reason
+    assert found.capacity.free.get(8, 0) == case.free, case.reason
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_allocates_around_unusable_nodes(case: Lost) -> None:
 def test_counts_nodes_in_use_among_unusable_ones(shares: tuple[Share, ...], want: int, reason: str) -> None:
     pool = replace(FOUR, facts=PoolFacts(nodes=4, usable=0))
     found = allocate_pool(pool, (), [grant(str(number), each) for number, each in enumerate(shares)])
-    assert found.room.nodes_in_use == want, reason
+    assert found.capacity.nodes_in_use == want, reason
 
 
 def test_charges_exclusive_replicas_before_packing_nodes() -> None:
@@ -385,4 +385,4 @@ def test_charges_exclusive_replicas_before_packing_nodes() -> None:
     )
     found = allocate_pool(pool("pool", gpus=8, nodes=2), (spread, packed))
     assert held(found) == {"a": 2, "b": 2}
-    assert {level: nodes for level, nodes in found.room.free.items() if nodes} == {2: 2}
+    assert {level: nodes for level, nodes in found.capacity.free.items() if nodes} == {2: 2}

@@ -15,8 +15,8 @@ from function.scheduling.ledger import Ledger
 from tests.support.builders import candidate, environment, pool, shape, share
 
 
-def listed(room: PoolCapacity) -> list[int]:
-    return sorted(level for level, count in room.free.items() for _ in range(count))
+def listed(capacity: PoolCapacity) -> list[int]:
+    return sorted(level for level, count in capacity.free.items() for _ in range(count))
 
 
 def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
@@ -38,35 +38,35 @@ def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
 
 def test_capacity_is_counted_by_node_not_by_sum() -> None:
     """4 nodes with 4 free GPUs each hold no pod of 8."""
-    room = PoolCapacity(4, 8)
+    capacity = PoolCapacity(4, 8)
     for _ in range(4):
-        room.take(1, 8, 1)
-    assert room.nodes_in_use == 4
-    room = PoolCapacity(4, 4)
-    assert room.count_fitting(share(1, 8, 1)) == 0
+        capacity.take(1, 8, 1)
+    assert capacity.nodes_in_use == 4
+    capacity = PoolCapacity(4, 4)
+    assert capacity.count_fitting(share(1, 8, 1)) == 0
 
 
 def test_best_fit_fills_the_fullest_node() -> None:
     """5 of 8 taken, then 3: they share a node, so a whole one stays free for 8."""
-    room = PoolCapacity(2, 8)
-    room.take(1, 5, 1)
-    room.take(1, 3, 1)
-    assert listed(room) == [0, 8]
+    capacity = PoolCapacity(2, 8)
+    capacity.take(1, 5, 1)
+    capacity.take(1, 3, 1)
+    assert listed(capacity) == [0, 8]
 
 
 def test_replicas_fill_a_node_before_they_start_the_next() -> None:
     """3 replicas of 2 x 4 are 6 pods; two to a node of 8 (AB, BC, CA) leave the fourth node whole."""
-    room = PoolCapacity(4, 8)
-    room.take(2, 4, 3)
-    assert listed(room) == [0, 0, 0, 8]
+    capacity = PoolCapacity(4, 8)
+    capacity.take(2, 4, 3)
+    assert listed(capacity) == [0, 0, 0, 8]
 
 
 def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
     """AB, BC, CA: distinct for each replica, though no two nodes alone could hold them."""
-    room = PoolCapacity(3, 8)
-    assert room.count_fitting(share(2, 4, 3)) == 3
-    room.take(2, 4, 3)
-    assert listed(room) == [0, 0, 0]
+    capacity = PoolCapacity(3, 8)
+    assert capacity.count_fitting(share(2, 4, 3)) == 3
+    capacity.take(2, 4, 3)
+    assert listed(capacity) == [0, 0, 0]
 
 
 def test_exclusive_replica_nodes_allow_one_pod_per_node() -> None:
@@ -78,31 +78,31 @@ def test_exclusive_replica_nodes_allow_one_pod_per_node() -> None:
 
 
 def test_exclusive_replica_nodes_take_a_node_for_each_pod() -> None:
-    room = PoolCapacity(3, 8)
-    assert room.take(1, 4, 2, exclusive=True) == 0
-    assert listed(room) == [4, 4, 8]
-    assert room.take(1, 2, 4, exclusive=True) == 1, "there is no fourth node"
-    assert listed(room) == [2, 2, 6]
+    capacity = PoolCapacity(3, 8)
+    assert capacity.take(1, 4, 2, exclusive=True) == 0
+    assert listed(capacity) == [4, 4, 8]
+    assert capacity.take(1, 2, 4, exclusive=True) == 1, "there is no fourth node"
+    assert listed(capacity) == [2, 2, 6]
 
 
 def test_takes_as_much_as_fits_of_an_overcommitted_pool() -> None:
-    room = PoolCapacity(3, 8)
-    room.take(2, 8, 5)
-    assert listed(room) == [0, 0, 0]
+    capacity = PoolCapacity(3, 8)
+    capacity.take(2, 8, 5)
+    assert listed(capacity) == [0, 0, 0]
 
 
 def test_exclusive_node_leaves_nothing_to_others() -> None:
     """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
-    room = PoolCapacity(4, 8, exclusive_nodes=(False, True))
-    assert room.count_fitting(share(2, 4, 3)) == 2
+    capacity = PoolCapacity(4, 8, exclusive_nodes=(False, True))
+    assert capacity.count_fitting(share(2, 4, 3)) == 2
     assert count_in_empty_pool(replace(pool(nodes=4), pod=PodAdditions(host_network=True)), share(2, 4, 3)) == 2
-    room.take(1, 4, 1)
-    assert room.count_fitting(share(2, 4, 2)) == 1
-    assert room.count_left_on_fullest(share(2, 4, 1)) == 0
-    assert room.count_left_on_fullest(share(2, 4, 1, exclusive=True)) == 0
-    assert room.take(2, 4, 2) == 1, "three nodes for four pods"
-    assert listed(room) == [0, 0, 0, 4]
-    assert room.count_fitting(share(1, 4, 2)) == 1
+    capacity.take(1, 4, 1)
+    assert capacity.count_fitting(share(2, 4, 2)) == 1
+    assert capacity.count_left_on_fullest(share(2, 4, 1)) == 0
+    assert capacity.count_left_on_fullest(share(2, 4, 1, exclusive=True)) == 0
+    assert capacity.take(2, 4, 2) == 1, "three nodes for four pods"
+    assert listed(capacity) == [0, 0, 0, 4]
+    assert capacity.count_fitting(share(1, 4, 2)) == 1
 
 
 def test_does_not_add_up_leftovers_of_nodes() -> None:
@@ -113,8 +113,8 @@ def test_does_not_add_up_leftovers_of_nodes() -> None:
 def test_reports_exclusive_nodes_when_the_pool_is_too_small() -> None:
     for gpus, whole in ((4, True), (8, False)):
         own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
-        room = Ledger(()).room(environment("env", own), own)
-        found = find_shortage(candidate(own, shape(1, gpus), replicas=3), room)
+        capacity = Ledger(()).free_capacity(environment("env", own), own)
+        found = find_shortage(candidate(own, shape(1, gpus), replicas=3), capacity)
         assert found is not None
         assert (found.reason, found.actual, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)
 
@@ -125,10 +125,10 @@ def test_computes_the_empty_pool_without_counting_placements() -> None:
 
 def test_cost_does_not_grow_with_nodes_and_replicas() -> None:
     """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
-    room = PoolCapacity(2_500, 8)
-    assert room.count_fitting(share(1, 1, 20_001)) == 20_000
-    room.take(1, 1, 20_000)
-    assert room.free[0] == 2_500
+    capacity = PoolCapacity(2_500, 8)
+    assert capacity.count_fitting(share(1, 1, 20_001)) == 20_000
+    capacity.take(1, 1, 20_000)
+    assert capacity.free[0] == 2_500
 
 
 taken = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 2)), max_size=3)
@@ -139,21 +139,21 @@ def test_fits_exactly_what_some_assignment_holds(
     taken: list[tuple[int, int, int]], nodes: int, gpus: int, replicas: int
 ) -> None:
     """Against every assignment of pods to 4 nodes of 4 GPUs."""
-    room = PoolCapacity(4, 4)
+    capacity = PoolCapacity(4, 4)
     for demand in taken:
-        room.take(*demand)
-    want = max(count for count in range(replicas + 1) if possible(listed(room), nodes, gpus, count))
-    assert room.count_fitting_replicas(nodes, gpus, replicas) == want
+        capacity.take(*demand)
+    want = max(count for count in range(replicas + 1) if possible(listed(capacity), nodes, gpus, count))
+    assert capacity.count_fitting_replicas(nodes, gpus, replicas) == want
 
 
 @given(taken=taken)
 def test_no_node_is_lost_or_overdrawn(taken: list[tuple[int, int, int]]) -> None:
-    room = PoolCapacity(4, 4)
+    capacity = PoolCapacity(4, 4)
     for nodes, gpus, replicas in taken:
-        before = sum(listed(room))
-        fits = room.count_fitting_replicas(nodes, gpus, replicas)
-        lacking = room.take(nodes, gpus, replicas)
-        after = listed(room)
+        before = sum(listed(capacity))
+        fits = capacity.count_fitting_replicas(nodes, gpus, replicas)
+        lacking = capacity.take(nodes, gpus, replicas)
+        after = listed(capacity)
         assert len(after) == 4
         assert min(after) >= 0
         assert (lacking == 0) is (fits == replicas)

@@ -196,7 +196,9 @@ def test_deployment_and_environment_agree(
         grown = replace(me, shape=assignment.shape, replicas=assignment.replicas)
         assert grown.requested is not None
         admitted = [g.share for g in admit_placements(there, [grown, *others]).grants if g.uid == "me"]
-        assert any(held.is_like(grown.requested) and held.replicas >= grown.requested.replicas for held in admitted)
+        assert any(
+            held.has_same_size(grown.requested) and held.replicas >= grown.requested.replicas for held in admitted
+        )
 
 
 @given(rows=WORLDS, mine=MINE, nodes=st.integers(1, 8))
@@ -225,10 +227,10 @@ def test_no_placement_waits_beside_free_capacity(rows: list[tuple[int, Shape, st
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     others = [p for p, _ in made]
     there = published(nodes, others, *(g for _, each in made for g in each))
-    room = admit_placements(there, others).pools["pool"].room
+    capacity = admit_placements(there, others).pools["pool"].capacity
     for waiting in (p for p in others if not there.find_grants(p.uid)):
         assert waiting.shape is not None
         assert (
-            room.count_fitting_replicas(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas)
+            capacity.count_fitting_replicas(waiting.shape.nodes, waiting.shape.gpus_per_node, waiting.replicas)
             < waiting.replicas
         )

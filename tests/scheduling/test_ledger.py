@@ -59,21 +59,21 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
-    room = Ledger(case.others).room(environment("env"), FOUR_NODES)
-    assert room.count_fitting(share(1, 8, 4)) == case.want, case.reason
+    capacity = Ledger(case.others).free_capacity(environment("env"), FOUR_NODES)
+    assert capacity.count_fitting(share(1, 8, 4)) == case.want, case.reason
 
 
 def test_a_pool_is_counted_once() -> None:
     ledger = Ledger(())
-    assert ledger.room(environment("env"), TWO_NODES) is ledger.room(environment("env"), TWO_NODES)
+    assert ledger.free_capacity(environment("env"), TWO_NODES) is ledger.free_capacity(environment("env"), TWO_NODES)
 
 
 def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     """The 2 x 8 has no turn beside the older 1 x 8, so the youngest 1 x 8 still finds its node."""
-    room = Ledger(
+    capacity = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
-    ).room(environment("env"), TWO_NODES)
-    assert room.measure_use(TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
+    ).free_capacity(environment("env"), TWO_NODES)
+    assert capacity.measure_use(TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
 
 
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
@@ -131,7 +131,7 @@ TURNS = (
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
-    assert Ledger(turn.others).has_room_in_turn(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
+    assert Ledger(turn.others).may_stay(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
 
 
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
@@ -153,8 +153,8 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     there = environment("env", FOUR_NODES, uid="e", admitted=(grant("m", 2), grant("young", 3)))
     young = other("young", "2026-01-09", uid="young", replicas=3)
     old = other("old", "2026-01-01", uid="old", replicas=2)
-    room = Ledger((young, old), (MINE,)).room(there, FOUR_NODES)
-    assert room.measure_use(FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
+    capacity = Ledger((young, old), (MINE,)).free_capacity(there, FOUR_NODES)
+    assert capacity.measure_use(FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
         "the old one does not fit beside it"
     )
 
@@ -164,7 +164,7 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
-    assert Ledger(()).room(there, left).measure_use(left) == PoolUse(
+    assert Ledger(()).free_capacity(there, left).measure_use(left) == PoolUse(
         nodes=4, nodes_in_use=3, placements=1, unusable_nodes=3
     )
 

@@ -204,12 +204,12 @@ PACKED = (
 def test_gpus_left_on_the_fullest_node_used(
     free: dict[int, int], wanted: Shape, replicas: int, apart: bool, left: int, reason: str
 ) -> None:
-    room = PoolCapacity(9, 8)
-    room.free = {**free}
-    assert room.count_left_on_fullest(share(wanted.nodes, wanted.gpus_per_node, replicas, exclusive=apart)) == left, (
-        reason
-    )
-    assert room.free == free, "looking takes nothing"
+    capacity = PoolCapacity(9, 8)
+    capacity.free = {**free}
+    assert (
+        capacity.count_left_on_fullest(share(wanted.nodes, wanted.gpus_per_node, replicas, exclusive=apart)) == left
+    ), reason
+    assert capacity.free == free, "looking takes nothing"
 
 
 def test_rank_respects_exclusive_replica_nodes() -> None:

@@ -87,8 +87,8 @@ def test_a_renamed_pool_has_room_for_what_runs_in_it() -> None:
     running, comes = serves("old", X), newcomer("new")
     there = of(("new", X), granted=(grant(running, "old"),))
     (new,) = there.pools
-    assert Ledger((comes,), (running,)).room(there, new).free == {8: 2}
-    assert Ledger((running,), (comes,)).room(there, new).free == {8: 0, 0: 2}
+    assert Ledger((comes,), (running,)).free_capacity(there, new).free == {8: 2}
+    assert Ledger((running,), (comes,)).free_capacity(there, new).free == {8: 0, 0: 2}
     moved = replace(running, pool="new")
     published = replace(there, admitted=admit_placements(there, (comes, moved)).grants)
     assert held(published, comes, moved) == [("a", "new")]

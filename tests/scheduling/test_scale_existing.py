@@ -41,7 +41,7 @@ class Case:
     mine: Placement = placement()
 
 
-def room(reason: Refused, found: int, use: PoolUse) -> Refusal:
+def free_capacity(reason: Refused, found: int, use: PoolUse) -> Refusal:
     return Refusal(
         reason=reason,
         field=Field.REPLICAS,
@@ -75,11 +75,11 @@ def unread(field: Field, *broken: str) -> Infeasible:
     return Infeasible(refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
 
 
-FULL = room(
+FULL = free_capacity(
     Refused.INSUFFICIENT_CAPACITY, 2, PoolUse(nodes=4, nodes_in_use=2, placements=1, unusable_nodes=0, unusable=())
 )
 # Three replicas of one node each need three nodes.
-SMALL = room(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0, placements=0))
+SMALL = free_capacity(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0, placements=0))
 TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)

@@ -29,14 +29,14 @@ def test_pods_on_exclusive_nodes_share_none(
     """By replicas of half nodes: of one node they share it, unless the pool gives them its network."""
     found = allocate_pool(of, placements)
     assert (held(found), [p.uid for p in found.rejected]) == (want, yields)
-    assert found.room.free.get(8, 0) == empty
+    assert found.capacity.free.get(8, 0) == empty
 
 
 def test_pool_that_switches_to_host_network_keeps_running_services() -> None:
     """Eight halves ran on four nodes, which is twice as many as fit now."""
     found = allocate_pool(OWN_NETWORK, (asks("a", 8, shape=HALF, was_ready=True),), (grant("a", share(8, gpus=4)),))
-    assert (held(found), found.rejected, sum(found.room.free.values())) == ({"a": 8}, (), 0)
-    assert found.room.nodes_in_use == 4
+    assert (held(found), found.rejected, sum(found.capacity.free.values())) == ({"a": 8}, (), 0)
+    assert found.capacity.nodes_in_use == 4
 
 
 def test_exclusive_replicas_keep_their_nodes_when_those_are_unusable() -> None:
@@ -49,4 +49,4 @@ def test_exclusive_replicas_keep_their_nodes_when_those_are_unusable() -> None:
             (replace(three, exclusive_replica_nodes=apart),),
             (grant("a", replace(share(3, gpus=4), exclusive_replica_nodes=apart)),),
         )
-        assert (found.room.nodes_in_use, sum(found.room.free.values())) == (nodes, 0)
+        assert (found.capacity.nodes_in_use, sum(found.capacity.free.values())) == (nodes, 0)

@@ -148,7 +148,7 @@ def test_refusal_records_everything_that_was_compared(case: Case) -> None:
     assert filter_environment(case.request, case.environment, Ledger(())) == case.want
 
 
-@pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.NOT_NOW), (12, Outlook.NOT_NOW), (13, Outlook.NEVER)])
+@pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.CAN_WAIT), (12, Outlook.CAN_WAIT), (13, Outlook.NEVER)])
 def test_request_beyond_the_limit_is_never_possible(wanted: int, outlook: Outlook) -> None:
     """Four of twelve are another's, who may leave."""
     assert over_quota(wanted, STEP_QUOTA).outlook is outlook
@@ -179,9 +179,9 @@ def test_capacity_is_known_for_published_pools_only() -> None:
 def test_uses_the_published_capacity() -> None:
     """Of a pool whose nodes shrank, what they can hold; nothing where nothing was published."""
     left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
-    room = Ledger(()).room(environment("env", uid="e", free=left), pool())
+    room = Ledger(()).free_capacity(environment("env", uid="e", free=left), pool())
     assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
-    nothing = Ledger(()).room(environment("env", uid="e"), pool())
+    nothing = Ledger(()).free_capacity(environment("env", uid="e"), pool())
     assert (nothing.free, nothing.placements) == ({}, 0)
 
 

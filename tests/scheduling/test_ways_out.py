@@ -17,7 +17,7 @@ from function.scheduling.ledger import admit_placements
 from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.scheduling.ways_out import Way, WayOut, WayOutCache, World, find_ways_out
+from function.scheduling.ways_out import Snapshot, Way, WayOut, WayOutCache, find_ways_out
 from tests.support.builders import deployment, environment, model, placement, pool, profile, requires, selector, shape
 
 USD_2_50 = Price(per_gpu_hour=Decimal("2.50"), currency="USD", price_class="Reserved")
@@ -46,7 +46,7 @@ def find(
     others = defaultdict[str, list[Placement]](list)
     for each in placements:
         others[each.environment].append(each)
-    world = World(
+    world = Snapshot(
         request=request,
         environments={e.name: e for e in environments},
         own=own,

@@ -13,7 +13,7 @@ from function.contract import Call, Composed, Outcome
 from function.executor import FairExecutor
 from function.kube.manifests import text
 from function.main import serve
-from function.reasons import Unfinished
+from function.reasons import CallFailure
 from function.runner import Runner
 
 
@@ -28,7 +28,7 @@ def compose(call: Call) -> Outcome:
     return Outcome(status={"name": name})
 
 
-def recover(call: Call, _: Unfinished, __: str) -> Outcome:
+def recover(call: Call, _: CallFailure, __: str) -> Outcome:
     """Keep what is observed."""
     if text(call.xr, "metadata.name") == "hopeless":
         raise ValueError(f"cannot keep {call.observed}")

@@ -27,7 +27,7 @@ from function.composers import CACHE_STATS, COMPOSERS, compose, recover
 from function.contract import Call, Condition, Outcome, Requirement
 from function.kube.manifests import Manifest
 from function.metrics import CallResult, Metrics
-from function.reasons import ConditionType, Status, Unfinished
+from function.reasons import CallFailure, ConditionType, Status
 from function.runner import Runner
 from tests.server.processes import Running, refused, started
 
@@ -137,7 +137,7 @@ class Case:
     id: str
     reason: str
     composing: Compose = compose
-    recovering: Callable[[Call, Unfinished, str], Outcome] = recover
+    recovering: Callable[[Call, CallFailure, str], Outcome] = recover
 
 
 CASES = (

@@ -29,7 +29,7 @@ from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.weights import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
 from function.weights.reconcile import Weights
-from function.weights.state import Finding, StorageState
+from function.weights.state import StorageState, WeightsStatus
 from tests.support import builders
 from tests.support.builders import pool
 
@@ -129,9 +129,9 @@ def test_profile_without_shape_names_vram() -> None:
     ]
 
 
-RUNNING = StorageState(finding=Finding.JOB_RUNNING)
-NO_ANSWER = StorageState(finding=Finding.UNKNOWN, remote=_seen(State.UNREACHABLE, {}))
-SYNC_FAILED = StorageState(finding=Finding.UNKNOWN, remote=_seen(State.UNRECOGNISED, {}))
+RUNNING = StorageState(finding=WeightsStatus.JOB_RUNNING)
+NO_ANSWER = StorageState(finding=WeightsStatus.UNKNOWN, remote=_seen(State.UNREACHABLE, {}))
+SYNC_FAILED = StorageState(finding=WeightsStatus.UNKNOWN, remote=_seen(State.UNRECOGNISED, {}))
 
 
 def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> Row:
@@ -146,8 +146,8 @@ def _build_row(
     return build_row(environment, weights, recorded)
 
 
-UNPLANNABLE = replace(_row(Phase.PENDING), state=StorageState(finding=Finding.UNPLANNABLE))
-NO_CLAIM = replace(_row(Phase.PENDING), state=StorageState(finding=Finding.CLAIM_NOT_FOUND))
+UNPLANNABLE = replace(_row(Phase.PENDING), state=StorageState(finding=WeightsStatus.UNPLANNABLE))
+NO_CLAIM = replace(_row(Phase.PENDING), state=StorageState(finding=WeightsStatus.CLAIM_NOT_FOUND))
 SILENT = replace(_row(Phase.READY, unreachable=True), state=SYNC_FAILED)
 
 
@@ -177,7 +177,7 @@ def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
 
 
 def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
-    row = _build_row(StorageState(finding=Finding.PRESTAGED), is_hydrated=True)
+    row = _build_row(StorageState(finding=WeightsStatus.PRESTAGED), is_hydrated=True)
     found = summarize_hydration((row,))
     assert (found.status, found.reason) == (Status.TRUE, Hydrated.HYDRATED)
     assert found.message == "preload is false: nothing is downloaded, and pods read what is on the claims"
@@ -185,7 +185,7 @@ def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
 
 def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
     problem = Problem("spec.storage.size", "required where neither the model's disk nor its vram is declared")
-    state = StorageState(finding=Finding.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
+    state = StorageState(finding=WeightsStatus.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
     found = summarize_hydration((_build_row(state, is_hydrated=False),))
     assert (found.status, found.reason) == (Status.FALSE, Hydrated.INVALID_CACHE)
     assert found.message == f"0 of 1 environments have the weights. e: {problem}"
@@ -194,7 +194,7 @@ def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
     """Both have the weights, as far as is known; of one nothing is learned now, and one environment is gone."""
     silent = StorageState(
-        finding=Finding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
+        finding=WeightsStatus.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )
     gone = build_missing_row("a", CacheEntry(environment="a", phase=Phase.READY))
     rows = (gone, _build_row(silent, "b", is_hydrated=True))
@@ -208,7 +208,7 @@ def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
 
 def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
     silent = [
-        StorageState(finding=Finding.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
+        StorageState(finding=WeightsStatus.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
         for state in (State.UNREACHABLE, State.UNRECOGNISED)
     ]
     rows = [_build_row(state, is_hydrated=True) for state in silent]
@@ -243,7 +243,7 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     ],
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
-    state = StorageState(finding=Finding.UNKNOWN, environment="e", message="dial tcp")
+    state = StorageState(finding=WeightsStatus.UNKNOWN, environment="e", message="dial tcp")
     found = _build_row(state, recorded=earlier, is_hydrated=there)
     assert (found.phase, found.unreachable) == (want, True)
 
@@ -329,7 +329,7 @@ def test_phase_of_a_placement(
     accepted: ServiceAccepted | Admitted, ready: Status, seen: bool, planned: bool, want: Phase
 ) -> None:
     remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
-    said = StorageState(finding=Finding.NOT_NEEDED) if planned else None
+    said = StorageState(finding=WeightsStatus.NOT_NEEDED) if planned else None
     assert model_placement.build_progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 
 

@@ -9,7 +9,7 @@ from function.domain.placement import Placement
 from function.reasons import Refused, Status
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
-from function.scheduling.ways_out import World, find_ways_out
+from function.scheduling.ways_out import Snapshot, find_ways_out
 from function.status.model_deployment import build_scheduled, list_unplaced
 from tests.support.builders import (
     NO_CACHE,
@@ -82,7 +82,7 @@ def explained(
     """Return the decision in words."""
     decision = schedule(wanted, environments, placements)
     own = [p for p in placements if p.deployment == wanted.deployment.name]
-    world = World(
+    world = Snapshot(
         request=wanted,
         environments={e.name: e for e in environments},
         own=own,

@@ -19,21 +19,23 @@ POOLS = (FIVE, replace(FIVE, pod=PodAdditions(host_network=True)), replace(FIVE,
 
 def charge_one_by_one(of: Pool, grants: Iterable[Grant]) -> PoolCapacity:
     """Return what is left of a pool after every grant was charged by itself, the hardest first."""
-    room = PoolCapacity(of.max_nodes, 8, exclusive_nodes=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0)))
+    capacity = PoolCapacity(
+        of.max_nodes, 8, exclusive_nodes=(of.needs_exclusive_node(1, 0), of.needs_exclusive_node(2, 0))
+    )
     shares = [grant.share for grant in grants if grant.share.replicas > 0]
     for s in sorted(
         shares,
         key=lambda s: (
             not s.exclusive_replica_nodes,
-            -room.count_charged_gpus(s.nodes, s.gpus_per_node),
+            -capacity.count_charged_gpus(s.nodes, s.gpus_per_node),
             -s.nodes,
             -s.replicas,
         ),
     ):
-        if room.take(s.nodes, s.gpus_per_node, s.replicas, exclusive=s.exclusive_replica_nodes):
-            room.free.clear()
-        room.placements += 1
-    return room
+        if capacity.take(s.nodes, s.gpus_per_node, s.replicas, exclusive=s.exclusive_replica_nodes):
+            capacity.free.clear()
+        capacity.placements += 1
+    return capacity
 
 
 Held = dict[str, list[Grant]]
@@ -49,7 +51,7 @@ def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[
             if found := remaining_grant(grant, known[grant.uid]):
                 held[grant.uid].append(found)
         for p in known.values():
-            if p.service.allocated and not any(g.share.is_like(p.service.allocated) for g in held[p.uid]):
+            if p.service.allocated and not any(g.share.has_same_size(p.service.allocated) for g in held[p.uid]):
                 held[p.uid].append(_grant(p, p.service.allocated))
         before = [g for each in held.values() for g in each]
         waits = [
@@ -66,17 +68,17 @@ def _grant(p: Placement, share: Share) -> Grant:
 
 def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
     """Grant what one asks for, if it fits beside all that others hold; tell whether it has it."""
-    if any(g.share.is_like(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
+    if any(g.share.has_same_size(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
         return True
-    room = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
+    capacity = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
     if (
-        room.count_fitting_replicas(
+        capacity.count_fitting_replicas(
             asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes
         )
         < asks.replicas
     ):
         return False
-    held[p.uid] = [*(g for g in held[p.uid] if not g.share.is_like(asks)), _grant(p, asks)]
+    held[p.uid] = [*(g for g in held[p.uid] if not g.share.has_same_size(asks)), _grant(p, asks)]
     return True
 
 
@@ -135,10 +137,10 @@ def compare_with_plain_ledger(rows: Sequence[Row], of: Pool) -> None:
     expected_grants = [grant for each in held.values() for grant in each]
     assert set(ledger.grants) == set(expected_grants)
     assert [p.uid for p in ledger.rejected] == [p.uid for p in waiting]
-    room = charge_one_by_one(of, expected_grants)
-    assert _list_free(ledger.room) == _list_free(room)
-    assert ledger.room.placements == room.placements
+    capacity = charge_one_by_one(of, expected_grants)
+    assert _list_free(ledger.capacity) == _list_free(capacity)
+    assert ledger.capacity.placements == capacity.placements
 
 
-def _list_free(room: PoolCapacity) -> dict[int, int]:
-    return {gpus: nodes for gpus, nodes in room.free.items() if nodes}
+def _list_free(capacity: PoolCapacity) -> dict[int, int]:
+    return {gpus: nodes for gpus, nodes in capacity.free.items() if nodes}

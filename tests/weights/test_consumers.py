@@ -23,7 +23,7 @@ from function.weights.consumers import (
 from function.weights.planner import StoragePlan
 from function.weights.reconcile import Weights
 from function.weights.request import Case as StorageCase
-from function.weights.state import Finding, StorageState
+from function.weights.state import StorageState, WeightsStatus
 from tests.support import builders
 from tests.support.builders import with_service
 from tests.support.plane import call, change, only, plane, remote, request_of
@@ -306,7 +306,7 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
 
 def _weights(uri: str, *, may_be_served: bool = True) -> Weights:
     return Weights(
-        state=StorageState(finding=Finding.HYDRATED),
+        state=StorageState(finding=WeightsStatus.HYDRATED),
         plan=StoragePlan(case=StorageCase.MANAGED, uri=uri) if uri else None,
         may_be_served=may_be_served,
     )

@@ -10,7 +10,7 @@ from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
-from function.weights.state import Finding
+from function.weights.state import WeightsStatus
 from tests.support.weights_requests import GIB, MULTI, SECRET
 from tests.support.weights_scene import (
     COMPLETE,
@@ -98,7 +98,7 @@ def test_remarks_immutable_change_of_hydrated_claim() -> None:
         request_storage(replace(RETAINED, class_name="other")),
         observe_started(request_storage(), with_job_status(COMPLETE), made_of),
     )
-    assert found.state.finding is Finding.HYDRATED
+    assert found.state.finding is WeightsStatus.HYDRATED
     assert [remark.path for remark in found.state.problems] == ["spec.storageClassName"]
 
 
@@ -114,7 +114,9 @@ def test_names_missing_token_by_its_origin(wanted: StorageRequest, reason: str) 
     state = reconcile_observed(
         wanted, observe_started(wanted, with_job_status(RUNS), with_sync_error("token-", missing))
     ).state
-    assert (state.finding, state.name) == (Finding.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), reason
+    assert (state.finding, state.name) == (WeightsStatus.TOKEN_MISSING, "modelplane-system/hf-token (key HF_TOKEN)"), (
+        reason
+    )
 
 
 def test_accepts_new_job_after_claim_was_replaced() -> None:
@@ -147,9 +149,10 @@ def test_accepts_recorded_hydration_without_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "finding"), [(REFUSED, Finding.TOKEN_REFUSED), ("dial tcp: i/o timeout", Finding.TOKEN_UNKNOWN)]
+    ("message", "finding"),
+    [(REFUSED, WeightsStatus.TOKEN_REFUSED), ("dial tcp: i/o timeout", WeightsStatus.TOKEN_UNKNOWN)],
 )
-def test_reports_token_with_the_providers_message(message: str, finding: Finding) -> None:
+def test_reports_token_with_the_providers_message(message: str, finding: WeightsStatus) -> None:
     observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("token-", message))
     (token,) = (read_object(manifest) for key, manifest in observed.items() if key.startswith("token-"))
     name = "modelplane-system/hf-token (key HF_TOKEN)"

@@ -17,8 +17,8 @@ from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure
 from function.weights.state import (
     DownloadState,
-    Finding,
     StorageState,
+    WeightsStatus,
     describe_cache,
     describe_download,
     find_claim_obstacle,
@@ -69,10 +69,12 @@ class Case:
 
 DONE = Hydration(completed_at="2026-01-01T00:00:00Z")
 CASES = (
-    Case("unplannable", StorageState(finding=Finding.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
+    Case("unplannable",
+         StorageState(finding=WeightsStatus.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.x.size: must be given",)),
-    Case("not-needed", StorageState(finding=Finding.NOT_NEEDED), (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
-    Case("prestaged", StorageState(finding=Finding.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
+    Case("not-needed", StorageState(finding=WeightsStatus.NOT_NEEDED),
+         (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
+    Case("prestaged", StorageState(finding=WeightsStatus.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
     Case("token-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE, {})),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("ns/t", "does not exist")),
     Case("token-key-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field")),
@@ -150,7 +152,7 @@ CASES = (
     Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
-    Case("hydrated", StorageState(finding=Finding.HYDRATED, problems=(Problem("spec.x", "kept"),)),
+    Case("hydrated", StorageState(finding=WeightsStatus.HYDRATED, problems=(Problem("spec.x", "kept"),)),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "spec.x: kept")),
     Case("cache-without-entry", describe_cache(None, ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
@@ -181,8 +183,8 @@ def test_describes_state_of_weights(case: Case) -> None:
 
 
 @pytest.mark.parametrize("failure", JobFailure)
-@pytest.mark.parametrize("finding", Finding)
-def test_every_finding_has_a_result_and_a_message(finding: Finding, failure: JobFailure) -> None:
+@pytest.mark.parametrize("finding", WeightsStatus)
+def test_every_finding_has_a_result_and_a_message(finding: WeightsStatus, failure: JobFailure) -> None:
     state = StorageState(finding=finding, failure=failure, problems=(Problem("spec.x", "y"),))
     assert state.reason
     assert "{" not in describe_storage(state)

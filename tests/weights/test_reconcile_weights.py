@@ -11,7 +11,7 @@ from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
-from function.weights.state import Finding
+from function.weights.state import WeightsStatus
 from tests.support import builders
 from tests.support.weights_requests import SECRET, model, named_cache
 from tests.support.weights_scene import (
@@ -54,7 +54,7 @@ class Case:
     choice: CacheChoice
     edits: tuple[Edit, ...]
     want: dict[str, ManagementPolicy]
-    finding: Finding
+    finding: WeightsStatus
     open: bool = False
     remembers: bool = False
 
@@ -66,7 +66,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS),),
         ALL_KEPT,
-        Finding.JOB_RUNNING,
+        WeightsStatus.JOB_RUNNING,
     ),
     Case(
         "own",
@@ -74,7 +74,7 @@ CASES = (
         CreatedStorage(),
         (with_job_status(RUNS),),
         ALL_OWNED,
-        Finding.JOB_RUNNING,
+        WeightsStatus.JOB_RUNNING,
     ),
     Case(
         "users",
@@ -82,7 +82,7 @@ CASES = (
         USERS,
         (with_job_status(RUNS),),
         {**ALL_KEPT, "claim": OBSERVED},
-        Finding.JOB_RUNNING,
+        WeightsStatus.JOB_RUNNING,
     ),
     Case(
         "users-absent",
@@ -95,7 +95,7 @@ CASES = (
             with_value("claim-", "status.atProvider", None),
         ),
         {"claim": OBSERVED, "token": KEPT},
-        Finding.CLAIM_NOT_FOUND,
+        WeightsStatus.CLAIM_NOT_FOUND,
     ),
     Case(
         "users-absent-by-now",
@@ -103,7 +103,7 @@ CASES = (
         USERS,
         (with_job_status(RUNS), with_sync_error("claim-", ABSENT), with_value("claim-", "status.atProvider", None)),
         {**ALL_KEPT, "claim": OBSERVED},
-        Finding.CLAIM_NOT_FOUND,
+        WeightsStatus.CLAIM_NOT_FOUND,
     ),
     Case(
         "refused",
@@ -111,7 +111,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", REFUSED)),
         ALL_KEPT,
-        Finding.CLAIM_REFUSED,
+        WeightsStatus.CLAIM_REFUSED,
     ),
     Case(
         "unanswered",
@@ -119,7 +119,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
         ALL_KEPT,
-        Finding.UNKNOWN,
+        WeightsStatus.UNKNOWN,
     ),
     Case(
         "failed",
@@ -127,7 +127,7 @@ CASES = (
         RETAINED,
         (with_job_status(FAILED),),
         {**ALL_KEPT, "scripts": OWNED},
-        Finding.JOB_FAILED,
+        WeightsStatus.JOB_FAILED,
     ),
     Case(
         "complete",
@@ -135,7 +135,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE),),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        Finding.HYDRATED,
+        WeightsStatus.HYDRATED,
         open=True,
         remembers=True,
     ),
@@ -145,7 +145,7 @@ CASES = (
         CreatedStorage(),
         (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
-        Finding.HYDRATED,
+        WeightsStatus.HYDRATED,
         open=True,
         remembers=True,
     ),
@@ -155,7 +155,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        Finding.UNKNOWN,
+        WeightsStatus.UNKNOWN,
         open=True,
         remembers=True,
     ),
@@ -165,7 +165,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        Finding.HYDRATED,
+        WeightsStatus.HYDRATED,
         open=True,
         remembers=True,
     ),
@@ -175,7 +175,7 @@ CASES = (
         CreatedStorage(),
         (with_job_status(COMPLETE), with_sync_error("claim-", ABSENT)),
         ALL_OWNED,
-        Finding.JOB_NOT_STARTED,
+        WeightsStatus.JOB_NOT_STARTED,
     ),
 )
 
@@ -193,7 +193,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     assert places == {"ml-team-research"}, case.reason
     assert found.plan
     assert (found.hydration.claim, found.hydration.path) == (found.plan.claim_name, found.plan.path)
-    assert found.access_mode == ("" if case.finding is Finding.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
+    assert found.access_mode == ("" if case.finding is WeightsStatus.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
 
 
 @pytest.mark.parametrize("choice", [RETAINED, CreatedStorage()], ids=["retained", "own"])
@@ -202,7 +202,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
     assert set(list_policies(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
-    assert (found.state.finding, found.may_be_served, found.hydration) == (Finding.HYDRATED, True, earlier)
+    assert (found.state.finding, found.may_be_served, found.hydration) == (WeightsStatus.HYDRATED, True, earlier)
     absent = reconcile_observed(
         request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
     )
@@ -261,7 +261,7 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
     assert (found.plan is not None) is planned, reason
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
-        assert (found.state.finding, found.state.environment) == (Finding.CLAIM_TOO_SMALL, "east")
+        assert (found.state.finding, found.state.environment) == (WeightsStatus.CLAIM_TOO_SMALL, "east")
         assert (found.may_be_served, found.kept) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
@@ -287,7 +287,7 @@ def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
     observed = observe_started(request, with_job_status(COMPLETE), with_sync_error("claim-", REFUSED))
     found = reconcile_observed(request, observed, earlier)
     assert found.plan
-    assert found.state.finding is Finding.HYDRATED
+    assert found.state.finding is WeightsStatus.HYDRATED
     assert [problem.path for problem in found.state.problems] == [f"claim {found.plan.claim_name}"]
     assert all(problem.message for problem in found.state.problems)
 
@@ -305,14 +305,14 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
         request_storage(CreatedStorage(preload=False)),
         observe_started(request_storage(CreatedStorage()), with_sync_error("claim-", REFUSED)),
     )
-    assert refused.state.finding is Finding.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
+    assert refused.state.finding is WeightsStatus.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = request_storage(UserClaim(claim="mine", preload=False))
     assert (
         reconcile_observed(users, {}).may_be_served,
         reconcile_observed(users, observe_started(users)).may_be_served,
     ) == (False, True), "but for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
-    assert reconcile_observed(users, observe_started(users)).state.finding is Finding.PRESTAGED
+    assert reconcile_observed(users, observe_started(users)).state.finding is WeightsStatus.PRESTAGED
 
 
 PATH = reconcile_observed(request_storage(), {}).hydration.path
@@ -322,18 +322,20 @@ ONCE = named_cache(PATH, access_mode="ReadWriteOnce", phase=Phase.READY)
 @pytest.mark.parametrize(
     ("cache", "finding", "reason"),
     [
-        (named_cache(PATH, phase=Phase.READY), Finding.CACHE_HYDRATED, "it says that it is there"),
-        (named_cache(PATH, phase=Phase.DOWNLOADING), Finding.CACHE_DOWNLOADING, "it does not yet"),
-        (named_cache("", phase=Phase.READY), Finding.UNPLANNABLE, "the path is unknown"),
-        (ONCE, Finding.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
+        (named_cache(PATH, phase=Phase.READY), WeightsStatus.CACHE_HYDRATED, "it says that it is there"),
+        (named_cache(PATH, phase=Phase.DOWNLOADING), WeightsStatus.CACHE_DOWNLOADING, "it does not yet"),
+        (named_cache("", phase=Phase.READY), WeightsStatus.UNPLANNABLE, "the path is unknown"),
+        (ONCE, WeightsStatus.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
     ],
 )
-def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, finding: Finding, reason: str) -> None:
+def test_a_named_cache_is_waited_for_and_nothing_is_composed(
+    cache: ModelCache, finding: WeightsStatus, reason: str
+) -> None:
     request = request_storage(ModelCacheChoice(name="weights"), named_cache=cache)
     found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.kept) == ("east", "", {}), reason
-    assert found.may_be_served is (finding is Finding.CACHE_HYDRATED), reason
+    assert found.may_be_served is (finding is WeightsStatus.CACHE_HYDRATED), reason
     known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
 
@@ -341,13 +343,13 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(cache: ModelCache, 
 @pytest.mark.parametrize(
     ("namespace", "finding", "may_be_served"),
     [
-        ("", Finding.CACHE_HYDRATED, True),
-        ("ml-team-research", Finding.CACHE_HYDRATED, True),
-        ("a-research", Finding.CACHE_IN_OTHER_NAMESPACE, False),
+        ("", WeightsStatus.CACHE_HYDRATED, True),
+        ("ml-team-research", WeightsStatus.CACHE_HYDRATED, True),
+        ("a-research", WeightsStatus.CACHE_IN_OTHER_NAMESPACE, False),
     ],
 )
 def test_names_namespace_in_which_another_prefix_left_named_cache(
-    namespace: str, finding: Finding, *, may_be_served: bool
+    namespace: str, finding: WeightsStatus, *, may_be_served: bool
 ) -> None:
     cache = named_cache(PATH, phase=Phase.READY, namespace=namespace)
     weights = reconcile_observed(request_storage(ModelCacheChoice(name="weights"), named_cache=cache), {})

@@ -8,7 +8,7 @@ from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
 from function.weights.job import DOWNLOAD, SCRIPTS
-from function.weights.state import Finding
+from function.weights.state import WeightsStatus
 from tests.support.weights_requests import SECRET, model
 from tests.support.weights_scene import (
     ALL_KEPT,
@@ -31,7 +31,7 @@ def test_reports_refused_config_map() -> None:
         request, observe_started(request, with_job_status(RUNS), with_sync_error("scripts-", message))
     )
     assert list_policies(found.composed) == ALL_KEPT
-    assert (found.state.finding, found.state.message) == (Finding.SCRIPTS_REFUSED, message)
+    assert (found.state.finding, found.state.message) == (WeightsStatus.SCRIPTS_REFUSED, message)
     assert message in describe_storage(found.state)
 
 

@@ -8,7 +8,7 @@ from function.domain.records.rollout import PendingUpdate
 from function.kube.manifests import JSON, Manifest
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State
-from function.serving.workload import WORKLOAD, find_update, observe_workload
+from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe_pod_deployment
 
 DIGEST = "modelplane.ai/spec-digest"
 PRIMARY: Manifest = {"kind": "Deployment", "name": "chat-kserve"}
@@ -72,13 +72,13 @@ def observe(service: Manifest) -> dict[str, bool | None]:
         "metadata": {"name": "chat-workload"}, "spec": {"forProvider": {"manifest": manifest}},
     }  # fmt: skip
     writer = ObjectWriter(
-        owner="chat", namespace="team", provider_config="east", watch=False, observed={WORKLOAD: seen}
+        owner="chat", namespace="team", provider_config="east", watch=False, observed={POD_DEPLOYMENT: seen}
     )
-    return {key: item.ready for key, item in observe_workload(service, writer, is_needed=True).composed.items()}
+    return {key: item.ready for key, item in observe_pod_deployment(service, writer, is_needed=True).composed.items()}
 
 
 def test_deployment_is_observed_as_long_as_the_service_has_it() -> None:
-    assert observe(SERVICE) == {WORKLOAD: True}
-    assert observe({}) == {WORKLOAD: True}, "the service was not read: what observes its Deployment stays"
+    assert observe(SERVICE) == {POD_DEPLOYMENT: True}
+    assert observe({}) == {POD_DEPLOYMENT: True}, "the service was not read: what observes its Deployment stays"
     over_nodes: Manifest = {"status": {"workloads": {"primary": {"kind": "LeaderWorkerSet", "name": "chat-kserve-mn"}}}}
     assert observe(over_nodes) == {}, "a placement would wait for a Deployment that is gone"

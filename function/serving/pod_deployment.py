@@ -15,31 +15,33 @@ from function.remote.health import is_current
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, reapply_observed
 from function.remote.observed_object import ObservedObject
 
-WORKLOAD = "workload"  # composition-resource-name
+POD_DEPLOYMENT = "workload"  # composition-resource-name
 PRIMARY_WORKLOAD = "status.workloads.primary"  # of a service: kind and name of what has its pods
 _MAX_CAUSE = 256  # bytes of what a Deployment says
 
 
-def observe_workload(service: Manifest, writer: ObjectWriter, *, is_needed: bool) -> Desired:
+def observe_pod_deployment(service: Manifest, writer: ObjectWriter, *, is_needed: bool) -> Desired:
     """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
 
     While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
     Deployment can be read.
     """
     if not is_needed:
-        return Desired(drops=(Drop(WORKLOAD, "the deployment changes all environments at once"),))
+        return Desired(drops=(Drop(POD_DEPLOYMENT, "the deployment changes all environments at once"),))
     kind = text(service, f"{PRIMARY_WORKLOAD}.kind")
-    observed = writer.observed.get(WORKLOAD)
+    observed = writer.observed.get(POD_DEPLOYMENT)
     if not kind:
-        return Desired({WORKLOAD: replace(reapply_observed(observed), ready=True)} if observed else {})
+        return Desired({POD_DEPLOYMENT: replace(reapply_observed(observed), ready=True)} if observed else {})
     if kind != "Deployment":
-        return Desired(drops=(Drop(WORKLOAD, "the pods of the service are not those of a Deployment"),))
+        return Desired(drops=(Drop(POD_DEPLOYMENT, "the pods of the service are not those of a Deployment"),))
     metadata: Manifest = {
         "name": text(service, f"{PRIMARY_WORKLOAD}.name"),
         "namespace": text(service, "metadata.namespace"),
     }
     manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-    return Desired({WORKLOAD: replace(writer.compose(WORKLOAD, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)})
+    return Desired(
+        {POD_DEPLOYMENT: replace(writer.compose(POD_DEPLOYMENT, manifest, ManagementPolicy.OBSERVE_ONLY), ready=True)}
+    )
 
 
 def find_update(service: Manifest, workload: ObservedObject) -> PendingUpdate | None:
