@@ -10,9 +10,9 @@ IMAGE ?= dist/function-modelplane-$(VERSION).tar
 CROSSPLANE ?= $$($(BIN)/python -m tools.programs crossplane)
 
 # Rooms whose every branch is tested.
-PURE := function/api/*,function/domain/*,function/kube/*,function/remote/*,function/scheduling/*,function/serving/*,function/status/*,function/traffic/*,function/weights/*
+PURE := function/api/*,function/capacity/*,function/domain/*,function/kube/*,function/remote/*,function/scheduling/*,function/serving/*,function/status/*,function/traffic/*,function/weights/*
 # The tests that cover them by themselves; tracing the others as well would only cost time.
-COVERING := $(addprefix tests/,api composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
+COVERING := $(addprefix tests/,api capacity composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import click
 
+from function.capacity.ledger import admit_placements
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
-from function.scheduling.ledger import admit_placements
 
 ROUNDS = 3
 WHOLE, HALF, PAIR = (1, 8), (1, 4), (2, 8)  # nodes and GPUs on each

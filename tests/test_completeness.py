@@ -134,7 +134,7 @@ def test_engine_is_in_every_table(name: EngineName) -> None:
 @pytest.mark.parametrize("reason", Refused)
 def test_reason_for_a_refusal_is_given_and_documented(reason: Refused) -> None:
     code = "\n".join(
-        path.read_text() for room in ("scheduling", "weights") for path in (ROOT / "function" / room).glob("*.py")
+        path.read_text() for package in ("scheduling", "weights") for path in (ROOT / "function" / package).glob("*.py")
     )
     assert re.search(rf"Refused\.{reason.name}\b", code), "something refuses for this reason"
     assert re.search(rf"^\| [^|]*\| {reason} \|", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)

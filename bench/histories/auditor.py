@@ -24,13 +24,13 @@ from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
 from bench.simulator.objects import Event, Version
+from function.capacity.pools import PoolCapacity
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
 from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, strings, text
 from function.reasons import Refused
 from function.remote.object_writer import deletes
-from function.scheduling.capacity import PoolCapacity
 from function.status.conditions import OPTIONAL, OWNED
 from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE

@@ -141,7 +141,7 @@ MUTANTS = (
         ("create_deployment", "place_by_hand", "hoard"),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "_grant_in_turn",
                 "if left.count_fitting(fitting) >= fitting.replicas:",
                 "if fitting:",
@@ -170,12 +170,12 @@ MUTANTS = (
         ("create_on_claim", "reshape_model+crowd"),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "remaining_grant",
                 "(placement.effective_request, placement.service.allocated)",
                 "(placement.effective_request,)",
             ),
-            Change("function.scheduling.ledger", "_allocated_share", "placement.service.allocated or (", "("),
+            Change("function.capacity.ledger", "_allocated_share", "placement.service.allocated or (", "("),
         ),
     ),
     Mutant(
@@ -197,13 +197,13 @@ MUTANTS = (
         ("show_nodes", *_SERVE, "+".join(["cordon_a_node"] * 3)),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "_is_grant_of",
                 "grant.share.gpus_per_node > 0",
                 "grant.share.gpus_per_node > 0 and empty_pool(pool).count_fitting(grant.share) >= grant.share.replicas",
             ),
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "_collect_holdings",
                 "if share and not any(",
                 "if share and empty_pool(pool).count_fitting(share) >= share.replicas and not any(",
@@ -274,7 +274,7 @@ MUTANTS = (
         (*_SERVE, "drain", "drain", "place_by_hand"),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "admit_placements",
                 "if grant.uid in by_uid or grant.uid in moved]",
                 "if grant]",
@@ -325,7 +325,7 @@ MUTANTS = (
         ("place_beyond_room", "scale_up", "scale_up"),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "Ledger.free_capacity",
                 "if not environment.uid:",
                 "if not environment.uid or environment.name in self._own:",
@@ -339,7 +339,7 @@ MUTANTS = (
         ("rename_pool+place_by_hand", "create_deployment"),
         (
             Change(
-                "function.scheduling.ledger",
+                "function.capacity.ledger",
                 "find_pools",
                 "return same or some or frozenset({share.pool})",
                 "return frozenset({share.pool})",

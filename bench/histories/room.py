@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeAlias
 from bench.simulator.invariants import NODE_LABEL, Held
 from bench.simulator.objects import Version
 from function.api.inference_environment import name_provider_config
+from function.capacity.pools import PoolCapacity
 from function.domain.records.shares import parse_share
 from function.kube.manifests import Manifest, condition, integer, listing, strings, text
-from function.scheduling.capacity import PoolCapacity
 
 Shape: TypeAlias = tuple[int, int]  # nodes of a replica, and GPUs on each
 

@@ -12,9 +12,9 @@ from bench.simulator.objects import Event, Version
 from bench.simulator.plane import Plane
 from bench.simulator.provider import makes_nothing
 from function.api.inference_environment import name_provider_config
+from function.capacity.pools import PoolCapacity
 from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
-from function.scheduling.capacity import PoolCapacity
 
 NODE_LABEL = "node.kubernetes.io/instance-type"
 _GPU = "nvidia.com/gpu"

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
+from function.capacity.quota import namespace_usage
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
 from function.cli.store import Ref, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost
 from function.domain.placement import Placement, Preference
-from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out

@@ -6,13 +6,13 @@ from functools import reduce
 
 from function.api.inference_environment import parse_environment
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
+from function.capacity.ledger import admit_placements
 from function.cli.options import CliError, Code
 from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
 from function.remote.composed_kinds import PLANNED_TIME, find_hub_kind, find_remote_kind, list_true_conditions
-from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import yaml
 
 from function.api.inference_environment import parse_environment
+from function.capacity.ledger import admit_placements
+from function.capacity.pools import PoolCapacity
 from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
 from function.domain.allocation import Share, format_replica
 from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
@@ -19,8 +21,6 @@ from function.kube.names import GROUP
 from function.kube.selectors import Taint
 from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
 from function.remote.nodes import Node, summarize_pools
-from function.scheduling.capacity import PoolCapacity
-from function.scheduling.ledger import admit_placements
 from function.status.inference_environment import describe_drift
 
 

@@ -7,11 +7,11 @@ from html import escape
 from itertools import cycle, groupby, zip_longest
 from textwrap import wrap
 
+from function.capacity.pools import empty_pool, take_share
 from function.cli.gpus import Usage, add_up_users, format_users
 from function.cli.planning import Plan
 from function.domain.environment import Pool
 from function.kube.messages import format_count
-from function.scheduling.capacity import empty_pool, take_share
 from function.status.inference_environment import note_unusable_nodes
 
 _WIDTH = 880  # pixels, as all lengths are

@@ -10,6 +10,7 @@ from typing import Any
 
 from function.api.model_deployment import parse_deployment
 from function.api.settings import parse_settings
+from function.capacity.ledger import Ledger
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
@@ -24,7 +25,6 @@ from function.kube.quantity import gib
 from function.kube.selectors import Selector
 from function.reasons import ConditionType, Refused, Status
 from function.scheduling.filters import Candidate, filter_candidates, rank_candidate
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal, join_messages
 from function.scheduling.verdicts import Assignment, Decision, Rank
 

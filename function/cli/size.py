@@ -19,6 +19,7 @@ from urllib.parse import quote
 import click
 
 from function.api.cluster_model import parse_model
+from function.capacity.pools import compute_shape, empty_pool
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.store import Store, normalize_json, read_environments
@@ -43,7 +44,6 @@ from function.kube.manifests import JSON, Manifest, get, integer, listing, mappi
 from function.kube.messages import format_count
 from function.kube.quantity import GIB, gib
 from function.kube.selectors import Selector
-from function.scheduling.capacity import compute_shape, empty_pool
 from function.scheduling.filters import CHECKS, Candidate, check_profile_selector, check_selectors, find_shortage
 from function.scheduling.verdicts import SchedulingRequest
 from function.serving.service import find_pool_problems

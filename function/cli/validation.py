@@ -33,6 +33,9 @@ from function.api.problems import (
 )
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.api.values import find_invalid_label
+from function.capacity.admission import build_required_labels
+from function.capacity.ledger import Ledger
+from function.capacity.pools import count_in_empty_pool
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
 from function.cli.options import CliError, Code, is_quiet
@@ -50,10 +53,7 @@ from function.kube.manifests import JSON, Manifest, get, list_texts, listing, ma
 from function.kube.names import VERSION
 from function.kube.quantity import gib
 from function.reasons import Refused
-from function.scheduling.admission import build_required_labels
-from function.scheduling.capacity import count_in_empty_pool
 from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
-from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.serving.service import find_pool_problems

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ClusterAccess, ParsedEnvironment, parse_environment
 from function.api.parse_cache import ParseCache
+from function.capacity.ledger import admit_placements
 from function.composers import requirements
 from function.composers.outcome import build_writer, keep_observed, observed_status
 from function.composers.requirements import collect_placements
@@ -30,7 +31,6 @@ from function.remote.node_collection import NodeObservation, Unobserved, select_
 from function.remote.nodes import summarize_pools
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import State
-from function.scheduling.ledger import admit_placements
 from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
 from function.status import references

@@ -15,6 +15,8 @@ from function.api.inference_environment import name_provider_config
 from function.api.model_deployment import parse_deployment
 from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
+from function.capacity.admission import build_labels
+from function.capacity.quota import namespace_usage
 from function.composers import requirements, scopes
 from function.composers.outcome import keep_observed
 from function.composers.requirements import UnresolvedError, resolve_model
@@ -31,10 +33,9 @@ from function.reasons import ConditionType, ReferencesResolved, Refused, RolledO
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
 from function.remote.provider_usage import NO_OBJECTS_LEFT, PROVIDER_USAGE, compose_provider_usage
-from function.scheduling.admission import build_labels
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
-from function.scheduling.quota import find_exceeded_usage, limit_decision, namespace_usage, requests_more
+from function.scheduling.limits import find_exceeded_usage, limit_decision, requests_more
 from function.scheduling.scheduler import delay_deletion_while_serving, drains_first, schedule
 from function.scheduling.turns import assign_turns, needs_gate
 from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest

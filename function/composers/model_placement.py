@@ -11,6 +11,8 @@ from dataclasses import replace
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
+from function.capacity.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
+from function.capacity.quota import find_excess, may_exceed
 from function.composers import requirements
 from function.composers.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.composers.requirements import UnresolvedError, resolve_placement
@@ -25,8 +27,6 @@ from function.domain.settings import Settings
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
 from function.remote.object_writer import NAMESPACE, SERVICE, compose_namespace
-from function.scheduling.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
-from function.scheduling.quota import find_excess, may_exceed
 from function.serving.digest import compute_spec_digest
 from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe_pod_deployment
 from function.serving.rollout import build_serving_request, keep_services, reconcile_service

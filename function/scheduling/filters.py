@@ -14,6 +14,8 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from function.api.parse_cache import CacheStats
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolCapacity, compute_shape, count_in_empty_pool
 from function.contract import noop
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engines import find_shape_faults, find_tls_faults
@@ -22,8 +24,6 @@ from function.domain.model import INTERCONNECTS, Profile, Shape, Spread
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
-from function.scheduling.capacity import PoolCapacity, compute_shape, count_in_empty_pool
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
 from function.weights.faults import StorageFault

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from function.capacity.pools import PoolUse
 from function.domain.allocation import QuotaUsage, format_replicas
 from function.domain.environment import format_unusable
 from function.domain.model import BandwidthRequirement, Problem, Shape
@@ -16,7 +17,6 @@ from function.kube.messages import format_count
 from function.kube.quantity import exact, gib
 from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
-from function.scheduling.capacity import PoolUse
 from function.weights.faults import SHARED_STORAGE, StorageFault
 
 Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None

@@ -11,6 +11,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TypeAlias
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import compute_shape
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
@@ -19,7 +21,6 @@ from function.domain.placement import Placement, Preference, Stage
 from function.kube.names import hash_parts
 from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
-from function.scheduling.capacity import compute_shape
 from function.scheduling.filters import (
     CHECKS,
     Candidate,
@@ -36,8 +37,7 @@ from function.scheduling.filters import (
     satisfies_requirements,
     sort_last_steps,
 )
-from function.scheduling.ledger import Ledger
-from function.scheduling.quota import charge_assignments
+from function.scheduling.limits import charge_assignments
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import (
     Assignment,

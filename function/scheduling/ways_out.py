@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
+from function.capacity.ledger import Ledger, publish_free
 from function.domain.allocation import NO_COST, Cost
 from function.domain.environment import Environment, Pool
 from function.domain.model import OR_BETTER, BandwidthRequirement, Model, Profile
@@ -22,8 +23,7 @@ from function.kube.names import PAUSED
 from function.kube.selectors import Selector, Toleration, find_untolerated
 from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment
-from function.scheduling.ledger import Ledger, publish_free
-from function.scheduling.quota import charge_assignments, count_more
+from function.scheduling.limits import charge_assignments, count_more
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import retention_order, scale_existing
 from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest

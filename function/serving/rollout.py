@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from function.capacity.admission import Admission
 from function.contract import Composed, Drop
 from function.domain.allocation import Share
 from function.domain.model import Problem, Shape
@@ -28,7 +29,6 @@ from function.remote.object_writer import (
     with_resource_version,
 )
 from function.remote.observed_object import ObservedObject, State, is_up, read_object
-from function.scheduling.admission import Admission
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from function.api.model_deployment import parse_deployment
+from function.capacity.ledger import EnvironmentLedger, PoolLedger
 from function.contract import Condition
 from function.domain.allocation import Grant
 from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
@@ -26,7 +27,6 @@ from function.reasons import (
 )
 from function.remote.node_collection import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
-from function.scheduling.ledger import EnvironmentLedger, PoolLedger
 from function.status.conditions import faulty
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from function.capacity.admission import Admission
 from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value
@@ -22,7 +23,6 @@ from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
 from function.remote.object_writer import SERVICE
 from function.remote.observed_object import ObservedObject, State
-from function.scheduling.admission import Admission
 from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.api.model_deployment import parse_deployment
+from function.capacity.ledger import Ledger
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.model_deployment import Scheduling, decide
@@ -14,7 +15,6 @@ from function.domain.allocation import Limits
 from function.domain.settings import Settings
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from function.scheduling.filters import Candidate, check_capacity
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Refusal
 from tests.e2e import objects
 from tests.support.plane import call, change, composed_placements, fetched, manifests, only, plane, said

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.capacity.ledger import MAX_ADMITTED
 from function.kube.manifests import Manifest, listing, mapping, text
 from function.metrics import Metrics
-from function.scheduling.ledger import MAX_ADMITTED
 from tools import debian
 from tools.documents import document
 from tools.programs import ROOT

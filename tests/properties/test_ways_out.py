@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from function.capacity.ledger import admit_placements
+from function.capacity.quota import namespace_usage
 from function.domain.allocation import Free, Limits, Price
 from function.domain.environment import Environment, PoolFacts
 from function.domain.model import BandwidthRequirement, Profile
@@ -17,8 +19,7 @@ from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Selector, Taint, Toleration
 from function.reasons import Refused
-from function.scheduling.ledger import admit_placements
-from function.scheduling.quota import limit_decision, namespace_usage
+from function.scheduling.limits import limit_decision
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, SchedulingRequest

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger
 from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
 from function.reasons import Refused
 from function.scheduling.filters import filter_environment
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Value
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind

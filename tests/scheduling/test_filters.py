@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolUse
 from function.domain.cache import CacheType, CreatedStorage
 from function.domain.environment import Environment
 from function.domain.model import EngineName
@@ -11,9 +13,7 @@ from function.domain.placement import Placement
 from function.domain.pods import InterNode
 from function.domain.settings import Kserve
 from function.reasons import Refused
-from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import filter_candidates, filter_environment, filter_for_reschedule
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest
 from function.serving.service import find_pool_problems

@@ -12,7 +12,7 @@ from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
 from function.reasons import Refused
-from function.scheduling.quota import limit_decision
+from function.scheduling.limits import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support import builders

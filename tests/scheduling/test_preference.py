@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolCapacity
 from function.domain.allocation import Price
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Shape, Spread
 from function.domain.placement import Placement, Preference
-from function.scheduling.capacity import PoolCapacity
 from function.scheduling.filters import filter_candidates, filter_environment, rank_candidate
-from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, Decision, Rank, SchedulingRequest
 from tests.properties.test_schedule import needs, placements, profiled, sites

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.capacity.pools import PoolUse
 from function.domain.allocation import Limits, QuotaUsage
 from function.kube.selectors import Operator, SelectorRequirement
 from function.reasons import Refused
-from function.scheduling.capacity import PoolUse
 from function.scheduling.refusals import Field, Refusal
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, shape

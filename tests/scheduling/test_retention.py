@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
 from function.domain.records.weights import WeightsRecord
-from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import retain, schedule
 from function.scheduling.verdicts import DropCause, SchedulingRequest
 from tests.support.builders import (

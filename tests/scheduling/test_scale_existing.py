@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolUse
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.records.weights import Hydration, WeightsRecord
 from function.reasons import Refused
-from function.scheduling.capacity import PoolUse
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, STEP_CAPACITY, STEP_NEVER, check_shared_storage
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import scale_existing
 from function.scheduling.verdicts import Infeasible, SchedulingRequest

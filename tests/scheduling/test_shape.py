@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.capacity.pools import compute_shape
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.kube.quantity import round_up
-from function.scheduling.capacity import compute_shape
 from tests.support.builders import pool, profile, shape
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.api.parse_cache import CacheStats
+from function.capacity.ledger import Ledger
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
 from function.scheduling import filters
 from function.scheduling.filters import VerdictCache, filter_environment
-from function.scheduling.ledger import Ledger
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest, Verdict
 from function.status.model_deployment import build_scheduled

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolCapacity, PoolUse
 from function.domain.allocation import Free, Limits, QuotaUsage
 from function.domain.environment import Environment, PoolFacts, Unusable, UnusableReason
 from function.domain.placement import Preference
 from function.reasons import Outlook, Refused
-from function.scheduling.capacity import PoolCapacity, PoolUse
 from function.scheduling.filters import (
     CHECKS,
     FIRST_OF_POOL,
@@ -20,7 +21,6 @@ from function.scheduling.filters import (
     filter_environment,
     filter_for_reschedule,
 )
-from function.scheduling.ledger import Ledger
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Assignment, DropCause, Infeasible, SchedulingRequest

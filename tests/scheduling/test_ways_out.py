@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
+from function.capacity.ledger import admit_placements
+from function.capacity.quota import namespace_usage
 from function.domain.allocation import Cost, Free, Limits, Price
 from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Taint
-from function.scheduling.ledger import admit_placements
-from function.scheduling.quota import namespace_usage
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
 from function.scheduling.ways_out import Snapshot, Way, WayOut, WayOutCache, find_ways_out

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.capacity.admission import Admission
 from function.domain.allocation import Free
 from function.reasons import Admitted
-from function.scheduling.admission import Admission
 from function.status.model_placement import build_admitted
 from tests.support.builders import placement
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.capacity.ledger import Ledger, admit_placements
 from function.domain.environment import Drift, DriftField, Pool, PoolFacts, Unusable, UnusableReason
 from function.kube.manifests import integer, mapping
 from function.reasons import HardwareAsDeclared, Status
 from function.remote.node_collection import NodeObservation, Unobserved
 from function.scheduling.filters import find_shortage
-from function.scheduling.ledger import Ledger, admit_placements
 from function.status.inference_environment import build_hardware_as_declared, build_ledger, note_unusable_nodes
 from tests.support.builders import candidate, environment, placement, shape
 from tests.support.nodes import pool

@@ -4,13 +4,13 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from function.capacity.ledger import allocate_pool, charge_order, remaining_grant
+from function.capacity.pools import PoolCapacity
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Pool
 from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
-from function.scheduling.capacity import PoolCapacity
-from function.scheduling.ledger import allocate_pool, charge_order, remaining_grant
 from tests.support.builders import placement, pool, shape, with_service
 
 FIVE = pool("pool", gpus=8, nodes=5)

@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.admission import Admission, apply_quota
 from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
 from function.reasons import Admitted, Refused
-from function.scheduling.admission import Admission, apply_quota
 from function.scheduling.filters import STEP_READINESS
-from function.scheduling.quota import limit_decision
+from function.scheduling.limits import limit_decision
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 from tests.support.builders import placement, shape, with_service

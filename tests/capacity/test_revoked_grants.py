@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from function.capacity.admission import apply_quota, check_admission
+from function.capacity.ledger import admit_placements
 from function.domain.allocation import Grant, Limits, QuotaUsage
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.records.admission import AdmissionRecord
 from function.reasons import Admitted
-from function.scheduling.admission import apply_quota, check_admission
-from function.scheduling.ledger import admit_placements
 from tests.support.builders import environment, placement, pool, with_service
 
 POOL = pool("pool", gpus=8, nodes=1)

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity import ledger as module
+from function.capacity.admission import check_admission, find_release
+from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
 from function.domain.allocation import Free, Grant, Release, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.pods import PodAdditions
 from function.reasons import Admitted
-from function.scheduling import ledger as module
-from function.scheduling.admission import check_admission, find_release
-from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
 from tests.support import builders
 from tests.support.builders import with_service
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.quota import find_excess, may_exceed
 from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.placement import Placement
 from function.domain.records.admission import AdmissionRecord
 from function.domain.records.weights import WeightsRecord
-from function.scheduling.quota import find_excess, limit_decision, may_exceed
+from function.scheduling.limits import limit_decision
 from function.scheduling.verdicts import Assignment, Decision
 from tests.support import builders
 from tests.support.builders import with_service

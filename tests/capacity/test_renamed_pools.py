@@ -4,12 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.admission import check_admission
+from function.capacity.ledger import Ledger, admit_placements
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement
 from function.reasons import Admitted
-from function.scheduling.admission import check_admission
-from function.scheduling.ledger import Ledger, admit_placements
 from tests.support.builders import environment, placement, pool, with_service
 
 LABELS = {"modelplane.ai/environment": "env"}

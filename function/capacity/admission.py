@@ -7,14 +7,14 @@ of one shape in one pool, and for no more than that, also for a placement that w
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable, runs_as_requested
+from function.capacity.pools import count_in_empty_pool
 from function.domain.allocation import Free, Grant, QuotaUsage, Release, Share
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
-from function.scheduling.capacity import count_in_empty_pool
-from function.scheduling.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable, runs_as_requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.capacity.ledger import Ledger
+from function.capacity.pools import PoolCapacity, count_in_empty_pool
 from function.domain.pods import PodAdditions
 from function.reasons import Refused
-from function.scheduling.capacity import PoolCapacity, count_in_empty_pool
 from function.scheduling.filters import find_shortage
-from function.scheduling.ledger import Ledger
 from tests.support.builders import candidate, environment, pool, shape, share
 
 

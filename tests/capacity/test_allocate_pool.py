@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from function.capacity.ledger import PoolLedger, allocate_pool
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
 from function.domain.pods import InterNode, PodAdditions
 from function.domain.records.service import ServiceRecord
 from function.domain.records.weights import WeightsRecord
-from function.scheduling.ledger import PoolLedger, allocate_pool
 from tests.support.builders import placement, pool, shape, with_service
 
 FOUR = pool("pool", gpus=8, nodes=4)

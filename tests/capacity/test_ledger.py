@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from function.capacity.ledger import Ledger, charge_order
+from function.capacity.pools import PoolCapacity, PoolUse, take_share
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.capacity import PoolCapacity, PoolUse, take_share
-from function.scheduling.ledger import Ledger, charge_order
 from tests.support.builders import environment, placement, pool, shape, share
 
 TWO_NODES = pool(nodes=2)

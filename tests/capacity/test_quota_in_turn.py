@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from function.capacity import quota
 from function.domain.allocation import Limits, QuotaUsage, Share
 from function.domain.environment import Environment
 from function.reasons import Refused
-from function.scheduling import quota
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, pool, profile, shape, with_service

@@ -19,11 +19,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_ENVIRONMENT, label_value
-from function.scheduling.capacity import Holdings, PoolCapacity, empty_pool, take_share
 
 # Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
 # rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.capacity.ledger import Ledger, admit_placements
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
 from function.reasons import Refused
-from function.scheduling.ledger import Ledger, admit_placements
 from function.scheduling.scheduler import scale_existing, schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.support.builders import (

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from function.capacity.ledger import allocate_pool
 from function.domain.environment import Pool, PoolFacts
 from function.domain.placement import Placement
-from function.scheduling.ledger import allocate_pool
-from tests.scheduling.test_allocate_pool import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
+from tests.capacity.test_allocate_pool import FOUR, OWN_DEVICES, OWN_NETWORK, YOUNG, asks, grant, held, share
 from tests.support.builders import shape
 
 HALF, HALVES = shape(1, 4), shape(2, 4)

@@ -1,0 +1,107 @@
+"""Decisions within the quota of a namespace: what is new and exceeds it is refused, what exists stays as it is."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+from function.capacity.ledger import charge_order
+from function.capacity.quota import find_excess
+from function.domain.allocation import Limits, QuotaUsage
+from function.domain.placement import Placement
+from function.scheduling.filters import choose_quota_reason, find_step
+from function.scheduling.refusals import Field, Refusal
+from function.scheduling.verdicts import Assignment, Decision, Infeasible
+
+
+def count_more(assignment: Assignment) -> int:
+    """Returns the GPUs of an assignment beyond those that its placement is charged."""
+    placement = assignment.placement
+    shares = (placement.requested, placement.service.allocated) if placement else ()
+    return max(0, assignment.gpus - max((share.gpus for share in shares if share), default=0))
+
+
+def charge_assignments(usage: QuotaUsage, assignments: Iterable[Assignment]) -> QuotaUsage:
+    """Returns the usage with what was decided, as far as the quota allows it."""
+    for each in assignments:
+        more = count_more(each)
+        is_new = each.placement is None
+        if more and not usage.find_excess(more, each.price, is_new=is_new):
+            usage = usage.with_more(f"its own on {each.environment}", more, each.price, is_new=is_new)
+    return usage
+
+
+def limit_decision(
+    decision: Decision,
+    to_placement: Callable[[Assignment], Placement],
+    namespace_placements: Sequence[Placement],
+    limits: Limits,
+) -> Decision:
+    """Returns a decision within the quota: new placements that exceed it are refused, existing ones stay as they are.
+
+    New placements are charged after all existing ones, and after new ones that were decided before.
+    """
+    if not limits.has_limits:
+        return decision
+    accepted: list[Assignment] = []
+    unchanged: list[Placement] = []
+    refusals: list[Infeasible] = []
+    charged = [*namespace_placements]
+    for assignment in sorted(
+        decision.assignments, key=lambda a: (False, charge_order(a.placement)) if a.placement else (True, None)
+    ):
+        existing = assignment.placement
+        planned = to_placement(assignment)
+        if existing is None:
+            planned = replace(planned, created="~" * (1 + len(accepted)))  # sorts after every time
+        needs_quota = existing is None or requests_more(existing, planned)
+        excess = find_excess(planned, charged, limits) if needs_quota else None
+        if excess is None:
+            charged.append(planned)
+            accepted.append(assignment)
+            continue
+        current = _current_replicas(existing, planned) if existing else None
+        refusal = Refusal(
+            reason=choose_quota_reason(excess),
+            field=Field.QUOTA,
+            environment=assignment.environment,
+            profile=assignment.profile,
+            pool=assignment.pool,
+            shape=assignment.shape,
+            required=excess.requested,
+            quota_usage=excess,
+        )
+        refusals.append(Infeasible(refusals=(refusal,), failed_at=find_step(refusal), current_replicas=current))
+        if current is not None:
+            accepted.append(replace(assignment, replicas=current))
+        elif existing:
+            unchanged.append(existing)
+    return replace(
+        decision,
+        assignments=tuple(sorted(accepted, key=attrgetter("environment"))),
+        carried=tuple(sorted((*decision.carried, *unchanged), key=lambda p: (p.environment, p.name))),
+        refusals=tuple(sorted((*decision.refusals, *refusals), key=attrgetter("environment"))),
+    )
+
+
+def find_exceeded_usage(decision: Decision) -> QuotaUsage | None:
+    """Returns what the namespace has, where the quota refuses something new that was decided."""
+    refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
+    return next((refusal.quota_usage for refusal in refusals if refusal.quota_usage), None)
+
+
+def requests_more(existing: Placement, planned: Placement) -> bool:
+    """Tells whether more replicas or another shape are planned than a placement has, or was given."""
+    current = _current_replicas(existing, planned)
+    request = planned.requested
+    if request is None or existing.effective_request is None:
+        return False
+    if current is not None:
+        return request.replicas > current
+    return existing.requested is None or not existing.requested.has_same_size(request)
+
+
+def _current_replicas(existing: Placement, planned: Placement) -> int | None:
+    """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
+    current = existing.effective_request
+    request = planned.requested
+    return current.replicas if current and request and current.has_same_size(request) else None
