@@ -56,6 +56,7 @@ class Deletions:
         self._waiting: dict[str, list[Version]] = defaultdict(list)  # Objects, by the provider config that they lack
         self.remote: dict[RemoteRef, Version] = {}
         self._retained = set[RemoteRef]()  # that no Object deletes, as a user or this function said when it was written
+        self._unprotected = set[RemoteRef]()  # its deployment went, with its usage, while it went
         self.is_slow = False
         self.reaches: Callable[[str], bool] = lambda _: True
         self.again: Callable[[Version], None] = lambda _: None
@@ -108,7 +109,7 @@ class Deletions:
         """Yields what is on a cluster although no Object describes it and none was to keep it."""
         described = {RemoteRef.of(v) for v in self._server.latest.values() if v.ref.kind == "Object" and not v.deleting}
         for remote, version in sorted(self.remote.items()):
-            if remote not in described and remote not in self._retained:
+            if remote not in described | self._retained | self._unprotected:
                 yield remote, version
 
     def _connects(self, config: str) -> bool:
@@ -118,6 +119,8 @@ class Deletions:
         before, now = event.before, event.now
         if now and event.ref.kind == "Object" and (held := self.remote.get(RemoteRef.of(now))) and held.uid == now.uid:
             self._note(now)
+        if event.ref.kind == "ModelDeployment" and before and not before.deleting and (now is None or now.deleting):
+            self._unprotect(before)
         if not self.is_slow:
             return
         if before is None and now:
@@ -126,6 +129,13 @@ class Deletions:
             self._release_later(before.labels.get(_USED, ""))
         elif event.ref.kind == _CONFIG:
             self._release_later(event.ref.name)
+
+    def _unprotect(self, deployment: Version) -> None:
+        """Notes what an environment that is deleted in the same minute may leave (docs/troubleshooting.md)."""
+        versions = self._server.latest.values()
+        own = {v.uid for v in versions if text(v.controller, "uid") == deployment.uid}
+        leaving = (v for v in versions if v.ref.kind == "Object" and v.deleting and text(v.controller, "uid") in own)
+        self._unprotected.update(map(RemoteRef.of, leaving))
 
     def _take_into_use(self, version: Version) -> None:
         """Lets the provider keep a ClusterProviderConfig, or count an Object that uses one."""

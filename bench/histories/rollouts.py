@@ -25,18 +25,21 @@ class RolloutAuditor:
         self._unfinished: dict[str, float] = {}  # placement by uid: since when its change has not arrived
         self._may_serve: dict[str, float] = {}  # placement by uid: since when it may serve what is requested
         self._stopped: dict[str, float] = {}  # placement by uid: since when its service has no replicas unasked
+        self._asked: dict[str, float] = {}  # deployment or placement by uid: when a user last asked for no replicas
 
     def watch(self, event: Event) -> None:
         """Looks at a write."""
         if event.ref.kind == "Object" and event.now:
             self._note_stopped(event.before, event.now)
         elif event.ref.kind == "ModelDeployment" and event.now and not _count_requested(event.now):
+            self._asked[event.now.uid] = self._plane.kernel.now
             for placement in self._plane.all("ModelPlacement"):
                 if text(placement.controller, "uid") == event.now.uid:
                     self._stopped.pop(placement.uid, None)
         if event.ref.kind != "ModelPlacement" or event.now is None:
             return
         if not event.now.controller and not _count_requested(event.now):
+            self._asked[event.now.uid] = self._plane.kernel.now
             self._stopped.pop(event.now.uid, None)
         before, now = (parse_placement(v.manifest).value if v else None for v in (event.before, event.now))
         if before and now and now.allowed_digest and now.allowed_digest != before.allowed_digest:
@@ -48,14 +51,19 @@ class RolloutAuditor:
                 times.pop(event.now.uid, None)
 
     def _note_stopped(self, before: Version | None, now: Version) -> None:
-        """Takes note of a service that loses all its replicas although a user requests some."""
+        """Takes note of a service that loses all its replicas although a user requests some.
+
+        The word that asked for none may still be on its way, through a placement.
+        """
         uid = text(now.controller, "uid")
         if _has_replicas(now):
             self._stopped.pop(uid, None)
             return
         requesting = self._find_requesting(now) if before and _has_replicas(before) else None
-        if requesting and _count_requested(requesting):
-            self._stopped[uid] = self._plane.kernel.now
+        time = self._plane.kernel.now
+        heard = 2 * self._plane.settings.passing_seconds
+        if requesting and _count_requested(requesting) and time - self._asked.get(requesting.uid, -heard) >= heard:
+            self._stopped[uid] = time
 
     def _find_requesting(self, service: Version) -> Version | None:
         """Returns what a user wrote for a service: a deployment, or a placement."""

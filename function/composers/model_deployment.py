@@ -110,8 +110,10 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     )
     is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
     is_settled = is_steady and not record.scope.deleting
+    # A round has gone by to find a placement; to ask for less now would cost another.
+    earlier = require(call, parsed, settings) if record.scope.searched else {}
     return Outcome(
-        requirements={**record.scope.requirements, **services_requirement, **gate_requirement},
+        requirements={**earlier, **record.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
         drops=(*_drop_placements(call, decision), *_drop_others(call, composed)),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),

@@ -39,6 +39,7 @@ class Scope:
     others: tuple[Placement, ...] = ()  # placements of other deployments
     # Own placements and ProviderConfigUsages that Crossplane did not observe, by composition-resource-name.
     orphans: Mapping[str, Manifest]
+    searched: bool = False  # a placement of the status was neither observed nor listed, and is required by name
     cache: ModelCache | None = None
 
     @property
@@ -64,6 +65,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         requirements.OWN_PLACEMENTS: requirements.placements(deployment.namespace, deployment=deployment.name),
     }
     known = _parse_items(call.answers.get(requirements.OWN_PLACEMENTS, ()))
+    by_name: Mapping[str, Requirement] = {}
     if requirements.OWN_PLACEMENTS in call.answers:
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
         reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
@@ -90,6 +92,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         own=own,
         deleting=_find_deleting(call, known),
         orphans=orphans | find_orphans(call, usages),
+        searched=bool(by_name),
         cache=next((cache for cache in caches if cache), None),
     )
 

@@ -101,13 +101,17 @@ def test_adopts_orphan_placement(case: Case) -> None:
     assert scheduled == case.scheduled, case.reason
 
 
-@pytest.mark.parametrize(("environments", "is_tainted"), [(3, False), (1, True)], ids=["too-few", "must-move"])
+@pytest.mark.parametrize(
+    ("environments", "is_tainted", "has_label"),
+    [(3, False, True), (1, True, True), (1, False, False)],
+    ids=["too-few", "must-move", "label-gone"],
+)
 def test_orphan_needs_no_further_round_of_requirements(
-    monkeypatch: pytest.MonkeyPatch, environments: int, is_tainted: bool
+    monkeypatch: pytest.MonkeyPatch, environments: int, is_tainted: bool, has_label: bool
 ) -> None:
     """Crossplane calls six times at most, and what is listed may change once in between.
 
-    Histories, seeds 95888 and 200503.
+    Histories, seeds 95888, 200503 and 302929.
     """
     control = plane("kimi-k2-two-nodes")
     deployment, placement, *there = (
@@ -119,10 +123,12 @@ def test_orphan_needs_no_further_round_of_requirements(
         {"environments": environments, "environmentSelector": {"matchLabels": {"region": "east"}}}
     )
     environment = there[1]
-    mapping(environment, "metadata")["labels"] = {"region": "east"}
+    mapping(environment, "metadata.labels")["region"] = "east"
     if is_tainted:
         mapping(environment, "spec")["taints"] = [{"key": "repair", "effect": "NoExecute"}]
-    orphan = owned(placement, by=ME, served=False, created="2026-01-01T00:00:05Z")
+    kept: dict[str, JSON] = {"labels": mapping(placement, "metadata.labels") if has_label else {}}
+    orphan = owned(placement, by=ME, served=not has_label, created="2026-01-01T00:00:05Z", **kept)
+    deployment["status"] = {"placements": [{"environment": "h200-east", "name": text(placement, "metadata.name")}]}
     calls: list[Call] = []
 
     def compose_counted(call: Call) -> Outcome:
