@@ -115,6 +115,7 @@ def serving(world: World, empty: None) -> Iterator[None]:  # noqa: ARG001  # it 
     world.apply(composition, *environments, _model(OLD), _deployment())
     world.ready(TEAM, NAME)
     until("the old image", partial(_run, world, OLD, OLD, OLD))
+    _rolled(world, "True/UpToDate")  # one that is still on its way to the old image would change first
     yield
     _cordon(world, value=False)
     world.remove(TEAM, NAME)
