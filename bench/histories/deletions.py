@@ -84,6 +84,8 @@ class Deletions:
             self._retained.discard(remote)
         elif get(version.manifest, "spec.managementPolicies") == [*ManagementPolicy.RETAIN.value]:
             self._retained.add(remote)
+        elif remote.kind == "Job" and get(version.manifest, "spec.managementPolicies") == ["Observe"]:
+            self._retained.add(remote)  # a finished Job is only observed, and stays (JobDecision.OBSERVE)
 
     def delete(self, marked: Version) -> "Process[bool]":
         """Deletes the remote object of an Object, and tells whether the Object may go."""
