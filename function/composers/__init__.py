@@ -121,6 +121,7 @@ def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
 
 def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]) -> Outcome:
     """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
+    by_crossplane = call.observed
     listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed)
     deleting = find_orphans(call, listed, deleting=True)
@@ -135,7 +136,7 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     if with_orphans is not call:
         unneeded_usages = sorted(with_orphans.observed.keys() - call.observed.keys() - composed.keys())
         drops = (*drops, *(Drop(key, NO_OBJECTS_LEFT) for key in unneeded_usages))
-    drops = tuple(drop for drop in drops if drop.key in with_orphans.observed and drop.key not in composed)
+    drops = tuple(drop for drop in drops if drop.key in by_crossplane and drop.key not in composed)
     requirements = {**required, **outcome.requirements}
     return replace(outcome, requirements=requirements, composed=composed, drops=drops)
 

@@ -128,8 +128,9 @@ def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str
         for key in orphans.keys() - composed.keys()
     }
     service_leaves = any(key.startswith(SERVICE) for key in leaving)
-    leaving = {key: item for key, item in leaving.items() if not _may_be_gone(orphans[key], call.now)}
-    return adopt({**(carry_over(call.observed) if service_leaves else composed), **leaving}, orphans)
+    desired = {**(carry_over(call.observed) if service_leaves else composed), **leaving}
+    left_alone = {key for key in leaving if _may_be_gone(orphans[key], call.now)}
+    return adopt({key: item for key, item in desired.items() if key not in left_alone}, orphans)
 
 
 def _may_be_gone(orphan: Manifest, now: float) -> bool:

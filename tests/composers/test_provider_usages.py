@@ -130,7 +130,9 @@ def test_what_may_be_deleted_already_is_not_created_again(age: int, finalizers: 
     observed = {key: m for key, m in scene.objects.items() if not key.startswith("h100-paris/")}
     scene.objects = {key: m for key, m in scene.objects.items() if key in observed or key == paris}
     created = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    assert (paris in scene.outcome(observed, now=created + age).composed) is is_adopted
+    outcome = scene.outcome(observed, now=created + age)
+    assert (paris in outcome.composed) is is_adopted
+    assert outcome.drops == (), "nothing goes that Crossplane does not observe"
 
 
 def test_usage_of_a_cache_that_crossplane_does_not_observe_is_adopted_and_then_deleted() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -221,6 +222,19 @@ def test_keeps_everything_while_orphan_service_is_deleted() -> None:
     assert versions(held) == {"service-lost": "7", "job-seen": "7"}
     policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in held.items()}
     assert policies == {"service-lost": ["Observe", "Delete"], "job-seen": None}
+
+
+def test_leaves_new_orphan_alone_while_orphan_service_is_deleted() -> None:
+    """It may be deleted already, and would be created again: also the service itself."""
+    created: Manifest = {"metadata__creationTimestamp": "2026-01-01T00:00:00Z"}
+    lost = {key: an_object(key, **created) for key in ("service-lost", "job-lost")}
+    set_field(lost["service-lost"], "metadata.finalizers", ["held"])
+    now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    call = replace(observe_orphans(CALL, lost), now=now + 59)
+    assert versions(adopt_all({}, call, lost)) == {"service-lost": "7", "job-seen": "7"}
+    set_field(lost["service-lost"], "metadata.finalizers", [])
+    assert versions(adopt_all({}, call, lost)) == {"job-seen": "7"}
+    assert versions(adopt_all({}, replace(call, now=now + 60), lost)) == dict.fromkeys((*lost, "job-seen"), "7")
 
 
 def test_carries_over_everything_with_orphans() -> None:

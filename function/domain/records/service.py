@@ -14,7 +14,7 @@ class ServiceRecord:
     name: str = ""  # of the LLMInferenceService
     namespace: str = ""  # on the cluster
     url: str = ""
-    uri: str = ""  # of the weights that the ready service uses; empty: it was never ready
+    uri: str = ""  # of the weights that the service uses, or used when it was last ready; if it never was, in its spec
     applied_uri: str = ""  # of the weights in the applied spec, where the service is not Ready on them yet
     allocated: Share | None = None  # what the service has of a pool
     backend_service_name: str = ""  # Kubernetes Service of its pods; empty: not known
