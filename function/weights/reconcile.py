@@ -70,7 +70,7 @@ _PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
 class Weights:
     current: Desired = Desired()  # for the bytes of the plan
     previous: Desired = Desired()  # for what belongs to other bytes, while that has a consumer
-    unneeded: tuple[Drop, ...] = ()  # everything that belongs to other bytes, once that has no consumer
+    unneeded: Desired = Desired()  # for the same, once that has no consumer
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
     may_be_served: bool  # a service may be composed on the plan's URI
@@ -81,7 +81,7 @@ class Weights:
 
     def desire(self, *, keeps_previous: bool) -> Desired:
         """Returns what becomes of all objects of weights."""
-        return self.current | (self.previous if keeps_previous else Desired(drops=self.unneeded))
+        return self.current | (self.previous if keeps_previous else self.unneeded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,12 +391,16 @@ def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
 
 def _keep_scripts(writer: ObjectWriter, key: str) -> Desired:
     """Keeps an observed ConfigMap while a Job of its bytes can start a pod, and deletes it afterwards."""
-    cache_key = _get_cache_key(writer.observed[key])
-    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _get_cache_key(m) == cache_key)
-    is_mounted = any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
-    if is_mounted:
+    if _is_mounted(writer, key):
         return Desired({key: reapply_observed(writer.observed[key])})
     return _delete_in_two_steps(writer, key, "no Job can start a pod that mounts it")
+
+
+def _is_mounted(writer: ObjectWriter, key: str) -> bool:
+    """Tells whether a Job of the same bytes as an observed ConfigMap can start a pod that mounts it."""
+    cache_key = _get_cache_key(writer.observed[key])
+    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _get_cache_key(m) == cache_key)
+    return any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
 
 
 def _name_scripts(job: JobPlan) -> str:
@@ -464,15 +468,19 @@ def _may_be_served(download: _Download) -> bool:
     return download.claim.present or not is_users_claim
 
 
-def _decide_previous(download: _Download) -> tuple[Desired, tuple[Drop, ...]]:
-    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without."""
+def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
+    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without.
+
+    Claims and Jobs that several composites describe stay on the cluster, and with a Job that can start a pod its
+    scripts. Copies of Secrets never stay: a composite that still needs one creates it again.
+    """
     writer = download.writer
     claim = download.plan.claim
     current = {download.job_key, *(TOKEN + copy.name for copy in download.plan.copies)}
     if claim:
         current.add(CLAIM + claim.name)
-    previous = Desired()
-    unneeded: list[Drop] = []
+    why = "nothing reads these weights any more"
+    previous, unneeded = Desired(), Desired()
     for key, manifest in sorted(writer.observed.items()):
         if key in current or not key.startswith(_PREFIXES):
             continue
@@ -480,8 +488,11 @@ def _decide_previous(download: _Download) -> tuple[Desired, tuple[Drop, ...]]:
             continue
         if key.startswith(SCRIPTS):
             previous |= _keep_scripts(writer, key)
-        unneeded.append(Drop(key, "nothing reads these weights any more"))
-    return previous, tuple(unneeded)
+        if key.startswith(TOKEN) or (key.startswith(SCRIPTS) and not _is_mounted(writer, key)):
+            unneeded |= _delete_in_two_steps(writer, key, why)
+        else:
+            unneeded |= Desired(drops=(Drop(key, why),))
+    return previous, unneeded
 
 
 def _get_cache_key(observed: Manifest) -> str:

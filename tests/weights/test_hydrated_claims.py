@@ -5,16 +5,18 @@ from dataclasses import replace
 import pytest
 
 from function.domain.cache import CreatedStorage
+from function.domain.model import HuggingFaceSource
 from function.domain.pods import PullSecret
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
 from function.weights.state import WeightsStatus
-from tests.support.weights_requests import GIB, MULTI, SECRET
+from tests.support.weights_requests import GIB, MULTI, SECRET, model
 from tests.support.weights_scene import (
     COMPLETE,
     DESCRIBED,
+    FAILED,
     REFUSED,
     RETAINED,
     RUNS,
@@ -174,3 +176,17 @@ def test_completed_job_is_ready_unless_state_is_unknown(edits: tuple[Edit, ...],
     assert reconcile_observed(request_storage(), {}).access_mode == "ReadWriteMany", (
         "before it is seen a claim is what is asked for"
     )
+
+
+def test_deletes_secrets_and_scripts_of_other_shared_bytes_in_two_steps() -> None:
+    """Claim and Job stay on the cluster, where others may describe them; a copy of a token may not."""
+    before = observe_started(request_storage(), with_job_status(FAILED))
+    other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2")
+    request = request_storage(model=model(other))
+    first = reconcile_observed(request, before).desire(keeps_previous=False)
+    leaving = {key: item for key, item in first.composed.items() if key in before}
+    assert list_policies(leaving) == {"token": ManagementPolicy.FULL, "scripts": ManagementPolicy.FULL}
+    assert {drop.key.partition("-")[0] for drop in first.drops} == {"claim", "job"}
+    after = {key: item.manifest for key, item in leaving.items()}
+    second = reconcile_observed(request, after).desire(keeps_previous=False)
+    assert {drop.key for drop in second.drops} == leaving.keys()

@@ -234,11 +234,14 @@ def test_returns_objects_of_other_bytes_as_stale() -> None:
     found = reconcile_observed(
         replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))}
     )
-    assert found.kept.keys() == before.keys()
+    with_consumer = found.desire(keeps_previous=True)
+    assert (with_consumer.composed.keys() & before.keys(), with_consumer.drops) == (set(), ()), "all are carried over"
+    assert found.kept.keys() == {key for key in before if not key.startswith("token-")}
     described = {key: (item.manifest["spec"], item.ready) for key, item in found.kept.items()}
-    assert described == {key: (m["spec"], True) for key, m in before.items()}
-    assert list_policies(found.composed) == ALL_KEPT
-    assert not found.composed.keys() & before.keys()
+    assert described == {key: (before[key]["spec"], True) for key in found.kept}
+    assert list_policies({key: item for key, item in found.composed.items() if key not in before}) == ALL_KEPT
+    leaving = {key: item for key, item in found.composed.items() if key in before}
+    assert list_policies(leaving) == {"token": OWNED}, "it goes in two steps"
 
 
 SMALL = CreatedStorage(retain=True, size=2**30)
