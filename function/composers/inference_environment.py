@@ -87,7 +87,7 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
     is_settled = all(item.ready for item in composed.values()) and all(c.reason != Drained.DRAINING for c in drained)
     return Outcome(
         composed=composed,
-        drops=tuple(drops),
+        drops=tuple(drops) if placements is not None else (),  # nothing goes while a requirement is not answered
         status={**report.build_status(environment, storage_class), **_compute_ledger(call, environment, placements)},
         conditions=(
             report.build_cluster_ready(writer.read(PRESET), parsed.access.kubeconfig),

@@ -6,12 +6,14 @@ import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.composers import compose
+from function.composers.inference_environment import CLASS
 from function.contract import Call, Composed, Drop
-from function.kube.manifests import Manifest
+from function.kube.manifests import Manifest, mapping
 from function.remote.adoption import select_own
 from function.remote.object_writer import keep_undropped
 from function.wire import read_call, split_request
 from tests import test_cases
+from tests.support.orphans import AtRest
 from tests.support.ownership import CASES, STORIES, example_requests
 
 SEEN: Mapping[str, Manifest] = {
@@ -49,3 +51,23 @@ def test_cases_lose_nothing(name: str) -> None:
 def test_examples_lose_nothing(story: str) -> None:
     for request in example_requests(story):
         _assert_nothing_is_lost(request)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_drop_nothing_while_a_requirement_is_not_answered(name: str) -> None:
+    request = test_cases.request_of(test_cases.load(name))
+    required = compose(read_call(split_request(request.SerializeToString()))).requirements
+    for answer in sorted(required.keys() & request.required_resources.keys()):
+        unanswered = fnv1.RunFunctionRequest()
+        unanswered.CopyFrom(request)
+        del unanswered.required_resources[answer]
+        assert compose(read_call(split_request(unanswered.SerializeToString()))).drops == (), answer
+
+
+def test_environment_observes_its_class_until_its_placements_are_known() -> None:
+    scene = AtRest("kimi-k2-two-nodes", "InferenceEnvironment")
+    mapping(scene.xr, "spec.storage").pop("storageClassName")
+    assert [drop.key for drop in scene.at_rest().drops] == [CLASS]
+    (placements,) = (name for name in scene.at_rest().requirements if name.startswith("placements"))
+    unanswered = scene.outcome(scene.objects, pending=placements)
+    assert (CLASS in unanswered.composed, unanswered.drops) == (True, ())
