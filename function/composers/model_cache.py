@@ -154,7 +154,8 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
 
 def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
-    required = requirements.labelled_resources(call, (requirements.OBJECT, requirements.PROVIDER_USAGE))
+    required = requirements.unobserved_resources(call, (requirements.OBJECT,))
+    required |= requirements.labelled_resources(call, (requirements.OBJECT, requirements.PROVIDER_USAGE))
     call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ())))
     cache = parsed.value
     if cache is None:

@@ -30,3 +30,19 @@ def test_keeps_orphans_of_deselected_environment_until_observed(selector: JSON) 
     mapping(scene.xr, "spec").update({"environments": nowhere, "environmentSelector": selector})
     mapping(scene.xr, "status")["readers"] = []
     assert scene.outcome().composed.keys() == scene.objects.keys()
+
+
+def test_adopts_orphan_objects_whose_label_is_gone() -> None:
+    scene = AtRest("model-cache", "ModelCache")
+    rest = scene.at_rest()
+    for manifest in scene.objects.values():
+        mapping(manifest, "metadata")["labels"] = {}
+    refs: list[JSON] = [
+        {"apiVersion": m["apiVersion"], "kind": m["kind"], "name": text(m, "metadata.name")}
+        for m in scene.objects.values()
+        if m["kind"] == "Object"
+    ]
+    mapping(scene.xr, "spec")["crossplane"] = {"resourceRefs": refs}
+    lost = scene.outcome()
+    assert lost.composed.keys() == rest.composed.keys()
+    assert lost.status == rest.status
