@@ -82,8 +82,12 @@ class TrafficAuditor:
         names, last = read_weights(route.manifest), read_weights(before)
         for name in names.keys() - last.keys():
             for kind in _PARTS:
-                part = self._plane.server.latest.get(Ref(kind, route.ref.namespace, name))
-                seconds = self._plane.kernel.now - self._since.get(part.ref, inf) if part else 0.0
+                ref = Ref(kind, route.ref.namespace, name)
+                part = self._plane.server.latest.get(ref)
+                since = self._since.get(ref, inf)
+                if ref in self._words.deleted and (part is None or self._is_news(since)):
+                    continue  # a user deleted it, and it is composed again: a call may not have heard of that
+                seconds = self._plane.kernel.now - since if part else 0.0
                 if part is None or seconds < SETTLE_SECONDS:
                     self._say(f"{route.ref} names {kind} {name}, which has been there for {seconds:.1f} s")
         owner = self._plane.server.latest.get(_owner(route))
