@@ -15,8 +15,8 @@ from bench import wire
 from bench.decide import ECHO, ORDER, Scene, measure
 from bench.fleet import environment
 from bench.servers import Server, serving
-from function.composers.requirements import NODES
 from function.kube.manifests import JSON, Manifest, listing, mapping
+from function.parts.requirements import NODES
 from function.remote.node_collection import MEMBERSHIP, name_collection
 from tests.server import certificates
 

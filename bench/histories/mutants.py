@@ -39,8 +39,10 @@ class Mutant:
 _SERVE = ("create_deployment", "create_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
-_IS_OWN = "names.fullmatch(name) is not None"
-_HAS_LABEL = "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
+_IS_OWN = "names.include(name, manifest)"
+_HAS_LABEL = (
+    "find_hub_kind(manifest) is not None and strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
+)
 
 MUTANTS = (
     Mutant(
@@ -184,10 +186,7 @@ MUTANTS = (
         (*_SERVE, "place_by_hand", "place_by_hand"),
         (
             Change(
-                "function.composers.model_placement",
-                "_check_admission",
-                "if may_exceed(placement, limits):",
-                "if not placement:",
+                "function.parts.admission", "_check_admission", "if may_exceed(placement, limits):", "if not placement:"
             ),
         ),
     ),
@@ -411,10 +410,10 @@ MUTANTS = (
         (*_SERVE, "break_spec", "mistype_settings", "break_spec"),
         (
             Change(
-                "function.remote.composed_kinds",
-                "find_names",
-                "return _NAMES.get(_identify(manifest))",
-                "return None if text(manifest, 'kind') == 'ModelPlacement' else _NAMES.get(_identify(manifest))",
+                "function.remote.adoption",
+                "is_own",
+                f"    if {_IS_OWN}:",
+                f"    if text(manifest, 'kind') == 'ModelPlacement':\n        return False\n    if {_IS_OWN}:",
             ),
         ),
     ),
@@ -434,7 +433,7 @@ MUTANTS = (
                 "function.remote.adoption",
                 "is_own",
                 _IS_OWN,
-                f'({_HAS_LABEL} or not name.startswith("gateway-")) and {_IS_OWN}',
+                f'(({_HAS_LABEL}) or not name.startswith("gateway-")) and {_IS_OWN}',
             ),
         ),
         routed=True,

@@ -5,7 +5,7 @@ outcome. Here is what holds for all kinds: the table of composers, adoption of o
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from function.api.inference_environment import ENVIRONMENTS
@@ -19,16 +19,19 @@ from function.composers import (
     model_deployment,
     model_placement,
     model_service,
+    scopes,
 )
-from function.composers.outcome import complete_conditions, observed_status
-from function.composers.requirements import collect_own_resources
 from function.contract import Call, Drop, Event, Outcome, Requirement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, text
 from function.kube.messages import truncate_middle
 from function.kube.names import GROUP, VERSION
+from function.parts.nodes import MEMBERS
+from function.parts.outcome import complete_conditions, observed_status
+from function.parts.requirements import collect_own_resources
 from function.reasons import CallFailure
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
+from function.remote.composed_kinds import Names
 from function.remote.object_writer import carry_over, keep_undropped
 from function.remote.provider_usage import NO_OBJECTS_LEFT, compose_provider_usages, without_provider_usages
 from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
@@ -48,6 +51,7 @@ class Composer(Generic[Read]):
     read: Callable[[Call, Settings], Read]
     require: Callable[[Call, Read, Settings], Mapping[str, Requirement]]
     compose: Callable[[Call, Read, Settings], Outcome]
+    names: Names = field(default_factory=lambda: Names({}))  # of what it composes
     # Its outcome returns what it requires, since that follows from its decision; it adopts its own orphans.
     requires_last: bool = False
 
@@ -56,29 +60,34 @@ COMPOSERS: Mapping[str, Composer[Any]] = {
     "ClusterModel": Composer(cluster_model.read, cluster_model.require, cluster_model.compose),
     "Model": Composer(cluster_model.read, cluster_model.require, cluster_model.compose),
     "InferenceEnvironment": Composer(
-        inference_environment.read, inference_environment.require, inference_environment.compose
+        inference_environment.read,
+        inference_environment.require,
+        inference_environment.compose,
+        inference_environment.NAMES,
     ),
     "ModelDeployment": Composer(
-        model_deployment.read, model_deployment.require, model_deployment.compose, requires_last=True
+        model_deployment.read, model_deployment.require, model_deployment.compose, scopes.NAMES, requires_last=True
     ),
-    "ModelPlacement": Composer(model_placement.read, model_placement.require, model_placement.compose),
-    "ModelCache": Composer(model_cache.read, model_cache.require, model_cache.compose),
-    "ModelService": Composer(model_service.read, model_service.require, model_service.compose),
+    "ModelPlacement": Composer(
+        model_placement.read, model_placement.require, model_placement.compose, model_placement.NAMES
+    ),
+    "ModelCache": Composer(model_cache.read, model_cache.require, model_cache.compose, model_cache.NAMES),
+    "ModelService": Composer(model_service.read, model_service.require, model_service.compose, model_service.NAMES),
 }
 # The hits and misses of what is cached from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENTS.stats,
     "placements": PLACEMENTS.stats,
     "verdicts": model_deployment.VERDICT_CACHE.stats,
-    "nodes": inference_environment.MEMBERS.stats,
+    "nodes": MEMBERS.stats,
 }
 _RETRY_SECONDS = 60  # after any failed call: no change by the user may come to trigger the next one
 
 
 def compose(call: Call) -> Outcome:
     """Returns the outcome for a composite of any of our kinds; nothing is composed for another kind."""
-    call = select_own(call)
     kind = _known_kind(call.xr)
+    call = select_own(call, _find_names(kind))
     if not kind:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
@@ -100,8 +109,8 @@ def recover(call: Call, failure: CallFailure = CallFailure.INTERNAL_ERROR, detai
 
     `detail` is a sentence that ends the message of the conditions.
     """
-    call = select_own(call)
     kind = _known_kind(call.xr)
+    call = select_own(call, _find_names(kind))
     message = ". ".join(filter(None, (UNFINISHED[failure], detail)))
     kept = Outcome(
         status=observed_status(call.xr),
@@ -123,8 +132,9 @@ def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Ca
     """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
     by_crossplane = call.observed
     listed, is_complete = collect_own_resources(call, required)
-    orphans = find_orphans(call, listed)
-    deleting = find_orphans(call, listed, deleting=True)
+    names = _find_names(_known_kind(call.xr))
+    orphans = find_orphans(call, listed, names)
+    deleting = find_orphans(call, listed, names, deleting=True)
     with_orphans = observe_orphans(call, orphans)
     # The usages follow from the Objects, so that composers need not know them.
     call = without_provider_usages(with_orphans)
@@ -152,6 +162,11 @@ def _find_expected_version(call: Call, outcome: Outcome) -> str:
     is_stable = outcome.composed.keys() == call.observed.keys()
     has_ledger = _known_kind(call.xr) == "InferenceEnvironment"
     return text(call.xr, "metadata.resourceVersion") if is_stable or has_ledger else ""
+
+
+def _find_names(kind: str) -> Names:
+    """Returns the names under which a kind composes resources; those of all kinds if it is not known."""
+    return COMPOSERS[kind].names if kind else Names.join(composer.names for composer in COMPOSERS.values())
 
 
 def _known_kind(xr: Manifest) -> str:

@@ -12,10 +12,7 @@ from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import PLACEMENTS
 from function.api.problems import Parsed
-from function.composers import requirements
-from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
-from function.composers.requirements import UnresolvedError, resolve_model
-from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement
+from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement, combine
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
@@ -23,8 +20,13 @@ from function.domain.placement import Placement
 from function.domain.records.weights import Hydration
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
+from function.parts import requirements
+from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
+from function.parts.requirements import UnresolvedError, resolve_model
+from function.parts.weights import WEIGHTS_NAMES
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
+from function.remote.composed_kinds import OBJECT, Names
 from function.remote.object_writer import (
     NAMESPACE,
     carry_over,
@@ -33,7 +35,7 @@ from function.remote.object_writer import (
     find_remote_namespace,
     keep_undropped,
 )
-from function.remote.provider_usage import compose_provider_usages
+from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usages
 from function.status import references
 from function.status import weights as report
 from function.status.conditions import faulty
@@ -43,6 +45,13 @@ from function.weights.reconcile import SCRIPTS, reconcile_weights
 from function.weights.request import build_cache_request
 
 _SEPARATOR = "/"  # between environment and composed resource
+_PER_ENVIRONMENT = rf"[^/]+{_SEPARATOR}"
+NAMES = Names(
+    {
+        OBJECT: rf"{_PER_ENVIRONMENT}(?:{NAMESPACE}|{WEIGHTS_NAMES})",
+        requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE,
+    }
+)
 # Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
 # status without the message, and its requirement; for each resource what surrounds its manifest.
 _BASE_BYTES = 128 * 1024
@@ -139,8 +148,14 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
     request = build_cache_request(inputs.model, cache, environment, namespace)
     entry = cache.entry(name)
     weights = reconcile_weights(request, writer, entry.hydration if entry else Hydration())
-    keeps_previous = not may_delete_weights(claims, consumers, named_by, weights)
-    desired = Desired({NAMESPACE: compose_namespace(namespace, writer)}) | weights.desire(keeps_previous=keeps_previous)
+    are_read = not may_delete_weights(claims, consumers, named_by, weights)
+    desired = combine(
+        [
+            Desired({NAMESPACE: compose_namespace(namespace, writer)}),
+            weights.current,
+            weights.desire_previous(are_read=are_read),
+        ]
+    )
     return _Part(
         composed={
             prefix + key: item for key, item in keep_undropped(observed, desired.composed, desired.drops).items()
@@ -154,9 +169,9 @@ def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str,
 
 def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
-    required = requirements.unobserved_resources(call, (requirements.OBJECT,))
-    required |= requirements.labelled_resources(call, (requirements.OBJECT, requirements.PROVIDER_USAGE))
-    call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ())))
+    required = requirements.unobserved_resources(call, (OBJECT,))
+    required |= requirements.labelled_resources(call, (OBJECT, requirements.PROVIDER_USAGE))
+    call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ()), NAMES))
     cache = parsed.value
     if cache is None:
         return required

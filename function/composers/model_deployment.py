@@ -17,9 +17,7 @@ from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
 from function.capacity.quota import namespace_usage
-from function.composers import requirements, scopes
-from function.composers.outcome import keep_observed
-from function.composers.requirements import UnresolvedError, resolve_model
+from function.composers import scopes
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
@@ -29,6 +27,9 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube import names
 from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
 from function.kube.messages import join_with_more
+from function.parts import requirements
+from function.parts.outcome import keep_observed
+from function.parts.requirements import UnresolvedError, resolve_model
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version

@@ -10,21 +10,34 @@ from collections.abc import Iterable
 
 from function.api.model_service import parse_model_service
 from function.api.problems import Parsed
-from function.composers import requirements
-from function.composers.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.contract import Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.model_service import ModelService
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway, Settings
+from function.parts import requirements
+from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.reasons import BackendsResolved, ConditionType, Status
-from function.remote.composed_kinds import assess
+from function.remote.composed_kinds import OBJECT, Names, ResourceKind, assess
 from function.remote.object_writer import ManagementPolicy, carry_over, with_resource_version
+from function.remote.provider_usage import PROVIDER_USAGE
 from function.status import model_service as report
 from function.status import references
 from function.status.conditions import faulty
 from function.traffic import routes
 from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
 from function.traffic.sites import SEPARATOR
+
+_PER_GATEWAY = rf"gateway-[0-9a-f]{{8}}{SEPARATOR}"  # `Site.key`
+NAMES = Names(
+    {
+        routes.ROUTE_KIND: routes.ROUTE,
+        OBJECT: _PER_GATEWAY + routes.REMOTE_ROUTE,
+        routes.SERVICE_KIND: _PER_GATEWAY + routes.SERVICE,
+        routes.SLICE_KIND: _PER_GATEWAY + routes.SLICE,
+        routes.TLS_KIND: _PER_GATEWAY + routes.TLS,
+        requirements.PROVIDER_USAGE: _PER_GATEWAY + PROVIDER_USAGE,
+    }
+)
 
 
 def read(call: Call, _: Settings) -> Parsed[ModelService | None]:
@@ -85,13 +98,13 @@ def require(call: Call, parsed: Parsed[ModelService | None], _: Settings) -> dic
     return required | placements | _require_tls(call, requirements.collect_placements(call, placements) or ())
 
 
-def _list_kinds(call: Call) -> list[requirements.ResourceKind]:
+def _list_kinds(call: Call) -> list[ResourceKind]:
     """Returns the kinds of which the service may have composed resources that Crossplane does not observe.
 
     Where a kind does not exist, or Crossplane may not list it, requiring it would end every reconcile. So one of
     Gateway API, or one whose right is granted with that to routes, is required only once such a resource is observed.
     """
-    kinds = [requirements.OBJECT]
+    kinds = [OBJECT]
     if routes.ROUTE in call.observed:
         kinds += [routes.SERVICE_KIND, routes.SLICE_KIND]
     if any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):

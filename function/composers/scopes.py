@@ -14,16 +14,26 @@ from dataclasses import dataclass, replace
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_placement
-from function.composers import requirements
 from function.contract import Answered, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
+from function.kube.names import VERSION
+from function.parts import requirements
 from function.remote.adoption import find_orphan_placements, find_orphans
+from function.remote.composed_kinds import Names
+from function.remote.provider_usage import PROVIDER_USAGE
 
 SERVICE_KEY = "model-service"  # composition-resource-name of the ModelService of a deployment
+NAMES = Names(
+    {
+        (VERSION, "ModelPlacement"): "placement-.+",
+        (VERSION, "ModelService"): SERVICE_KEY,
+        requirements.PROVIDER_USAGE: f"{PROVIDER_USAGE}-.+",
+    }
+)
 _MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
 
 
@@ -91,7 +101,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         environments=ENVIRONMENTS.parse([item for key in used for item in call.answers.get(key, ())], settings),
         own=own,
         deleting=_find_deleting(call, known),
-        orphans=orphans | find_orphans(call, usages),
+        orphans=orphans | find_orphans(call, usages, NAMES),
         searched=bool(by_name),
         cache=next((cache for cache in caches if cache), None),
     )

@@ -19,32 +19,31 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, get, is_deleting, parse_time, strings, text
 from function.kube.names import COMPOSITION_KEY, MANAGED_BY
-from function.remote.composed_kinds import find_names
+from function.remote.composed_kinds import Names, find_hub_kind
 from function.remote.object_writer import SERVICE, carry_over, reapply_observed, stop_managing, with_resource_version
 
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
 _MOST_LATE_SECONDS = 60
 
 
-def select_own(call: Call) -> Call:
-    """Returns the call with only those observed resources that this function composed."""
+def select_own(call: Call, names: Names) -> Call:
+    """Returns the call with only those observed resources that this function composed under these names."""
     observed = {
         name: manifest
         for name, manifest in call.observed.items()
-        if name not in call.desired_by_earlier_steps and is_own(name, manifest)
+        if name not in call.desired_by_earlier_steps and is_own(name, manifest, names)
     }
     return replace(call, observed=observed)
 
 
-def is_own(name: str, manifest: Manifest) -> bool:
+def is_own(name: str, manifest: Manifest, names: Names) -> bool:
     """Tells whether this function composed a resource that no earlier step desires.
 
     A resource under a name that only another release gives is recognised by its label.
     """
-    names = find_names(manifest)
-    if names is None:
-        return False
-    return names.fullmatch(name) is not None or strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
+    if names.include(name, manifest):
+        return True
+    return find_hub_kind(manifest) is not None and strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
 
 
 def find_orphan_placements(
@@ -77,8 +76,8 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dict[str, Manifest]:
-    """Returns the orphans of any composite but a ModelDeployment by composition-resource-name.
+def find_orphans(call: Call, listed: Answered, names: Names, *, deleting: bool = False) -> dict[str, Manifest]:
+    """Returns the orphans under some names by composition-resource-name; placements have `find_orphan_placements`.
 
     `listed` are the resources with the label of the composite, and those that it lists; of two with one name the one
     that is not being deleted counts. With `deleting`, those that are being deleted are returned (their remote objects
@@ -99,7 +98,7 @@ def find_orphans(call: Call, listed: Answered, *, deleting: bool = False) -> dic
             and key
             and key not in call.observed
             and (text(manifest, "kind"), text(manifest, "metadata.name")) not in observed
-            and is_own(key, manifest)
+            and is_own(key, manifest, names)
         ):
             orphans.setdefault(key, manifest)
     return {key: manifest for key, manifest in orphans.items() if is_deleting(manifest) is deleting}

@@ -1,15 +1,17 @@
 """The kinds of resources that this function composes: one row each, and every list of them follows from these rows.
 
-A row says under which names the function composes a kind, when one is up, and what must be allowed for it. Two tables:
+A row says when one is up, and what must be allowed for it. Under which names it is composed, each part of a composite
+says (parts/part.py). Two tables:
 what Crossplane applies on the control plane, and what provider-kubernetes applies on GPU clusters. The rules in
 `install/*.yaml` are compared with the rows by tests.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import TypeAlias
 
 from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import VERSION
@@ -27,11 +29,14 @@ from function.remote.health import (
 
 OBJECT_GROUP = "kubernetes.m.crossplane.io"
 OBJECT_VERSION = f"{OBJECT_GROUP}/v1alpha1"
+ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
+OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
 # When what the command line plans was created: placements are charged in the order of their creation, these last.
 PLANNED_TIME = "9999-12-31T23:59:59Z"
+PROVIDER_CONFIG_KIND = "ClusterProviderConfig"
 COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
 PROVIDER_USAGE_KIND = "ProviderConfigUsage"
 USAGE_KIND = "Usage"
@@ -39,8 +44,7 @@ READ = ("get", "list", "watch")
 _COMPOSED = (*READ, "create", "patch")
 _DELETED = (*_COMPOSED, "delete")
 ALL_VERBS = (*READ, "create", "update", "patch", "delete")
-_HASHED = r"[a-z](?:[a-z0-9-]*[a-z0-9])?-[0-9a-f]{8}"  # `names.build_name`
-_OF_GATEWAY = r"gateway-[0-9a-f]{8}/"
+HASHED = r"[a-z](?:[a-z0-9-]*[a-z0-9])?-[0-9a-f]{8}"  # `names.build_name`
 
 
 class Role(Enum):
@@ -80,9 +84,8 @@ class ComposedKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubKind(ComposedKind):
-    """A kind on the control plane. `names` is the pattern of the composition-resource-names."""
+    """A kind on the control plane."""
 
-    names: str
     role: Role = Role.CORE
     verbs: tuple[str, ...] = ALL_VERBS
 
@@ -144,64 +147,23 @@ def list_true_conditions(*types: str) -> list[JSON]:
 
 
 HUB_KINDS: tuple[HubKind, ...] = (
+    HubKind(version=OBJECT_VERSION, kind="Object", resource="objects"),
     HubKind(
         version=OBJECT_VERSION,
-        kind="Object",
-        resource="objects",
-        # A ModelCache prefixes the names of an environment's Objects with the environment.
-        names=(
-            rf"storage-class|pipeline-preset|workload|{_OF_GATEWAY}route"
-            rf"|(?:[^/]+/)?(?:namespace|claim-.+|(?:job|pull|scripts|service|token)-{_HASHED})"
-        ),
-    ),
-    HubKind(
-        version=OBJECT_VERSION,
-        kind="ClusterProviderConfig",
+        kind=PROVIDER_CONFIG_KIND,
         resource="clusterproviderconfigs",
         namespaced=False,
-        names="provider-config",
         assess=_is_always_up,
     ),
-    HubKind(
-        version=OBJECT_VERSION,
-        kind=COLLECTION_KIND,
-        resource="observedobjectcollections",
-        names="nodes",
-        assess=_is_always_up,
-    ),
-    HubKind(
-        version=OBJECT_VERSION,
-        kind=PROVIDER_USAGE_KIND,
-        resource="providerconfigusages",
-        names="(?:[^/]+/)?provider-usage|provider-usage-.+",
-        assess=_is_always_up,
-    ),
-    HubKind(version=USAGE_VERSION, kind=USAGE_KIND, resource="usages", names="cache-usage", role=Role.OWN),
-    HubKind(version=VERSION, kind="ModelPlacement", resource="modelplacements", names="placement-.+"),
-    HubKind(version=VERSION, kind="ModelService", resource="modelservices", names="model-service"),
-    HubKind(version="v1", kind="Service", resource="services", names=f"{_OF_GATEWAY}service", role=Role.GATEWAY),
-    HubKind(
-        version="discovery.k8s.io/v1",
-        kind="EndpointSlice",
-        resource="endpointslices",
-        names=f"{_OF_GATEWAY}slice",
-        role=Role.GATEWAY,
-    ),
-    HubKind(
-        version=ROUTE_VERSION,
-        kind="HTTPRoute",
-        resource="httproutes",
-        names="route",
-        role=Role.GATEWAY,
-        report_up=_report_route,
-    ),
-    HubKind(
-        version=ROUTE_VERSION,
-        kind="BackendTLSPolicy",
-        resource="backendtlspolicies",
-        names=f"{_OF_GATEWAY}tls",
-        role=Role.GATEWAY,
-    ),
+    HubKind(version=OBJECT_VERSION, kind=COLLECTION_KIND, resource="observedobjectcollections", assess=_is_always_up),
+    HubKind(version=OBJECT_VERSION, kind=PROVIDER_USAGE_KIND, resource="providerconfigusages", assess=_is_always_up),
+    HubKind(version=USAGE_VERSION, kind=USAGE_KIND, resource="usages", role=Role.OWN),
+    HubKind(version=VERSION, kind="ModelPlacement", resource="modelplacements"),
+    HubKind(version=VERSION, kind="ModelService", resource="modelservices"),
+    HubKind(version="v1", kind="Service", resource="services", role=Role.GATEWAY),
+    HubKind(version="discovery.k8s.io/v1", kind="EndpointSlice", resource="endpointslices", role=Role.GATEWAY),
+    HubKind(version=ROUTE_VERSION, kind="HTTPRoute", resource="httproutes", role=Role.GATEWAY, report_up=_report_route),
+    HubKind(version=ROUTE_VERSION, kind="BackendTLSPolicy", resource="backendtlspolicies", role=Role.GATEWAY),
 )
 REMOTE_KINDS: tuple[RemoteKind, ...] = (
     RemoteKind(
@@ -285,7 +247,6 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
 )
 _HUB: Mapping[tuple[str, str], HubKind] = {(row.group, row.kind): row for row in HUB_KINDS}
 _REMOTE: Mapping[tuple[str, str], RemoteKind] = {(row.group, row.kind): row for row in REMOTE_KINDS}
-_NAMES: Mapping[tuple[str, str], re.Pattern[str]] = {key: re.compile(row.names) for key, row in _HUB.items()}
 
 
 def find_hub_kind(manifest: Manifest) -> HubKind | None:
@@ -298,9 +259,33 @@ def find_remote_kind(manifest: Manifest) -> RemoteKind | None:
     return _REMOTE.get(_identify(manifest))
 
 
-def find_names(manifest: Manifest) -> re.Pattern[str] | None:
-    """Returns the composition-resource-names that this function gives to a kind; None for one that is not composed."""
-    return _NAMES.get(_identify(manifest))
+class Names:
+    """The composition-resource-names under which a kind of composite composes resources, by their kinds."""
+
+    def __init__(self, patterns: Mapping[ResourceKind, str]) -> None:
+        """Takes regular expressions.
+
+        Raises:
+            ValueError: A kind has no row in `HUB_KINDS`.
+        """
+        self.patterns = {(_group(version), kind): re.compile(p) for (version, kind), p in patterns.items()}
+        if not self.patterns.keys() <= _HUB.keys():
+            raise ValueError(f"no row in HUB_KINDS for {sorted(self.patterns.keys() - _HUB.keys())}")
+
+    @staticmethod
+    def join(several: Iterable["Names"]) -> "Names":
+        """Returns the names that any of these include."""
+        joined = Names({})
+        for names in several:
+            for kind, pattern in names.patterns.items():
+                earlier = joined.patterns.get(kind)
+                joined.patterns[kind] = re.compile(f"{earlier.pattern}|{pattern.pattern}") if earlier else pattern
+        return joined
+
+    def include(self, name: str, manifest: Manifest) -> bool:
+        """Tells whether a resource of this kind is composed under this name, in whichever version of its API."""
+        pattern = self.patterns.get(_identify(manifest))
+        return pattern is not None and pattern.fullmatch(name) is not None
 
 
 def assess(manifest: Manifest) -> Health:

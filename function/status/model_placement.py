@@ -55,24 +55,20 @@ _accepted = partial(Condition, ConditionType.SERVICE_ACCEPTED)
 _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
-def build_conditions(
-    resolved: ResolvedPlacement, admission: Admission, weights: Weights, rollout: ServiceRollout
-) -> tuple[Condition, ...]:
-    """Returns the conditions after ReferencesResolved; the last is ServiceReady."""
+def build_storage_ready(state: StorageState) -> Condition:
+    return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
+
+
+def build_service_conditions(resolved: ResolvedPlacement, rollout: ServiceRollout) -> tuple[Condition, Condition]:
+    """Returns ServiceAccepted and ServiceReady."""
     placement = resolved.placement
-    state = weights.state
     missing_secret = rollout.missing_pull_secret
     ready = build_service_ready(rollout.remote, placement.replicas, was_ready=placement.was_ready)
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
         ready = replace(ready, message=f"{ready.message}. {note}")
-    return (
-        build_admitted(placement, admission),
-        Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state)),
-        build_service_accepted(rollout),
-        ready,
-    )
+    return build_service_accepted(rollout), ready
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
@@ -236,8 +232,8 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: 
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, rollout: ServiceRollout) -> Manifest:
-    """Returns the status except `phase`, `served` and `rollout`."""
+def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> Manifest:
+    """Returns `status.gpus`, `service`, `gateway` and `readyReplicas`."""
     remote = rollout.remote.manifest
     last = resolved.placement.service
     service = _record_service(call, resolved, rollout)
@@ -245,13 +241,7 @@ def build_status(call: Call, resolved: ResolvedPlacement, weights: Weights, roll
     if resolved.placement.was_ready and not rollout.remote.seen and last.name == service.name:
         service = _keep_last_reported(last, service)
         ready_replicas |= prune({"readyReplicas": get(call.xr, "status.readyReplicas")})
-    storage = _build_storage(resolved, weights, weights.plan) if weights.plan else mapping(call.xr, "status.storage")
-    return {
-        "gpus": resolved.shape.gpus * resolved.placement.replicas,
-        **prune({"storage": storage or None}),
-        **build_service(service),
-        **ready_replicas,
-    }
+    return {"gpus": resolved.shape.gpus * resolved.placement.replicas, **build_service(service), **ready_replicas}
 
 
 def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> ServiceRecord:
@@ -287,6 +277,13 @@ def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceR
         traits=service.traits or last.traits,
         gateway=service.gateway or last.gateway,
     )
+
+
+def build_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -> Manifest:
+    """Returns `status.storage`; what it says stays while no plan is possible."""
+    plan = weights.plan
+    block = _build_storage(resolved, weights, plan) if plan else mapping(call.xr, "status.storage")
+    return prune({"storage": block or None})
 
 
 def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:

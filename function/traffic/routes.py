@@ -18,7 +18,8 @@ ROUTE = "route"  # composition-resource-name of the route on the control plane
 REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
-SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")  # apiVersion and kind
+ROUTE_KIND = (ROUTE_VERSION, "HTTPRoute")  # apiVersion and kind
+SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")
 TLS_DEFINITION = "backendtlspolicies.gateway.networking.k8s.io"  # name of its CRD
 TLS_KIND = (ROUTE_VERSION, "BackendTLSPolicy")
 # Streams last as long as they need, as with KServe's own routes.

@@ -79,9 +79,9 @@ class Weights:
     hydration: Hydration = Hydration()
     access_mode: str = ""  # of the claim
 
-    def desire(self, *, keeps_previous: bool) -> Desired:
-        """Returns what becomes of all objects of weights."""
-        return self.current | (self.previous if keeps_previous else self.unneeded)
+    def desire_previous(self, *, are_read: bool) -> Desired:
+        """Returns what becomes of everything that belongs to other bytes."""
+        return self.previous if are_read else self.unneeded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.composers import compose
-from function.composers.inference_environment import CLASS
+from function.composers import COMPOSERS, compose
 from function.contract import Call, Composed, Drop
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import Manifest, mapping, text
+from function.parts.storage_class import CLASS
 from function.remote.adoption import select_own
 from function.remote.object_writer import keep_undropped
 from function.wire import read_call, split_request
@@ -38,7 +38,7 @@ def _assert_nothing_is_lost(request: fnv1.RunFunctionRequest) -> None:
     call: Call = read_call(split_request(request.SerializeToString()))
     outcome = compose(call)
     dropped = {drop.key for drop in outcome.drops}
-    assert select_own(call).observed.keys() <= outcome.composed.keys() | dropped
+    assert select_own(call, COMPOSERS[text(call.xr, "kind")].names).observed.keys() <= outcome.composed.keys() | dropped
     assert not outcome.composed.keys() & dropped
 
 

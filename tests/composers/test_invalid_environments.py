@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.cli.store import Ref
-from function.composers import compose, requirements
+from function.composers import compose
 from function.contract import Call, Outcome
 from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.parts import requirements
 from tests.composers.test_nodes import COLLECTION, H200, another, at_rest, four, pools, show
 from tests.support.nodes import POOL, node
 from tests.support.plane import change, only, reconciled, said

@@ -8,10 +8,11 @@ import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct, struct_to_dict
 
+from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, mapping
 from function.remote.adoption import is_own
 from tests import test_cases
-from tests.support.ownership import CASES, STORIES, collect_composed, example_requests
+from tests.support.ownership import CASES, STORIES, collect_by_composite, collect_composed, example_requests
 from tests.support.plane import call
 
 MANAGER = "app.kubernetes.io/managed-by"
@@ -22,10 +23,10 @@ RELABELLED: Mapping[str, Labels] = {"stripped": lambda _: {}, "changed": lambda 
 @pytest.mark.parametrize("relabelled", RELABELLED.values(), ids=RELABELLED)
 def test_recognises_everything_that_any_composer_composes(relabelled: Labels) -> None:
     unrecognised = []
-    for name, manifest in collect_composed():
+    for kind, name, manifest in collect_by_composite():
         labels = {str(k): str(v) for k, v in mapping(manifest, "metadata.labels").items()}
         metadata: Manifest = {**mapping(manifest, "metadata"), "labels": {**relabelled(labels)}}
-        if not is_own(name, {**manifest, "metadata": metadata}):
+        if not is_own(name, {**manifest, "metadata": metadata}, COMPOSERS[kind].names):
             unrecognised.append((manifest["kind"], name))
     assert not unrecognised
 

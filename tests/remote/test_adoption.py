@@ -7,14 +7,17 @@ from functools import partial
 
 import pytest
 
+from function.composers import COMPOSERS
 from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, get, text
 from function.remote.adoption import adopt, adopt_all, find_orphan_placements, find_orphans, observe_orphans, select_own
+from function.remote.composed_kinds import Names
 from function.remote.object_writer import carry_over
 from tests.support import builders
 from tests.support.remote_scene import set_field
 
+NAMES = Names.join(composer.names for composer in COMPOSERS.values())
 OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 
 
@@ -53,12 +56,12 @@ def _manifest(case: Case) -> Manifest:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_ownership(case: Case) -> None:
     call = Call(xr={}, observed={case.name: _manifest(case)})
-    assert bool(select_own(call).observed) is case.want, case.reason
+    assert bool(select_own(call, NAMES).observed) is case.want, case.reason
 
 
 def test_ignores_resources_desired_by_earlier_steps() -> None:
     observed = {JOB: _manifest(CASES[0])}
-    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({JOB}))).observed == {}
+    assert select_own(Call(xr={}, observed=observed, desired_by_earlier_steps=frozenset({JOB})), NAMES).observed == {}
 
 
 XR: Manifest = {"metadata": {"name": "chat", "namespace": "team", "uid": "me"}}
@@ -160,11 +163,11 @@ FOREIGN = {
 
 
 def test_finds_only_own_orphan_objects() -> None:
-    found = find_orphans(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})))
+    found = find_orphans(CALL, answer(*FOREIGN.values(), LOST, an_object("job-lost", spec={})), NAMES)
     assert found == {"job-lost": LOST}, [reason for reason, m in FOREIGN.items() if m in found.values()]
     unnamed = Call(xr={"metadata": {"name": "chat-env", "namespace": "team"}})
     owned_by_none = an_object("job-j", metadata__ownerReferences=[{"uid": "", "controller": True}])
-    assert find_orphans(unnamed, answer(LOST, owned_by_none)) == {}, "a composite without uid owns nothing"
+    assert find_orphans(unnamed, answer(LOST, owned_by_none), NAMES) == {}, "a composite without uid owns nothing"
 
 
 def test_does_not_load_observed_objects() -> None:
@@ -173,13 +176,13 @@ def test_does_not_load_observed_objects() -> None:
 
     call = Call(xr=PLACEMENT, observed={"job-seen": an_object("job-seen", metadata__uid="seen")})
     again = RequiredResource(b"", unread, "seen")
-    assert find_orphans(call, (again, *answer(LOST))) == {"job-lost": LOST}
+    assert find_orphans(call, (again, *answer(LOST)), NAMES) == {"job-lost": LOST}
 
 
 def test_recognises_relabelled_orphan_by_name() -> None:
     label: JSON = {"app.kubernetes.io/managed-by": "helm"}
     ours = an_object(JOB, metadata__labels=label)
-    assert find_orphans(CALL, answer(ours)) == {JOB: ours}
+    assert find_orphans(CALL, answer(ours), NAMES) == {JOB: ours}
 
 
 def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
@@ -238,7 +241,7 @@ def test_leaves_new_orphan_alone_while_orphan_service_is_deleted() -> None:
 
 
 def test_carries_over_everything_with_orphans() -> None:
-    lost = find_orphans(CALL, answer(LOST))
+    lost = find_orphans(CALL, answer(LOST), NAMES)
     call = observe_orphans(CALL, lost)
     kept = adopt_all(carry_over(call.observed), call, lost)
     assert versions(kept) == {"job-lost": "7", "job-seen": "7"}

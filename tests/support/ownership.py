@@ -60,13 +60,20 @@ class _KServe(World):
 @functools.cache
 def collect_composed() -> tuple[tuple[str, Manifest], ...]:
     """Returns all composed resources under their composition-resource-names."""
+    return tuple((name, manifest) for _, name, manifest in collect_by_composite())
+
+
+@functools.cache
+def collect_by_composite() -> tuple[tuple[str, str, Manifest], ...]:
+    """Returns all composed resources with the kind of their composite and their composition-resource-names."""
     requests = [test_cases.request_of(test_cases.load(name)) for name in CASES]
     requests += [request for story in STORIES for request in example_requests(story)]
     return tuple(_compose_all(requests))
 
 
-def _compose_all(requests: list[fnv1.RunFunctionRequest]) -> Iterator[tuple[str, Manifest]]:
+def _compose_all(requests: list[fnv1.RunFunctionRequest]) -> Iterator[tuple[str, str, Manifest]]:
     for request in requests:
+        kind = request.observed.composite.resource.fields["kind"].string_value
         for state in (request.observed.resources, plane.call(request).desired.resources):
             for name, item in state.items():
-                yield name, struct_to_dict(item.resource)
+                yield kind, name, struct_to_dict(item.resource)

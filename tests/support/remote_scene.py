@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
-from function.composers import compose, requirements
+from function.composers import compose
 from function.contract import Condition, Outcome
 from function.kube.manifests import JSON, Manifest, mapping, text
+from function.parts import requirements
 from function.wire import merge, read_call, split_request
 from tests.support.plane import plane
 from tools.remote_stages import copy_manifest

@@ -57,7 +57,7 @@ def reconcile_observed(
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
     weights = reconcile_weights(request, writer, earlier, serving_uri=serving_uri)
-    without, with_previous = (weights.desire(keeps_previous=keeps) for keeps in (False, True))
+    without, with_previous = (weights.current | weights.desire_previous(are_read=read) for read in (False, True))
     ours = {key: m for key, m in observed.items() if key.partition("-")[0] in {"claim", "job", "scripts", "token"}}
     composed = keep_undropped(ours, without.composed, without.drops)
     all_kept = keep_undropped(ours, with_previous.composed, with_previous.drops)

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from function.composers import requirements
 from function.domain.model_service import Gateway, GatewayAccess
 from function.domain.settings import Kserve
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.kube.urls import Origin
+from function.parts import requirements
 from function.status.model_placement import find_gateway
 from tests.support.builders import environment
 from tests.support.remote_scene import ONE_NODE, edit_environment, edit_observed, load_scene

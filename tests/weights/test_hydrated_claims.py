@@ -183,10 +183,10 @@ def test_deletes_secrets_and_scripts_of_other_shared_bytes_in_two_steps() -> Non
     before = observe_started(request_storage(), with_job_status(FAILED))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2")
     request = request_storage(model=model(other))
-    first = reconcile_observed(request, before).desire(keeps_previous=False)
+    first = reconcile_observed(request, before).desire_previous(are_read=False)
     leaving = {key: item for key, item in first.composed.items() if key in before}
     assert list_policies(leaving) == {"token": ManagementPolicy.FULL, "scripts": ManagementPolicy.FULL}
     assert {drop.key.partition("-")[0] for drop in first.drops} == {"claim", "job"}
     after = {key: item.manifest for key, item in leaving.items()}
-    second = reconcile_observed(request, after).desire(keeps_previous=False)
+    second = reconcile_observed(request, after).desire_previous(are_read=False)
     assert {drop.key for drop in second.drops} == leaving.keys()

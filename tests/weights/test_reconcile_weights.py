@@ -234,7 +234,7 @@ def test_returns_objects_of_other_bytes_as_stale() -> None:
     found = reconcile_observed(
         replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))}
     )
-    with_consumer = found.desire(keeps_previous=True)
+    with_consumer = found.current | found.desire_previous(are_read=True)
     assert (with_consumer.composed.keys() & before.keys(), with_consumer.drops) == (set(), ()), "all are carried over"
     assert found.kept.keys() == {key for key in before if not key.startswith("token-")}
     described = {key: (item.manifest["spec"], item.ready) for key, item in found.kept.items()}

@@ -1,10 +1,9 @@
-"""The resources that composers require, under names that are stable within a reconcile, and what is resolved from them.
+"""The resources that composites require, by names that are stable within a reconcile, and what they resolve to.
 
 A requirement that is not answered yet makes a condition Unknown, one that is answered with nothing makes it False.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
 
 from function.api import model_deployment
 from function.api.cluster_model import parse_model
@@ -18,8 +17,15 @@ from function.domain.placement import Placement, ResolvedPlacement
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, condition, flag, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.reasons import ConditionType, ReferencesResolved
-from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND, USAGE_KIND, USAGE_VERSION
+from function.reasons import ConditionType, ReferencesResolved, Status
+from function.remote.composed_kinds import (
+    OBJECT,
+    OBJECT_VERSION,
+    PROVIDER_USAGE_KIND,
+    USAGE_KIND,
+    USAGE_VERSION,
+    ResourceKind,
+)
 from function.remote.object_writer import find_remote_namespace
 from function.status import references
 
@@ -38,9 +44,10 @@ GATE = "gate"
 NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 TLS_DEFINITION = "tls-definition"
-ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
-OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 PROVIDER_USAGE: ResourceKind = (OBJECT_VERSION, PROVIDER_USAGE_KIND)
+RESOLVED = Condition(
+    ConditionType.REFERENCES_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, "Model, environment and pool are known"
+)
 _RESOURCE = "resource-"
 _LISTED = {OBJECT, (USAGE_VERSION, USAGE_KIND)}
 

@@ -1,0 +1,57 @@
+"""Admission: whether the environment has granted GPUs to a placement, and what the placement answers to its ledger."""
+
+from function.capacity.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
+from function.capacity.quota import find_excess, may_exceed
+from function.contract import Call
+from function.domain.allocation import QuotaUsage
+from function.domain.placement import ResolvedPlacement
+from function.domain.records.admission import build_released, build_revoked
+from function.parts import requirements
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.placement import PlacementContext
+from function.parts.requirements import RESOLVED, UnresolvedError
+from function.reasons import ConditionType
+from function.remote.object_writer import NAMESPACE
+from function.status import model_placement as report
+from function.status import references
+
+
+def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
+    """Admits a placement.
+
+    Raises:
+        UnresolvedError: It waits, and has nothing on the cluster yet; or its quota is not known yet.
+    """
+    placement = context.resolved.placement
+    admission = _check_admission(context.call, context.resolved)
+    admitted = report.build_admitted(placement, admission)
+    if not admission.admits_service and is_nothing_composed(context.call):
+        raise UnresolvedError(RESOLVED, admitted)
+    grants = context.resolved.environment.find_grants(placement.uid)
+    return PartOutcome(
+        decision=admission,
+        conditions=(admitted,),
+        status=build_released(find_release(placement, grants)) | build_revoked(grants),
+    )
+
+
+ADMISSION = Part(run=_run)
+
+
+def is_nothing_composed(call: Call) -> bool:
+    """Tells whether a placement has nothing on the cluster, except perhaps its namespace, which is never deleted."""
+    return all(key == NAMESPACE for key in call.observed)
+
+
+def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
+    """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
+    placement = resolved.placement
+    quota_excess: QuotaUsage | None = None
+    limits = resolved.settings.limits_of(placement.namespace)
+    if may_exceed(placement, limits):
+        in_namespace = requirements.collect_placements(call, [requirements.PLACEMENTS])
+        if in_namespace is None:
+            raise UnresolvedError(RESOLVED, references.resolving(ConditionType.ADMITTED))
+        quota_excess = find_excess(placement, [p for p in in_namespace if p.uid != placement.uid], limits)
+    admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
+    return apply_quota(admitted, placement, quota_excess)

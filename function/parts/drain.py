@@ -1,0 +1,46 @@
+"""Draining: whether all placements have left an environment with a taint that evicts them, and what keeps them."""
+
+from collections.abc import Collection
+
+from function.contract import Condition, Requirement
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.kube.manifests import condition
+from function.parts import requirements
+from function.parts.environment import EnvironmentContext
+from function.parts.part import Decisions, Part, PartOutcome
+from function.reasons import ConditionType
+from function.status import inference_environment as report
+
+
+def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+    return PartOutcome(decision=None, conditions=_build_drained(context))
+
+
+DRAIN = Part(run=_run)
+
+
+def require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:
+    """Requires the deployments of the placements that have to leave; they say why these have not left yet."""
+    return {
+        _deployment_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace)
+        for p in report.find_draining(environment, placements)
+        if p.deployment
+    }
+
+
+def _build_drained(context: EnvironmentContext) -> tuple[Condition, ...]:
+    """Returns Drained; none where the environment never had a taint."""
+    call, environment, placements = context.call, context.environment, context.placements
+    if not environment.taints and not condition(call.xr, ConditionType.DRAINED):
+        return ()
+    draining = report.find_draining(environment, placements or ())
+    required = {_deployment_key(p) for p in draining if p.deployment}
+    if placements is None or not required <= call.answers.keys():
+        return (report.build_drained(environment, None),)
+    deployments = [next((item.load() for item in call.answers.get(_deployment_key(p), ())), None) for p in draining]
+    return (report.build_drained(environment, [*zip(draining, deployments, strict=True)]),)
+
+
+def _deployment_key(placement: Placement) -> str:
+    return f"deployment-{placement.namespace}/{placement.deployment}"

@@ -1,0 +1,32 @@
+"""The ledger of an environment: which placements have GPUs of its pools, and what is free.
+
+It is published whatever else is wrong with the environment.
+"""
+
+from collections.abc import Collection
+
+from function.capacity.ledger import admit_placements
+from function.contract import Call
+from function.domain.environment import Environment
+from function.domain.placement import Placement
+from function.kube.manifests import Manifest, mapping
+from function.parts.environment import EnvironmentContext
+from function.parts.outcome import observed_status
+from function.parts.part import Decisions, Part, PartOutcome
+from function.status import inference_environment as report
+
+
+def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+    status = compute_ledger(context.call, context.environment, context.placements)
+    return PartOutcome(decision=None, status=status)
+
+
+LEDGER = Part(run=_run)
+
+
+def compute_ledger(call: Call, environment: Environment, placements: Collection[Placement] | None) -> Manifest:
+    """Returns the ledger to publish: the published one while the placements are not known."""
+    if placements is None:
+        return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
+    ledger = admit_placements(environment, placements)
+    return report.build_ledger(environment, ledger, mapping(call.xr, "status"))

@@ -1,0 +1,76 @@
+"""A part of a composite, and how the parts of one are run.
+
+A composite is a list of parts. Each is run once in a call, in the order of the list, and reads what the parts before it
+decided. What was observed stays, whatever a part forgets: only a `Drop` lets something go (contract.py).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from function.contract import Condition, Desired, Event, combine
+from function.kube.manifests import Manifest
+from function.remote.composed_kinds import ResourceKind
+
+Context = TypeVar("Context")  # what all parts of one kind of composite read
+Decision = TypeVar("Decision")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOutcome(Generic[Decision]):
+    decision: Decision  # for the parts after it, and for what the composite says as a whole
+    desired: Desired = Desired()
+    conditions: tuple[Condition, ...] = ()
+    status: Manifest = field(default_factory=dict)  # the fields that this part alone writes
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part(Generic[Context, Decision]):
+    run: Callable[[Context, "Decisions"], PartOutcome[Decision]]
+    # By the kinds that it composes: the pattern of their composition-resource-names, by which they are recognised.
+    names: Mapping[ResourceKind, str] = field(default_factory=dict)
+
+
+class Decisions:
+    """What the parts of one composite have decided so far in a call."""
+
+    def __init__(self) -> None:
+        self._by_part: dict[Part[Any, Any], object] = {}
+
+    def add(self, part: Part[Any, Decision], decision: Decision) -> None:
+        self._by_part[part] = decision
+
+    def of(self, part: Part[Any, Decision]) -> Decision:
+        """Returns what a part decided.
+
+        Raises:
+            KeyError: It has not been run yet: it comes later in the list.
+        """
+        return cast("Decision", self._by_part[part])
+
+
+def run_parts(parts: Iterable[Part[Context, Any]], context: Context) -> PartOutcome[Decisions]:
+    """Runs parts in order, and returns together what they return; what a part raises ends the composite."""
+    decisions = Decisions()
+    outcomes: list[PartOutcome[Any]] = []
+    for part in parts:
+        outcome = part.run(context, decisions)
+        decisions.add(part, outcome.decision)
+        outcomes.append(outcome)
+    return PartOutcome(
+        decision=decisions,
+        desired=combine(outcome.desired for outcome in outcomes),
+        conditions=tuple(condition for outcome in outcomes for condition in outcome.conditions),
+        status={key: value for outcome in outcomes for key, value in outcome.status.items()},
+        events=tuple(event for outcome in outcomes for event in outcome.events),
+    )
+
+
+def join_names(parts: Iterable[Part[Any, Any]], *, prefix: str = "") -> dict[ResourceKind, str]:
+    """Returns the patterns of all names that parts give, behind a prefix where a composite has them several times."""
+    patterns: dict[ResourceKind, list[str]] = {}
+    for part in parts:
+        for kind, pattern in part.names.items():
+            patterns.setdefault(kind, []).append(f"{prefix}(?:{pattern})")
+    return {kind: "|".join(alternatives) for kind, alternatives in patterns.items()}

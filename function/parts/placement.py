@@ -1,0 +1,19 @@
+"""What the parts of a ModelPlacement read: the placement with all it refers to, and what is observed of it."""
+
+from dataclasses import dataclass
+
+from function.contract import Call
+from function.domain.placement import ResolvedPlacement
+from function.remote.object_writer import ObjectWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementContext:
+    call: Call
+    resolved: ResolvedPlacement
+    writer: ObjectWriter
+
+    @property
+    def rolls_out_in_order(self) -> bool:
+        """Its deployment changes one environment after the other."""
+        return self.resolved.placement.allowed_digest is not None

@@ -1,0 +1,24 @@
+"""The Deployment that KServe creates for a service: observed where environments change one after the other."""
+
+from function.domain.records.rollout import RolloutRecord, build_rollout
+from function.kube.manifests import Manifest
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.placement import PlacementContext
+from function.parts.service import SERVICE_PART
+from function.remote.composed_kinds import OBJECT
+from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe_pod_deployment
+
+
+def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
+    rollout = decisions.of(SERVICE_PART)
+    service = rollout.remote.manifest
+    status: Manifest = {}
+    if context.rolls_out_in_order:
+        update = find_update(service, context.writer.read(POD_DEPLOYMENT))
+        record = RolloutRecord(served=rollout.served_digest, requested=rollout.requested_digest, update=update)
+        status = {"rollout": build_rollout(record)}
+    desired = observe_pod_deployment(service, context.writer, is_needed=context.rolls_out_in_order)
+    return PartOutcome(decision=None, desired=desired, status=status)
+
+
+POD_DEPLOYMENT_PART = Part(run=_run, names={OBJECT: POD_DEPLOYMENT})

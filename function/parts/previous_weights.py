@@ -1,0 +1,14 @@
+"""The weights of an earlier plan: they stay while a pod of the service may read them."""
+
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.placement import PlacementContext
+from function.parts.service import SERVICE_PART
+from function.parts.weights import WEIGHTS
+
+
+def _run(_: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
+    are_read = decisions.of(SERVICE_PART).may_read_previous_weights
+    return PartOutcome(decision=None, desired=decisions.of(WEIGHTS).desire_previous(are_read=are_read))
+
+
+PREVIOUS_WEIGHTS = Part(run=_run)

@@ -1,0 +1,41 @@
+"""The weights that a placement is planned to read: claim, Job, scripts and copies of Secrets."""
+
+from function.contract import Call
+from function.domain.placement import ResolvedPlacement
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.placement import PlacementContext
+from function.remote.composed_kinds import HASHED, OBJECT
+from function.remote.object_writer import SERVICE
+from function.status import model_placement as report
+from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.request import StorageRequest
+
+WEIGHTS_NAMES = rf"claim-.+|(?:job|scripts|token)-{HASHED}"
+
+
+def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Weights]:
+    placement = context.resolved.placement
+    request = request_storage(context.call, context.resolved)
+    weights = reconcile_weights(request, context.writer, placement.weights.hydration, placement.service.uri)
+    return PartOutcome(
+        decision=weights,
+        desired=weights.current,
+        conditions=(report.build_storage_ready(weights.state),),
+        status=report.build_storage(context.call, context.resolved, weights),
+    )
+
+
+WEIGHTS = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
+
+
+def request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
+    placement = resolved.placement
+    request = StorageRequest(
+        model=resolved.model,
+        choice=placement.cache,
+        namespace=resolved.namespace,
+        owner=placement.name,
+        named_cache=resolved.cache,
+        service_exists=any(key.startswith(SERVICE) for key in call.observed),
+    )
+    return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
