@@ -82,6 +82,11 @@ class Desired:
     def __or__(self, other: "Desired") -> "Desired":
         return combine((self, other))
 
+    def with_prefix(self, prefix: str) -> "Desired":
+        """Returns the same under longer composition-resource-names."""
+        composed = {prefix + key: item for key, item in self.composed.items()}
+        return Desired(composed, tuple(Drop(prefix + key, why) for key, why in self.drops))
+
 
 def combine(parts: Iterable[Desired]) -> Desired:
     """Returns what several parts desire; what a later one composes replaces what an earlier one does."""

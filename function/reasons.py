@@ -4,6 +4,7 @@ The order of `Refused` has a meaning: it runs from furthest to nearest, so that 
 the environment that came closest.
 """
 
+from collections.abc import Mapping
 from enum import Enum, StrEnum
 from typing import Self
 
@@ -44,6 +45,43 @@ class ConditionType(StrEnum):
     ENDPOINTS_READY = "EndpointsReady"
     ROUTE_READY = "RouteReady"
     BACKENDS_ALIKE = "BackendsAlike"
+
+
+# The conditions that each kind owns, in the order in which a composite comes to them.
+OWNED: Mapping[str, tuple[ConditionType, ...]] = {
+    "ClusterModel": (ConditionType.MODEL_VALID,),
+    "Model": (ConditionType.MODEL_VALID,),
+    "InferenceEnvironment": (
+        ConditionType.CLUSTER_READY,
+        ConditionType.POOLS_VALID,
+        ConditionType.STORAGE_READY,
+        ConditionType.HARDWARE_AS_DECLARED,
+        ConditionType.DRAINED,
+    ),
+    "ModelDeployment": (
+        ConditionType.MODEL_RESOLVED,
+        ConditionType.SCHEDULED,
+        ConditionType.PLACEMENTS_READY,
+        ConditionType.ROLLED_OUT,
+    ),
+    "ModelPlacement": (
+        ConditionType.REFERENCES_RESOLVED,
+        ConditionType.ADMITTED,
+        ConditionType.STORAGE_READY,
+        ConditionType.SERVICE_ACCEPTED,
+        ConditionType.SERVICE_READY,
+    ),
+    "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
+    "ModelService": (
+        ConditionType.BACKENDS_RESOLVED,
+        ConditionType.ENDPOINTS_READY,
+        ConditionType.ROUTE_READY,
+        ConditionType.BACKENDS_ALIKE,
+    ),
+}
+
+# Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
+OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 
 
 class Outlook(Enum):

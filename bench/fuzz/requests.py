@@ -19,8 +19,8 @@ from bench.fuzz.mutation import cases, mutated
 from bench.servers import Server
 from function.kube.manifests import mapping, text
 from function.kube.messages import LIMIT
+from function.reasons import OPTIONAL, OWNED
 from function.runner import Runner
-from function.status.conditions import OPTIONAL, OWNED
 from function.wire import MalformedError
 
 SLOW_SECONDS, SMALL = 1.0, 1_000_000

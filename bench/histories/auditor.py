@@ -29,9 +29,8 @@ from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
 from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, strings, text
-from function.reasons import Refused
+from function.reasons import OPTIONAL, OWNED, Refused
 from function.remote.object_writer import deletes
-from function.status.conditions import OPTIONAL, OWNED
 from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE
 

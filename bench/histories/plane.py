@@ -27,7 +27,7 @@ from function.cli.store import Ref
 from function.composers import model_deployment
 from function.kube.manifests import Manifest, get, mapping
 from function.kube.messages import LIMIT
-from function.status.conditions import OPTIONAL, OWNED
+from function.reasons import OPTIONAL, OWNED
 from tools.world import SECRET_VALUE
 
 # One write in so many is core's last before it starts again, and one answer in so many is asked for a second time.

@@ -39,14 +39,9 @@ from function.kube.manifests import (
     text,
 )
 from function.kube.selectors import Toleration
-from function.reasons import ConditionType, Phase, ServiceReady, Status
+from function.reasons import OWNED, ConditionType, Phase, ServiceReady, Status
 
-_BEFORE_SERVING = (
-    ConditionType.REFERENCES_RESOLVED,
-    ConditionType.ADMITTED,
-    ConditionType.STORAGE_READY,
-    ConditionType.SERVICE_ACCEPTED,
-)
+_BEFORE_SERVING = [type_ for type_ in OWNED["ModelPlacement"] if type_ is not ConditionType.SERVICE_READY]
 _PRICE = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,16})?) ([A-Z]{3})", re.ASCII)
 _UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 

@@ -18,8 +18,8 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
+from function.reasons import OWNED
 from function.remote.composed_kinds import HUB_KINDS, OBJECT_GROUP
-from function.status.conditions import OWNED
 from function.traffic.routes import TLS_DEFINITION
 
 CLUSTER_SCOPED = frozenset(

@@ -7,12 +7,13 @@ environment to which more would be added stays as observed until others are comp
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from function.api.inference_environment import ENVIRONMENTS
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import PLACEMENTS
 from function.api.problems import Parsed
-from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement, combine
+from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
@@ -21,36 +22,28 @@ from function.domain.records.weights import Hydration
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.parts import requirements
+from function.parts.cached_weights import CACHED_WEIGHTS, CacheContext
+from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
+from function.parts.part import Part, join_names, run_parts
 from function.parts.requirements import UnresolvedError, resolve_model
-from function.parts.weights import WEIGHTS_NAMES
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.composed_kinds import OBJECT, Names
-from function.remote.object_writer import (
-    NAMESPACE,
-    carry_over,
-    compose_namespace,
-    deletes,
-    find_remote_namespace,
-    keep_undropped,
-)
+from function.remote.object_writer import CLUSTER_SEPARATOR, carry_over, deletes, find_remote_namespace, keep_undropped
 from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usages
 from function.status import references
 from function.status import weights as report
 from function.status.conditions import faulty
 from function.weights.claim import Size
 from function.weights.consumers import find_consumers, list_claims, may_delete_weights
-from function.weights.reconcile import SCRIPTS, reconcile_weights
+from function.weights.reconcile import SCRIPTS, drop_weights
 from function.weights.request import build_cache_request
 
-_SEPARATOR = "/"  # between environment and composed resource
-_PER_ENVIRONMENT = rf"[^/]+{_SEPARATOR}"
+PARTS: tuple[Part[CacheContext, Any], ...] = (NAMESPACE_PART, CACHED_WEIGHTS)  # on each environment
+_PER_ENVIRONMENT = rf"[^/]+{CLUSTER_SEPARATOR}"
 NAMES = Names(
-    {
-        OBJECT: rf"{_PER_ENVIRONMENT}(?:{NAMESPACE}|{WEIGHTS_NAMES})",
-        requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE,
-    }
+    {**join_names(PARTS, prefix=_PER_ENVIRONMENT), requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE}
 )
 # Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
 # status without the message, and its requirement; for each resource what surrounds its manifest.
@@ -73,8 +66,8 @@ class _Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """One environment's part of the outcome, by the names of composed resources."""
+class _OnCluster:
+    """What the cache has on the cluster of one environment, by the names of composed resources."""
 
     composed: Mapping[str, Composed]  # also what is observed and stays, since it counts for the size of the response
     observed: Mapping[str, Manifest]
@@ -89,7 +82,7 @@ class _Part:
     @property
     def as_observed(self) -> Mapping[str, Composed]:
         """What is observed; scripts only while they are needed, since other environments may wait for their bytes."""
-        is_script = {key: key.rpartition(_SEPARATOR)[2].startswith(SCRIPTS) for key in self.observed}
+        is_script = {key: key.rpartition(CLUSTER_SEPARATOR)[2].startswith(SCRIPTS) for key in self.observed}
         needed = {key: item for key, item in self.composed.items() if is_script.get(key)}
         return carry_over({key: m for key, m in self.observed.items() if not is_script[key]}) | needed
 
@@ -107,17 +100,19 @@ def compose(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -
         return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
     names = sorted({*inputs.selected, *observed})
-    parts = _fit_response(call.xr, [_compose_part(call, inputs, name, observed.get(name, {})) for name in names])
-    composed = {key: item for part in parts for key, item in part.composed.items()}
-    rows = [part.row for part in parts if part.row]
-    size = next((part.size for part in parts if part.size), None)
+    clusters = _fit_response(
+        call.xr, [_compose_on_cluster(call, inputs, name, observed.get(name, {})) for name in names]
+    )
+    composed = {key: item for cluster in clusters for key, item in cluster.composed.items()}
+    rows = [cluster.row for cluster in clusters if cluster.row]
+    size = next((cluster.size for cluster in clusters if cluster.size), None)
     resolved = references.model_resolved(inputs.model)
     conditions = (resolved, report.summarize_hydration(rows))
     is_complete = all(condition.status is Status.TRUE for condition in conditions)
     used_by = sorted({placement.deployment or placement.name for placement in inputs.named_by})
     return Outcome(
         composed=composed,
-        drops=tuple(drop for part in parts for drop in part.drops),
+        drops=tuple(drop for cluster in clusters for drop in cluster.drops),
         status=report.build_cache_status(inputs.model, size, rows, used_by, inputs.consumers),
         conditions=conditions,
         ready=unready_if_incomplete(composed, works=is_complete),
@@ -125,43 +120,42 @@ def compose(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -
     )
 
 
-def _compose_part(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _Part:
+def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _OnCluster:
     """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
     cache = inputs.cache
     environment = inputs.environments.get(name)
-    prefix = f"{name}{_SEPARATOR}"
+    prefix = f"{name}{CLUSTER_SEPARATOR}"
     observed = {key.removeprefix(prefix): manifest for key, manifest in prefixed.items()}
     consumers = [consumer for consumer in inputs.consumers if consumer.environment == name]
     named_by = [placement for placement in inputs.named_by if placement.environment == name]
-    claims = list_claims(observed.values())
     if environment is None or environment.broken:
         row = report.build_missing_row(name, cache.entry(name))
-        return _Part(composed=carry_over(prefixed), observed=prefixed, row=row)
-    if name not in inputs.selected:
-        if not may_delete_weights(claims, consumers, named_by, current=None):
-            return _Part(composed=carry_over(prefixed), observed=prefixed)
-        why = f"environment {name} is not selected, and nothing reads the weights there"
-        return _Part(composed={}, observed=prefixed, drops=tuple(Drop(key, why) for key in prefixed))
-
+        return _OnCluster(composed=carry_over(prefixed), observed=prefixed, row=row)
     writer = build_writer(call, inputs.settings, environment.provider_config, observed, scope=name)
+    if name not in inputs.selected:
+        if not may_delete_weights(list_claims(observed.values()), consumers, named_by, current=None):
+            return _OnCluster(composed=carry_over(prefixed), observed=prefixed)
+        why = f"environment {name} is not selected, and nothing reads the weights there"
+        desired = drop_weights(writer, observed, why).with_prefix(prefix)
+        return _OnCluster(composed=desired.composed, observed=prefixed, drops=desired.drops)
+
     namespace = find_remote_namespace(observed) or inputs.settings.remote_namespace(cache.namespace)
-    request = build_cache_request(inputs.model, cache, environment, namespace)
     entry = cache.entry(name)
-    weights = reconcile_weights(request, writer, entry.hydration if entry else Hydration())
-    are_read = not may_delete_weights(claims, consumers, named_by, weights)
-    desired = combine(
-        [
-            Desired({NAMESPACE: compose_namespace(namespace, writer)}),
-            weights.current,
-            weights.desire_previous(are_read=are_read),
-        ]
+    context = CacheContext(
+        request=build_cache_request(inputs.model, cache, environment, namespace),
+        recorded=entry.hydration if entry else Hydration(),
+        consumers=consumers,
+        named_by=named_by,
+        writer=writer,
     )
-    return _Part(
-        composed={
-            prefix + key: item for key, item in keep_undropped(observed, desired.composed, desired.drops).items()
-        },
+    joined = run_parts(PARTS, context)
+    weights = joined.decision.of(CACHED_WEIGHTS)
+    kept = keep_undropped(observed, joined.desired.composed, joined.desired.drops)
+    desired = Desired(kept, joined.desired.drops).with_prefix(prefix)
+    return _OnCluster(
+        composed=desired.composed,
         observed=prefixed,
-        drops=tuple(Drop(prefix + key, why) for key, why in desired.drops),
+        drops=desired.drops,
         row=report.build_row(name, weights, entry),
         size=weights.plan.claim.size if weights.plan and weights.plan.claim else None,
     )
@@ -233,34 +227,34 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
 def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
     groups: dict[str, dict[str, Manifest]] = {}
     for key, manifest in call.observed.items():
-        groups.setdefault(key.partition(_SEPARATOR)[0], {})[key] = manifest
+        groups.setdefault(key.partition(CLUSTER_SEPARATOR)[0], {})[key] = manifest
     return groups
 
 
-def _fit_response(xr: Manifest, parts: list[_Part]) -> list[_Part]:
+def _fit_response(xr: Manifest, clusters: list[_OnCluster]) -> list[_OnCluster]:
     """Once the response is full, leaves each environment as observed to which something would be added."""
-    base = _BASE_BYTES + sum(_ROW_BYTES + len(part.row.message.encode()) for part in parts if part.row)
-    complete = [_with_usages(xr, part, part.composed) for part in parts]
+    base = _BASE_BYTES + sum(_ROW_BYTES + len(cluster.row.message.encode()) for cluster in clusters if cluster.row)
+    complete = [_with_usages(xr, cluster, cluster.composed) for cluster in clusters]
     upper_bound = base + sum(_measure(composed, max_wire_bytes) for composed in complete)
-    if upper_bound <= RESPONSE_BYTES or not any(part.adds_resources for part in parts):
-        return parts
-    without_additions = [part.as_observed if part.adds_resources else part.composed for part in parts]
-    sizes = [_measure(_with_usages(xr, *each)) for each in zip(parts, without_additions, strict=True)]
+    if upper_bound <= RESPONSE_BYTES or not any(cluster.adds_resources for cluster in clusters):
+        return clusters
+    without_additions = [cluster.as_observed if cluster.adds_resources else cluster.composed for cluster in clusters]
+    sizes = [_measure(_with_usages(xr, *each)) for each in zip(clusters, without_additions, strict=True)]
     total = base + sum(sizes)
-    fitting: list[_Part] = []
-    for part, full, composed, size in zip(parts, complete, without_additions, sizes, strict=True):
-        added = _measure(full) - size if part.adds_resources else 0
-        if part.row is None or not part.adds_resources or total + added <= RESPONSE_BYTES:
+    fitting: list[_OnCluster] = []
+    for cluster, full, composed, size in zip(clusters, complete, without_additions, sizes, strict=True):
+        added = _measure(full) - size if cluster.adds_resources else 0
+        if cluster.row is None or not cluster.adds_resources or total + added <= RESPONSE_BYTES:
             total += added
-            fitting.append(part)
+            fitting.append(cluster)
         else:
-            row = report.describe_waiting(part.row, total + added)
-            fitting.append(replace(part, composed=composed, row=row))
+            row = report.describe_waiting(cluster.row, total + added)
+            fitting.append(replace(cluster, composed=composed, row=row))
     return fitting
 
 
-def _with_usages(xr: Manifest, part: _Part, composed: Mapping[str, Composed]) -> Mapping[str, Composed]:
-    return {**composed, **compose_provider_usages(xr, composed, part.observed)}
+def _with_usages(xr: Manifest, cluster: _OnCluster, composed: Mapping[str, Composed]) -> Mapping[str, Composed]:
+    return {**composed, **compose_provider_usages(xr, composed, cluster.observed)}
 
 
 def _measure(composed: Mapping[str, Composed], size: Callable[[Manifest], int] = wire_bytes) -> int:

@@ -7,37 +7,30 @@ anything is unanswered, while the spec is invalid, or while the platform names n
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from function.api.model_service import parse_model_service
 from function.api.problems import Parsed
-from function.contract import Call, Composed, Desired, Drop, Outcome, Requirement
+from function.contract import Call, Outcome, Requirement
 from function.domain.model_service import ModelService
 from function.domain.placement import Placement
-from function.domain.settings import PlatformGateway, Settings
+from function.domain.settings import Settings
 from function.parts import requirements
-from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
+from function.parts.outcome import keep_observed, unready_if_incomplete
+from function.parts.part import Part, join_names, run_parts
+from function.parts.routing import ENDPOINTS, PER_GATEWAY, ROUTE_PART, ServiceContext
 from function.reasons import BackendsResolved, ConditionType, Status
-from function.remote.composed_kinds import OBJECT, Names, ResourceKind, assess
-from function.remote.object_writer import ManagementPolicy, carry_over, with_resource_version
+from function.remote.composed_kinds import OBJECT, Names, ResourceKind
+from function.remote.object_writer import CLUSTER_SEPARATOR
 from function.remote.provider_usage import PROVIDER_USAGE
 from function.status import model_service as report
 from function.status import references
 from function.status.conditions import faulty
 from function.traffic import routes
-from function.traffic.endpoints import Endpoint, Traffic, plan_traffic
-from function.traffic.sites import SEPARATOR
+from function.traffic.endpoints import plan_traffic
 
-_PER_GATEWAY = rf"gateway-[0-9a-f]{{8}}{SEPARATOR}"  # `Site.key`
-NAMES = Names(
-    {
-        routes.ROUTE_KIND: routes.ROUTE,
-        OBJECT: _PER_GATEWAY + routes.REMOTE_ROUTE,
-        routes.SERVICE_KIND: _PER_GATEWAY + routes.SERVICE,
-        routes.SLICE_KIND: _PER_GATEWAY + routes.SLICE,
-        routes.TLS_KIND: _PER_GATEWAY + routes.TLS,
-        requirements.PROVIDER_USAGE: _PER_GATEWAY + PROVIDER_USAGE,
-    }
-)
+PARTS: tuple[Part[ServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS)
+NAMES = Names({**join_names(PARTS), requirements.PROVIDER_USAGE: PER_GATEWAY + PROVIDER_USAGE})
 
 
 def read(call: Call, _: Settings) -> Parsed[ModelService | None]:
@@ -65,23 +58,19 @@ def compose(call: Call, parsed: Parsed[ModelService | None], settings: Settings)
         call.answers.get(requirements.TLS_DEFINITION, ()), version
     )
     traffic = plan_traffic(service, placements, call.observed, platform, call.now, serves_tls=serves_tls)
-    desired = Desired({routes.ROUTE: _compose_route(call, service, platform, traffic)})
-    for endpoint in traffic.endpoints:
-        desired |= _compose_endpoint(call, settings, service, endpoint)
-    conditions = (
-        resolved,
-        report.build_endpoints_ready(traffic),
-        report.build_route_ready(call.observed.get(routes.ROUTE), platform),
-        report.build_backends_alike(service, placements),
+    context = ServiceContext(
+        call=call, settings=settings, service=service, platform=platform, placements=placements, traffic=traffic
     )
-    serves = all(condition.status is Status.TRUE for condition in conditions[:-1])
+    joined = run_parts(PARTS, context)
+    conditions = (resolved, *joined.conditions)
+    serves = all(c.status is Status.TRUE for c in conditions if c.type is not ConditionType.BACKENDS_ALIKE)
     ttl_seconds = settings.ttl_settled if serves else settings.ttl_pending
     return Outcome(
-        composed=desired.composed,
-        drops=desired.drops,
+        composed=joined.desired.composed,
+        drops=joined.desired.drops,
         status=report.build_status(service, platform, traffic),
         conditions=conditions,
-        ready=unready_if_incomplete(desired.composed, works=serves),
+        ready=unready_if_incomplete(joined.desired.composed, works=serves),
         ttl_seconds=min(ttl_seconds, traffic.wake_in or ttl_seconds),
     )
 
@@ -107,7 +96,7 @@ def _list_kinds(call: Call) -> list[ResourceKind]:
     kinds = [OBJECT]
     if routes.ROUTE in call.observed:
         kinds += [routes.SERVICE_KIND, routes.SLICE_KIND]
-    if any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
+    if any(key.endswith(CLUSTER_SEPARATOR + routes.TLS) for key in call.observed):
         kinds.append(routes.TLS_KIND)
     return kinds
 
@@ -118,7 +107,7 @@ def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requi
     A kind that the control plane does not serve would cost the ModelService its whole status.
     """
     is_needed = any(p.service.gateway is not None and p.service.gateway.origin.scheme == "https" for p in placements)
-    if not is_needed or any(key.endswith(SEPARATOR + routes.TLS) for key in call.observed):
+    if not is_needed or any(key.endswith(CLUSTER_SEPARATOR + routes.TLS) for key in call.observed):
         return {}
     return {requirements.TLS_DEFINITION: requirements.require_definition(routes.TLS_DEFINITION)}
 
@@ -129,28 +118,3 @@ def _require_placements(call: Call, service: ModelService) -> dict[str, Requirem
     labelled = {f"placements-of-{n}": requirements.placements(namespace, deployment=n) for n in service.backends}
     listed = [row.placement for entry in service.entries for row in entry.backends]
     return requirements.with_recorded_placements(call, labelled, listed, namespace)
-
-
-def _compose_route(call: Call, service: ModelService, platform: PlatformGateway, traffic: Traffic) -> Composed:
-    """Composes the control plane's route over the version that was seen: one decided from less must not replace it."""
-    observed = call.observed.get(routes.ROUTE, {})
-    route = Composed(manifest=routes.build_route(service, platform, traffic.weights), ready=assess(observed).up)
-    return with_resource_version(route, observed)
-
-
-def _compose_endpoint(call: Call, settings: Settings, service: ModelService, endpoint: Endpoint) -> Desired:
-    site = endpoint.site
-    if site is None:
-        return Desired()
-    prefix = site.key + SEPARATOR
-    if endpoint.leaving:
-        return Desired({prefix + key: item for key, item in carry_over(site.observed).items()})
-    if not endpoint.workloads or site.gateway is None:
-        why = "nothing serves behind its gateway, and no request can reach it any more"
-        return Desired(drops=tuple(Drop(prefix + key, why) for key in site.observed))
-    writer = build_writer(call, settings, site.gateway.provider_config, site.observed, scope=site.key)
-    route = routes.build_remote_route(service, site.gateway, site.remote_namespace, endpoint.workloads)
-    composed = {prefix + routes.REMOTE_ROUTE: writer.compose(routes.REMOTE_ROUTE, route, ManagementPolicy.FULL)}
-    for key, manifest in routes.build_local_resources(service, site.gateway).items():
-        composed[prefix + key] = Composed(manifest=manifest, ready=key in site.observed)
-    return Desired(composed)

@@ -1,14 +1,23 @@
-"""The namespace of a placement on its cluster, which is never deleted: others may use it."""
+"""The namespace on a cluster, which is never deleted: others may use it."""
+
+from typing import Protocol
 
 from function.contract import Desired
 from function.parts.part import Decisions, Part, PartOutcome
-from function.parts.placement import PlacementContext
 from function.remote.composed_kinds import OBJECT
-from function.remote.object_writer import NAMESPACE, compose_namespace
+from function.remote.object_writer import NAMESPACE, ObjectWriter, compose_namespace
 
 
-def _run(context: PlacementContext, _: Decisions) -> PartOutcome[None]:
-    namespace = compose_namespace(context.resolved.namespace, context.writer)
+class _Context(Protocol):
+    @property
+    def writer(self) -> ObjectWriter: ...
+
+    @property
+    def remote_namespace(self) -> str: ...
+
+
+def _run(context: _Context, _: Decisions) -> PartOutcome[None]:
+    namespace = compose_namespace(context.remote_namespace, context.writer)
     return PartOutcome(decision=None, desired=Desired({NAMESPACE: namespace}))
 
 

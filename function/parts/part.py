@@ -12,7 +12,7 @@ from function.contract import Condition, Desired, Event, combine
 from function.kube.manifests import Manifest
 from function.remote.composed_kinds import ResourceKind
 
-Context = TypeVar("Context")  # what all parts of one kind of composite read
+Context_contra = TypeVar("Context_contra", contravariant=True)  # what all parts of one kind of composite read
 Decision = TypeVar("Decision")
 
 
@@ -26,8 +26,8 @@ class PartOutcome(Generic[Decision]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part(Generic[Context, Decision]):
-    run: Callable[[Context, "Decisions"], PartOutcome[Decision]]
+class Part(Generic[Context_contra, Decision]):
+    run: Callable[[Context_contra, "Decisions"], PartOutcome[Decision]]
     # By the kinds that it composes: the pattern of their composition-resource-names, by which they are recognised.
     names: Mapping[ResourceKind, str] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class Decisions:
         return cast("Decision", self._by_part[part])
 
 
-def run_parts(parts: Iterable[Part[Context, Any]], context: Context) -> PartOutcome[Decisions]:
+def run_parts(parts: Iterable[Part[Context_contra, Any]], context: Context_contra) -> PartOutcome[Decisions]:
     """Runs parts in order, and returns together what they return; what a part raises ends the composite."""
     decisions = Decisions()
     outcomes: list[PartOutcome[Any]] = []

@@ -14,6 +14,10 @@ class PlacementContext:
     writer: ObjectWriter
 
     @property
+    def remote_namespace(self) -> str:
+        return self.resolved.namespace
+
+    @property
     def rolls_out_in_order(self) -> bool:
         """Its deployment changes one environment after the other."""
         return self.resolved.placement.allowed_digest is not None

@@ -26,6 +26,8 @@ from function.remote.observed_object import ObservedObject, is_up, read_object
 
 PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of such a usage
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
+# In a composition-resource-name, where a composite has the same on several clusters: behind what names the cluster.
+CLUSTER_SEPARATOR = "/"
 _OBJECT_NAME_LIMIT = 63
 _NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
 _DELETING = frozenset({"*", "Delete"})

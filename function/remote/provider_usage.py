@@ -14,11 +14,10 @@ from function.contract import Call, Composed
 from function.kube.manifests import Manifest, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, label_value
 from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND
-from function.remote.object_writer import PROVIDER_CONFIG_LABELS, object_name
+from function.remote.object_writer import CLUSTER_SEPARATOR, PROVIDER_CONFIG_LABELS, object_name
 
 PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
 NO_OBJECTS_LEFT = "nothing is left on the cluster"  # why such a usage goes
-_SEPARATOR = "/"  # between the prefix of a cluster and the composed resource
 
 
 def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Composed:
@@ -45,7 +44,7 @@ def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Comp
 
 def without_provider_usages(call: Call) -> Call:
     """Returns the call without the observed usages of `compose_provider_usages`."""
-    others = {key: m for key, m in call.observed.items() if not key.endswith(_SEPARATOR + PROVIDER_USAGE)}
+    others = {key: m for key, m in call.observed.items() if not key.endswith(CLUSTER_SEPARATOR + PROVIDER_USAGE)}
     return replace(call, observed=others) if len(others) < len(call.observed) else call
 
 
@@ -58,12 +57,12 @@ def compose_provider_usages(
     """
     objects = {**existing, **{key: item.manifest for key, item in composed.items()}}
     configs = {
-        key.rpartition(_SEPARATOR)[0]: text(manifest, "spec.providerConfigRef.name")
+        key.rpartition(CLUSTER_SEPARATOR)[0]: text(manifest, "spec.providerConfigRef.name")
         for key, manifest in sorted(objects.items())
-        if text(manifest, "kind") == "Object" and _SEPARATOR in key
+        if text(manifest, "kind") == "Object" and CLUSTER_SEPARATOR in key
     }
     return {
         key: compose_provider_usage(xr, key, config)
         for prefix, config in configs.items()
-        if (key := f"{prefix}{_SEPARATOR}{PROVIDER_USAGE}")
+        if (key := f"{prefix}{CLUSTER_SEPARATOR}{PROVIDER_USAGE}")
     }

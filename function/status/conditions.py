@@ -1,4 +1,4 @@
-"""The conditions that each kind owns, and the events for those that changed.
+"""The conditions of a composite in a response, and the events for those that changed.
 
 A condition that a function leaves out keeps its old value in Crossplane, so every condition is sent in every call, and
 one that could not be evaluated is Unknown with the reason for that. Messages are cut to their limit here.
@@ -14,42 +14,8 @@ from function.contract import Condition, Event
 from function.domain.model import Problem
 from function.kube.manifests import Manifest, condition
 from function.kube.messages import LIMIT, truncate_middle
-from function.reasons import CallFailure, ConditionType, Status
+from function.reasons import OPTIONAL, OWNED, CallFailure, ConditionType, Status
 
-OWNED: Mapping[str, tuple[ConditionType, ...]] = {
-    "ClusterModel": (ConditionType.MODEL_VALID,),
-    "Model": (ConditionType.MODEL_VALID,),
-    "InferenceEnvironment": (
-        ConditionType.CLUSTER_READY,
-        ConditionType.POOLS_VALID,
-        ConditionType.STORAGE_READY,
-        ConditionType.HARDWARE_AS_DECLARED,
-        ConditionType.DRAINED,
-    ),
-    "ModelDeployment": (
-        ConditionType.MODEL_RESOLVED,
-        ConditionType.SCHEDULED,
-        ConditionType.PLACEMENTS_READY,
-        ConditionType.ROLLED_OUT,
-    ),
-    "ModelPlacement": (
-        ConditionType.REFERENCES_RESOLVED,
-        ConditionType.ADMITTED,
-        ConditionType.STORAGE_READY,
-        ConditionType.SERVICE_ACCEPTED,
-        ConditionType.SERVICE_READY,
-    ),
-    "ModelCache": (ConditionType.MODEL_RESOLVED, ConditionType.HYDRATED),
-    "ModelService": (
-        ConditionType.BACKENDS_RESOLVED,
-        ConditionType.ENDPOINTS_READY,
-        ConditionType.ROUTE_READY,
-        ConditionType.BACKENDS_ALIKE,
-    ),
-}
-
-# Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
-OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 KEPT = "Running workloads are not affected"
 UNFINISHED: Mapping[CallFailure, str] = {
     CallFailure.INTERNAL_ERROR: f"Internal error; see the function log. {KEPT}",

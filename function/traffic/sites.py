@@ -9,10 +9,9 @@ from function.domain.settings import PlatformGateway
 from function.kube.manifests import Manifest, integer, is_deleting, list_texts, listing, mapping, text
 from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed
+from function.remote.object_writer import CLUSTER_SEPARATOR
 from function.remote.observed_object import ObservedObject, is_up, read_object
 from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
-
-SEPARATOR = "/"  # between the key of a gateway and the composed resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,7 @@ def gather_sites(
             members.setdefault(placement.service.gateway.key, []).append(placement)
     composed: dict[str, dict[str, Manifest]] = {}
     for name, manifest in observed.items():
-        key, _, part = name.partition(SEPARATOR)
+        key, _, part = name.partition(CLUSTER_SEPARATOR)
         if part:
             composed.setdefault(key, {})[part] = manifest
     entries = {find_gateway_key(entry.address): entry for entry in service.entries if entry.address}

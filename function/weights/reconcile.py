@@ -469,30 +469,36 @@ def _may_be_served(download: _Download) -> bool:
 
 
 def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
-    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without.
-
-    Claims and Jobs that several composites describe stay on the cluster, and with a Job that can start a pod its
-    scripts. Copies of Secrets never stay: a composite that still needs one creates it again.
-    """
+    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without."""
     writer = download.writer
     claim = download.plan.claim
     current = {download.job_key, *(TOKEN + copy.name for copy in download.plan.copies)}
     if claim:
         current.add(CLAIM + claim.name)
-    why = "nothing reads these weights any more"
-    previous, unneeded = Desired(), Desired()
-    for key, manifest in sorted(writer.observed.items()):
-        if key in current or not key.startswith(_PREFIXES):
-            continue
-        if key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key:
-            continue
-        if key.startswith(SCRIPTS):
-            previous |= _keep_scripts(writer, key)
+    others = [
+        key
+        for key, manifest in sorted(writer.observed.items())
+        if key.startswith(_PREFIXES)
+        and key not in current
+        and not (key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key)
+    ]
+    scripts = (_keep_scripts(writer, key) for key in others if key.startswith(SCRIPTS))
+    return combine(scripts), drop_weights(writer, others, "nothing reads these weights any more")
+
+
+def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired:
+    """Drops observed Objects of weights.
+
+    Claims and Jobs that several composites describe stay on the cluster, and with a Job that can start a pod its
+    scripts. Copies of Secrets never stay: a composite that still needs one creates it again.
+    """
+    desired = Desired()
+    for key in keys:
         if key.startswith(TOKEN) or (key.startswith(SCRIPTS) and not _is_mounted(writer, key)):
-            unneeded |= _delete_in_two_steps(writer, key, why)
+            desired |= _delete_in_two_steps(writer, key, why)
         else:
-            unneeded |= Desired(drops=(Drop(key, why),))
-    return previous, unneeded
+            desired |= Desired(drops=(Drop(key, why),))
+    return desired
 
 
 def _get_cache_key(observed: Manifest) -> str:

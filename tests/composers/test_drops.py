@@ -1,5 +1,6 @@
 """Nothing that was observed leaves the desired state without a `Drop` that says why."""
 
+import copy
 from collections.abc import Mapping
 
 import pytest
@@ -7,14 +8,15 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 
 from function.composers import COMPOSERS, compose
 from function.contract import Call, Composed, Drop
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, get, mapping, text
 from function.parts.storage_class import CLASS
 from function.remote.adoption import select_own
-from function.remote.object_writer import keep_undropped
+from function.remote.object_writer import ManagementPolicy, keep_undropped
 from function.wire import read_call, split_request
 from tests import test_cases
 from tests.support.orphans import AtRest
 from tests.support.ownership import CASES, STORIES, example_requests
+from tests.support.plane import only
 
 SEEN: Mapping[str, Manifest] = {
     key: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key}} for key in ("a", "b", "c")
@@ -71,3 +73,23 @@ def test_environment_observes_its_class_until_its_placements_are_known() -> None
     (placements,) = (name for name in scene.at_rest().requirements if name.startswith("placements"))
     unanswered = scene.outcome(scene.objects, pending=placements)
     assert (CLASS in unanswered.composed, unanswered.drops) == (True, ())
+
+
+def test_copy_of_a_secret_leaves_the_cluster_where_a_cache_is_not_selected_any_more() -> None:
+    """Claim and Job of several composites stay there; an Object that does not delete would leave the Secret, too."""
+    scene = AtRest("model-cache", "ModelCache")
+    mapping(scene.xr, "spec").update({"environments": ["nowhere"], "environmentSelector": None})
+    mapping(scene.xr, "status")["readers"] = []
+    read = text(scene.control.composites[only(scene.control, "ModelPlacement")], "spec.inferenceEnvironmentRef.name")
+    claim = next(key for key in scene.objects if "/claim-" in key and not key.startswith(read))
+    token = f"{claim.partition('/')[0]}/token-weights-0a1b2c3d"
+    scene.objects[token] = copy.deepcopy(scene.objects[claim])
+    mapping(scene.objects[token], "metadata")["name"] = "token"
+    spec = mapping(scene.objects[token], "spec")
+    spec["managementPolicies"] = [*ManagementPolicy.RETAIN.value]
+    mapping(spec, "forProvider")["manifest"] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}}
+    first = scene.at_rest()
+    assert claim in {drop.key for drop in first.drops} == scene.objects.keys() - first.composed.keys()
+    assert get(first.composed[token].manifest, "spec.managementPolicies") == ["*"]
+    second = scene.outcome({token: first.composed[token].manifest})
+    assert [drop.key for drop in second.drops] == [token]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from function.kube.manifests import JSON, Manifest
-from function.status.conditions import OPTIONAL, OWNED
+from function.reasons import OPTIONAL, OWNED
 from tests.support.plane import call, change, manifests, only, plane, request_of
 from tools.control_plane import ControlPlane
 

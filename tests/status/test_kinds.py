@@ -12,6 +12,8 @@ from function.domain.records.rollout import RolloutRecord
 from function.domain.records.weights import Hydration
 from function.kube.manifests import Manifest, mapping
 from function.reasons import (
+    OPTIONAL,
+    OWNED,
     Admitted,
     ConditionType,
     Hydrated,
@@ -382,10 +384,10 @@ def test_no_event_without_change_or_while_unknown() -> None:
     assert (event.reason, event.message, event.warning) == ("PoolTooSmall", "Scheduled: m", True)
 
 
-@pytest.mark.parametrize("kind", conditions.OWNED)
+@pytest.mark.parametrize("kind", OWNED)
 def test_every_owned_condition_has_a_reason(kind: str) -> None:
     found = conditions.complete(kind, (), "Pending")
-    assert [c.type for c in found] == [type_ for type_ in conditions.OWNED[kind] if type_ not in conditions.OPTIONAL]
+    assert [c.type for c in found] == [type_ for type_ in OWNED[kind] if type_ not in OPTIONAL]
     assert {(c.status, c.reason) for c in found} == {(Status.UNKNOWN, "Pending")}
 
 

@@ -1,0 +1,40 @@
+"""The weights of a ModelCache on one environment: what a placement would have for them, from the same planner."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from function.domain.cache import Consumer
+from function.domain.placement import Placement
+from function.domain.records.weights import Hydration
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.weights import WEIGHTS_NAMES
+from function.remote.composed_kinds import OBJECT
+from function.remote.object_writer import ObjectWriter
+from function.weights.consumers import list_claims, may_delete_weights
+from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.request import StorageRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheContext:
+    """What the parts of a ModelCache read of one of its environments."""
+
+    request: StorageRequest
+    recorded: Hydration
+    consumers: Collection[Consumer]
+    named_by: Collection[Placement]  # the placements that name the cache
+    writer: ObjectWriter
+
+    @property
+    def remote_namespace(self) -> str:
+        return self.request.namespace
+
+
+def _run(context: CacheContext, _: Decisions) -> PartOutcome[Weights]:
+    weights = reconcile_weights(context.request, context.writer, context.recorded)
+    claims = list_claims(context.writer.observed.values())
+    are_read = not may_delete_weights(claims, context.consumers, context.named_by, weights)
+    return PartOutcome(decision=weights, desired=weights.current | weights.desire_previous(are_read=are_read))
+
+
+CACHED_WEIGHTS = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
