@@ -4,6 +4,8 @@ A new member of a table (a pool capability, an engine, a reason for a refusal, a
 without a change, except for the samples below, which have a value for each type.
 """
 
+import importlib
+import pkgutil
 import re
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any, get_args
 
 import pytest
 
-from function import schemas
+from function import parts, schemas
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
+from function.composers import COMPOSERS, inference_environment, model_cache, model_placement, model_service
 from function.domain.engines import ENGINES, Ability
 from function.domain.environment import Pool
 from function.domain.model import (
@@ -28,7 +31,8 @@ from function.domain.model import (
 )
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, mapping
-from function.reasons import Outlook, Refused
+from function.parts.part import Part
+from function.reasons import OWNED, ConditionType, Outlook, Refused
 from function.scheduling.filters import CHECKS, Candidate
 from function.scheduling.refusals import Refusal
 from function.serving.digest import EXCLUDED
@@ -140,6 +144,18 @@ def test_reason_for_a_refusal_is_given_and_documented(reason: Refused) -> None:
     assert re.search(rf"^\| [^|]*\| {reason} \|", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
     assert isinstance(reason.outlook, Outlook)
     assert reason.phrase, "the header of Scheduled counts environments by it"
+
+
+def test_every_part_is_in_a_list() -> None:
+    files = (importlib.import_module(info.name) for info in pkgutil.iter_modules(parts.__path__, "function.parts."))
+    declared = {id(value) for file in files for value in vars(file).values() if isinstance(value, Part)}
+    composers = (inference_environment, model_cache, model_placement, model_service)
+    assert {id(part) for composer in composers for part in composer.PARTS} == declared
+
+
+def test_every_condition_has_an_owner() -> None:
+    assert {type_ for owned in OWNED.values() for type_ in owned} == {*ConditionType}
+    assert OWNED.keys() == COMPOSERS.keys()
 
 
 def test_every_source_has_a_sample() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from function import reasons
+from function.composers import model_placement
 from tools.documents import document
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,6 +168,12 @@ def test_the_page_lists_the_rooms_in_the_order_of_the_import_contract() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     (block,) = re.findall(r"^```text\n(program .+?)```", page, re.MULTILINE | re.DOTALL)
     assert " → ".join(layers).split() == block.split()
+
+
+def test_the_page_lists_the_parts_of_a_placement() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    listed = re.findall(r"^\| `parts/(\w+)\.py` \|", page, re.MULTILINE)
+    assert listed == [part.run.__module__.rpartition(".")[2] for part in model_placement.PARTS]
 
 
 NAMED = re.compile(r"`(\w+)` in `((?:function|tests|tools)/[\w./-]+[.]py)`")
