@@ -48,7 +48,7 @@ def world(
             replicas=has + growth,
             uid=f"{number:08}",
             created="2026-01-01T00:00:00Z",
-            was_ready=True,
+            has_served=True,
             service=ServiceRecord(allocated=share),
         )
         placements.append(placement)

@@ -41,7 +41,8 @@ _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
 _IS_OWN = "names.include(name, manifest)"
 _HAS_LABEL = (
-    "find_hub_kind(manifest) is not None and strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
+    "find_control_plane_kind(manifest) is not None and "
+    "strings(manifest, 'metadata.labels').get(_LABEL, _MANAGER) == _MANAGER"
 )
 
 MUTANTS = (

@@ -89,7 +89,7 @@ class RolloutAuditor:
             if not is_of_deployment or other.ref.namespace != deployment.namespace or other.deleting:
                 continue
             unfinished = min(self._unfinished.get(other.uid, since), self._behind_since(other, since))
-            if unfinished < since and before.rollout.served:
+            if unfinished < since and before.rollout.served_digest:
                 self._say(f"{changed.ref} may change, and {other.ref} has not arrived")
 
     def _behind_since(self, other: Version, since: float) -> float:
@@ -112,11 +112,11 @@ def _has_replicas(version: Version) -> bool:
 
 def _is_unfinished(placement: Placement) -> bool:
     """Tells whether a placement serves or may serve what is requested, and is not Ready with it."""
-    has_arrived = placement.ready and placement.rollout.served == placement.rollout.requested
+    has_arrived = placement.ready and placement.rollout.served_digest == placement.rollout.requested_digest
     return _may_serve_requested(placement) and not has_arrived
 
 
 def _may_serve_requested(placement: Placement) -> bool:
-    requested = placement.rollout.requested
-    takes_part = requested and placement.rollout.served and placement.allowed_digest is not None
-    return bool(takes_part) and requested in {placement.rollout.served, placement.allowed_digest}
+    requested = placement.rollout.requested_digest
+    takes_part = requested and placement.rollout.served_digest and placement.allowed_digest is not None
+    return bool(takes_part) and requested in {placement.rollout.served_digest, placement.allowed_digest}

@@ -180,7 +180,7 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     """
     if (
         placement is None
-        or not placement.acknowledged
+        or not placement.status_is_current
         or (placement.requested is None and not placement.admission.cannot_start)
     ):
         return grant
@@ -378,7 +378,7 @@ class Ledger:
         if placement.stage is Stage.SERVED:
             return True
         if environment.uid:
-            return placement.has_objects or (placement.uid, placement.pool) not in environment.rejected
+            return placement.lists_objects or (placement.uid, placement.pool) not in environment.rejected
         others = self._others.get(environment.name, ())
         return placement not in allocate_pool(pool, (*others, placement), pools=environment.pools).rejected
 

@@ -24,11 +24,11 @@ from function.reasons import ConditionType, Hydrated, Phase, ReferencesResolved,
 from function.remote.composed_kinds import assess, build_readiness
 from function.remote.health import Level
 from function.remote.object_writer import deletes
-from function.remote.observed_object import read_object
-from function.weights.request import Case
+from function.remote.observed_object import read_object, read_written
+from function.weights.request import StorageType
 
 _KINDS = ("ModelCache", "ModelPlacement", "ModelDeployment")
-_KEPT = (Case.RETAINED, Case.SHARED, Case.USER_CLAIM)  # claims that outlive the deployment
+_KEPT = (StorageType.RETAINED, StorageType.SHARED, StorageType.USER_CLAIM)  # claims that outlive the deployment
 _DIRECTORY = ("environment", "claim", "path")
 _COLUMNS = {
     "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
@@ -323,15 +323,15 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
             raise CliError(f"{ref} is downloading on {where}. Wait for it, or clear without --purge", Code.REFUSED)
     # A cache names what it composes after the environment.
     owned = [(key.partition("/")[0], manifest) for key, manifest in store.owned(ref).items()]
-    remote = "spec.forProvider.manifest"
     deleted = {
-        (environment, text(manifest, f"{remote}.metadata.name"))
+        (environment, text(claim, "metadata.name"))
         for environment, manifest in owned
-        if text(manifest, f"{remote}.kind") == "PersistentVolumeClaim" and deletes(manifest)
+        for claim in [read_written(manifest)]
+        if text(claim, "kind") == "PersistentVolumeClaim" and deletes(manifest)
     }
     removals: dict[str, Manifest] = {}
     for environment, manifest in owned:
-        if text(manifest, f"{remote}.kind") == "Job":
+        if text(read_written(manifest), "kind") == "Job":
             claim, directory, removal = _plan_removal(manifest)
             if (environment, claim) not in deleted:
                 what = f"{directory.removeprefix('/mnt/models/')} of claim {claim} on {environment}"
@@ -341,7 +341,7 @@ def _plan_removals(store: Store, ref: Ref) -> dict[str, Manifest]:
 
 def _plan_removal(download: Manifest) -> tuple[str, str, Manifest]:
     """Returns the claim and the directory of a download's Object, and an Object that removes the directory."""
-    job = copy.deepcopy(mapping(download, "spec.forProvider.manifest"))
+    job = copy.deepcopy(read_written(download))
     pod = mapping(job, "spec.template.spec")
     container = listing(pod, "containers")[0]
     directory = "".join(list_texts(container, "args")[1:2])

@@ -12,7 +12,13 @@ from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
-from function.remote.composed_kinds import PLANNED_TIME, find_hub_kind, find_remote_kind, list_true_conditions
+from function.remote.composed_kinds import (
+    PLANNED_TIME,
+    find_control_plane_kind,
+    find_gpu_cluster_kind,
+    list_true_conditions,
+)
+from function.remote.observed_object import read_written
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
@@ -174,12 +180,12 @@ def _report_up(resource: Manifest) -> Manifest:
         return resource
     conditions = list_true_conditions("Synced", "Ready")
     if text(resource, "kind") != "Object":
-        kind = find_hub_kind(resource)
+        kind = find_control_plane_kind(resource)
         metadata: Manifest = {**mapping(resource, "metadata"), "generation": 1}
         reported = kind.report_up(resource) if kind else {}
         return {**resource, "metadata": metadata, **(reported or {"status": {"conditions": conditions}})}
-    desired = mapping(resource, "spec.forProvider.manifest")
-    remote_kind = find_remote_kind(desired)
+    desired = read_written(resource)
+    remote_kind = find_gpu_cluster_kind(desired)
     metadata = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
     observed: Manifest = {**desired, "metadata": metadata, **(remote_kind.report_up(desired) if remote_kind else {})}
     return {**resource, "status": {"atProvider": {"manifest": observed}, "conditions": conditions}}

@@ -31,10 +31,10 @@ from function.kube.messages import format_count, join_with_more
 from function.kube.names import GROUP, VERSION
 from function.remote.composed_kinds import (
     ALL_VERBS,
-    HUB_KINDS,
+    CONTROL_PLANE_KINDS,
+    GPU_CLUSTER_KINDS,
     OBJECT_VERSION,
     READ,
-    REMOTE_KINDS,
     SERVING_VERSION,
     ComposedKind,
     Role,
@@ -52,7 +52,7 @@ def _name_right(row: ComposedKind) -> str:
 
 
 # What must be allowed on resources of a GPU cluster, in all namespaces.
-RIGHTS = {_name_right(row): row.verbs for row in REMOTE_KINDS}
+RIGHTS = {_name_right(row): row.verbs for row in GPU_CLUSTER_KINDS}
 _DISPENSABLE = {
     "storageclasses.storage.k8s.io": (
         "patch may be left out where provider-kubernetes runs with --enable-server-side-apply=false"
@@ -83,16 +83,16 @@ _PRESET_NAMES = ("config-llm-template", "config-llm-worker-data-parallel", "conf
 
 _EXTENSIONS = "apiextensions.crossplane.io"
 _REVIEWS = "authorization.k8s.io/v1"
-_OBJECT_KINDS = tuple(row.resource for row in HUB_KINDS if row.version == OBJECT_VERSION)
+_OBJECT_KINDS = tuple(row.resource for row in CONTROL_PLANE_KINDS if row.version == OBJECT_VERSION)
 _PLACEHOLDER = "registry.example.com/"
 _FLAGS = ("--enable-watches", "--sanitize-secrets")
 # What must be allowed on resources in all namespaces, as install/hub-rbac.yaml grants it: the rules with all verbs are
 # checked by those that Kubernetes has.
-_OBJECT_RIGHTS = {_name_right(row): row.verbs for row in HUB_KINDS if row.version == OBJECT_VERSION}
+_OBJECT_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.version == OBJECT_VERSION}
 CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPOSERS)), ALL_VERBS) | _OBJECT_RIGHTS
 _GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
 # What Crossplane composes for ModelServices, as install/gateway-rbac.yaml grants it.
-GATEWAY_RIGHTS = {_name_right(row): row.verbs for row in HUB_KINDS if row.role is Role.GATEWAY}
+GATEWAY_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.GATEWAY}
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
     "secrets": (*READ, "update"),

@@ -16,10 +16,11 @@ from function.cli.options import CliError, Code, Form, Sources, examples, form, 
 from function.cli.planning import compose_files
 from function.cli.store import Ref, Store, read_environments, refuse_unknown
 from function.cli.tables import format_data
-from function.kube.manifests import JSON, Manifest, get, mapping, strings, text
+from function.kube.manifests import JSON, Manifest, get, strings, text
 from function.kube.names import MANAGED_BY
 from function.reasons import ConditionType, Status
 from function.remote.object_writer import desired_from_observed
+from function.remote.observed_object import read_written
 
 # Files do not tell whether a cluster answers, and an environment without shared storage serves single nodes.
 # A canary differs on purpose.
@@ -110,7 +111,7 @@ def list_composed(store: Store, refs: Iterable[Ref]) -> dict[Place, Manifest]:
             # Without status, without what Crossplane adds, and never with the data of a Secret.
             manifest = desired_from_observed(observed).manifest
             placed[Place("", Ref.of(manifest))] = manifest
-            remote = mapping(manifest, "spec.forProvider.manifest")
+            remote = read_written(manifest)
             policies = get(manifest, "spec.managementPolicies")
             # A Job that is kept on a claim is only observed at last; what else is only observed has no label of ours.
             is_labelled = strings(remote, "metadata.labels").items() >= MANAGED_BY.items()

@@ -19,11 +19,11 @@ from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping,
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
 from function.reasons import OWNED
-from function.remote.composed_kinds import HUB_KINDS, OBJECT_GROUP
+from function.remote.composed_kinds import CONTROL_PLANE_KINDS, OBJECT_GROUP
 from function.traffic.routes import TLS_DEFINITION
 
 CLUSTER_SCOPED = frozenset(
-    {"ClusterModel", "InferenceEnvironment", *(row.kind for row in HUB_KINDS if not row.namespaced)}
+    {"ClusterModel", "InferenceEnvironment", *(row.kind for row in CONTROL_PLANE_KINDS if not row.namespaced)}
 )
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
 _SERIAL = itertools.count()

@@ -16,11 +16,11 @@ from function.cli.planning import compose_deployment, compose_files, find_condit
 from function.cli.store import Ref, Store, is_ours
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
-from function.kube.manifests import Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import Manifest, condition, get, listing, text
 from function.kube.selectors import Selector
 from function.reasons import Status
 from function.remote.composed_kinds import assess
-from function.remote.observed_object import State, read_object
+from function.remote.observed_object import State, read_object, read_written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def _build_composite(manifest: Manifest, *, planned: bool) -> Node:
 
 
 def _build_object(manifest: Manifest, *, planned: bool) -> Node:
-    desired = mapping(manifest, "spec.forProvider.manifest")
+    desired = read_written(manifest)
     remote = read_object(manifest)
     name = f"{text(desired, 'kind')}/{text(desired, 'metadata.name')}"
     if planned and not manifest.get("status"):

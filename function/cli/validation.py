@@ -63,7 +63,7 @@ from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.faults import FaultKind, find_faults, find_remarks
-from function.weights.request import Case, StorageRequest, build_cache_request, cache_key
+from function.weights.request import StorageRequest, StorageType, build_cache_request, cache_key
 
 Level: TypeAlias = Literal["error", "warning"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -481,7 +481,7 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     requests = [*_list_requests(scheduling, environments or (_NOWHERE,))]
     for request in requests:
         yield from find_remarks(request)
-        if request.case is Case.EMPTY_DIR:
+        if request.storage_type is StorageType.EMPTY_DIR:
             note = format_redownload_note(request.model.disk, scheduling.deployment.replicas)
             yield Problem("spec.modelCache", f"is EmptyDir: {note}")
         else:
@@ -541,7 +541,7 @@ def _find_shared(request: SchedulingRequest, environment: Environment) -> tuple[
     model = request.model
     if not model.disk or not isinstance(model.source, DownloadedSource):
         return None
-    is_shared = any(each.case is Case.SHARED for each in _list_requests(request, (environment,)))
+    is_shared = any(each.storage_type is StorageType.SHARED for each in _list_requests(request, (environment,)))
     return (cache_key(model.source), (model.name, model.disk)) if is_shared else None
 
 

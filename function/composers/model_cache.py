@@ -18,7 +18,7 @@ from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.parts import requirements
@@ -143,7 +143,7 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
     entry = cache.entry(name)
     context = CacheContext(
         request=build_cache_request(inputs.model, cache, environment, namespace),
-        recorded=entry.hydration if entry else Hydration(),
+        recorded=entry.hydration if entry else DownloadRecord(),
         consumers=consumers,
         named_by=named_by,
         writer=writer,

@@ -151,7 +151,7 @@ def _keep_as_observed(
         conditions = [*conditions, report.build_cannot_start()]
     services = keep_services(call.observed, placement, scale_down=scale_down)
     requested = max(placement.replicas, services.replicas)
-    ready = report.build_service_ready(services.remote, requested, was_ready=placement.was_ready)
+    ready = report.build_service_ready(services.remote, requested, has_served=placement.has_served)
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= build_ready_replicas(services.remote.manifest)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from function.domain.environment import Environment
 from function.domain.model import ModelRef
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.selectors import Selector
 from function.reasons import Phase
 
@@ -57,7 +57,7 @@ class CacheEntry:
     unreachable: bool = False  # the cluster gives no answer
     access_mode: str = ""  # empty: unknown
     message: str = ""
-    hydration: Hydration = Hydration()
+    hydration: DownloadRecord = DownloadRecord()
 
     def is_mountable_from(self, namespace: str) -> bool:
         """Tells whether pods of a remote namespace can mount the claim, as far as its own is known."""

@@ -87,16 +87,16 @@ class Placement:
     created: str = ""  # RFC 3339
     vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
     price: Price | None = None  # of its pool, when it was last decided
-    was_ready: bool = False  # its status records that it was Ready once
+    has_served: bool = False  # its status records that it was Ready once
     ready: bool = False  # it serves
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING
     obstacle: str = ""  # first condition other than ServiceReady that is not True; it may serve nevertheless
-    has_objects: bool = False  # an Object is in Crossplane's list in its spec, which no lost status affects
+    lists_objects: bool = False  # an Object is in Crossplane's list in its spec, which no lost status affects
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
-    acknowledged: bool = True  # its status was written for its current spec
+    status_is_current: bool = True  # its status was written for its current spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
     allowed_digest: str | None = None  # to which its service may change; None: to any
     replaces_when_full: bool = False  # as of its deployment
@@ -127,8 +127,8 @@ class Placement:
 
     @property
     def stage(self) -> Stage:
-        """How far it has come; `was_ready` is recorded a moment after `ready`."""
-        if self.was_ready or self.ready:
+        """How far it has come; `has_served` is recorded a moment after `ready`."""
+        if self.has_served or self.ready:
             return Stage.SERVED
         return Stage.COMPOSED if self.weights.uri or self.service.uri else Stage.NEW
 
@@ -138,7 +138,7 @@ class Placement:
 
         Its author can write the list of its Objects, so that they must not win it anything that others have.
         """
-        return self.has_objects or self.stage > Stage.NEW
+        return self.lists_objects or self.stage > Stage.NEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from function.domain.cache import Consumer
 from function.domain.placement import Placement
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.weights import WEIGHTS_NAMES
 from function.remote.composed_kinds import OBJECT
 from function.remote.object_writer import ObjectWriter
 from function.weights.consumers import list_claims, may_delete_weights
-from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.reconcile import ReconciledWeights, reconcile_weights
 from function.weights.request import StorageRequest
 
 
@@ -20,7 +20,7 @@ class CacheContext:
     """What the parts of a ModelCache read of one of its environments."""
 
     request: StorageRequest
-    recorded: Hydration
+    recorded: DownloadRecord
     consumers: Collection[Consumer]
     named_by: Collection[Placement]  # the placements that name the cache
     writer: ObjectWriter
@@ -30,7 +30,7 @@ class CacheContext:
         return self.request.namespace
 
 
-def _run(context: CacheContext, _: Decisions) -> PartOutcome[Weights]:
+def _run(context: CacheContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     weights = reconcile_weights(context.request, context.writer, context.recorded)
     claims = list_claims(context.writer.observed.values())
     are_read = not may_delete_weights(claims, context.consumers, context.named_by, weights)

@@ -15,7 +15,9 @@ def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
     status: Manifest = {}
     if context.rolls_out_in_order:
         update = find_update(service, context.writer.read(POD_DEPLOYMENT))
-        record = RolloutRecord(served=rollout.served_digest, requested=rollout.requested_digest, update=update)
+        record = RolloutRecord(
+            served_digest=rollout.served_digest, requested_digest=rollout.requested_digest, update=update
+        )
         status = {"rollout": build_rollout(record)}
     desired = observe_pod_deployment(service, context.writer, is_needed=context.rolls_out_in_order)
     return PartOutcome(decision=None, desired=desired, status=status)

@@ -7,13 +7,13 @@ from function.parts.placement import PlacementContext
 from function.remote.composed_kinds import HASHED, OBJECT
 from function.remote.object_writer import SERVICE
 from function.status import model_placement as report
-from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.reconcile import ReconciledWeights, reconcile_weights
 from function.weights.request import StorageRequest
 
 WEIGHTS_NAMES = rf"claim-.+|(?:job|scripts|token)-{HASHED}"
 
 
-def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Weights]:
+def _run(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     placement = context.resolved.placement
     request = request_storage(context.call, context.resolved)
     weights = reconcile_weights(request, context.writer, placement.weights.hydration, placement.service.uri)

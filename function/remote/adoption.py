@@ -19,7 +19,7 @@ from function.contract import Answered, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, get, is_deleting, parse_time, strings, text
 from function.kube.names import COMPOSITION_KEY, MANAGED_BY
-from function.remote.composed_kinds import Names, find_hub_kind
+from function.remote.composed_kinds import Names, find_control_plane_kind
 from function.remote.object_writer import SERVICE, carry_over, reapply_observed, stop_managing, with_resource_version
 
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
@@ -43,7 +43,9 @@ def is_own(name: str, manifest: Manifest, names: Names) -> bool:
     """
     if names.include(name, manifest):
         return True
-    return find_hub_kind(manifest) is not None and strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
+    return (
+        find_control_plane_kind(manifest) is not None and strings(manifest, "metadata.labels").get(_LABEL) == _MANAGER
+    )
 
 
 def find_orphan_placements(

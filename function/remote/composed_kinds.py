@@ -83,7 +83,7 @@ class ComposedKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HubKind(ComposedKind):
+class ControlPlaneKind(ComposedKind):
     """A kind on the control plane."""
 
     role: Role = Role.CORE
@@ -91,7 +91,7 @@ class HubKind(ComposedKind):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteKind(ComposedKind):
+class GpuClusterKind(ComposedKind):
     """A kind on a GPU cluster, inside an Object.
 
     `readiness` is the health in CEL for provider-kubernetes, which polls every 30 s only while an Object is not Ready.
@@ -146,27 +146,33 @@ def list_true_conditions(*types: str) -> list[JSON]:
     return [{"type": type_, "status": "True", "reason": "Planned"} for type_ in types]
 
 
-HUB_KINDS: tuple[HubKind, ...] = (
-    HubKind(version=OBJECT_VERSION, kind="Object", resource="objects"),
-    HubKind(
+CONTROL_PLANE_KINDS: tuple[ControlPlaneKind, ...] = (
+    ControlPlaneKind(version=OBJECT_VERSION, kind="Object", resource="objects"),
+    ControlPlaneKind(
         version=OBJECT_VERSION,
         kind=PROVIDER_CONFIG_KIND,
         resource="clusterproviderconfigs",
         namespaced=False,
         assess=_is_always_up,
     ),
-    HubKind(version=OBJECT_VERSION, kind=COLLECTION_KIND, resource="observedobjectcollections", assess=_is_always_up),
-    HubKind(version=OBJECT_VERSION, kind=PROVIDER_USAGE_KIND, resource="providerconfigusages", assess=_is_always_up),
-    HubKind(version=USAGE_VERSION, kind=USAGE_KIND, resource="usages", role=Role.OWN),
-    HubKind(version=VERSION, kind="ModelPlacement", resource="modelplacements"),
-    HubKind(version=VERSION, kind="ModelService", resource="modelservices"),
-    HubKind(version="v1", kind="Service", resource="services", role=Role.GATEWAY),
-    HubKind(version="discovery.k8s.io/v1", kind="EndpointSlice", resource="endpointslices", role=Role.GATEWAY),
-    HubKind(version=ROUTE_VERSION, kind="HTTPRoute", resource="httproutes", role=Role.GATEWAY, report_up=_report_route),
-    HubKind(version=ROUTE_VERSION, kind="BackendTLSPolicy", resource="backendtlspolicies", role=Role.GATEWAY),
+    ControlPlaneKind(
+        version=OBJECT_VERSION, kind=COLLECTION_KIND, resource="observedobjectcollections", assess=_is_always_up
+    ),
+    ControlPlaneKind(
+        version=OBJECT_VERSION, kind=PROVIDER_USAGE_KIND, resource="providerconfigusages", assess=_is_always_up
+    ),
+    ControlPlaneKind(version=USAGE_VERSION, kind=USAGE_KIND, resource="usages", role=Role.OWN),
+    ControlPlaneKind(version=VERSION, kind="ModelPlacement", resource="modelplacements"),
+    ControlPlaneKind(version=VERSION, kind="ModelService", resource="modelservices"),
+    ControlPlaneKind(version="v1", kind="Service", resource="services", role=Role.GATEWAY),
+    ControlPlaneKind(version="discovery.k8s.io/v1", kind="EndpointSlice", resource="endpointslices", role=Role.GATEWAY),
+    ControlPlaneKind(
+        version=ROUTE_VERSION, kind="HTTPRoute", resource="httproutes", role=Role.GATEWAY, report_up=_report_route
+    ),
+    ControlPlaneKind(version=ROUTE_VERSION, kind="BackendTLSPolicy", resource="backendtlspolicies", role=Role.GATEWAY),
 )
-REMOTE_KINDS: tuple[RemoteKind, ...] = (
-    RemoteKind(
+GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
+    GpuClusterKind(
         version="v1",
         kind="Namespace",
         resource="namespaces",
@@ -174,8 +180,8 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         verbs=_COMPOSED,
         assess=assess_namespace,
     ),
-    RemoteKind(version="v1", kind="Secret", resource="secrets", verbs=_DELETED, assess=_is_always_up),
-    RemoteKind(
+    GpuClusterKind(version="v1", kind="Secret", resource="secrets", verbs=_DELETED, assess=_is_always_up),
+    GpuClusterKind(
         version="v1",
         kind="PersistentVolumeClaim",
         resource="persistentvolumeclaims",
@@ -184,8 +190,8 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         readiness="has(object.status) && has(object.status.phase) && object.status.phase == 'Bound'",
         report_up=_report_claim,
     ),
-    RemoteKind(version="v1", kind="ConfigMap", resource="configmaps", verbs=_DELETED, assess=_is_always_up),
-    RemoteKind(
+    GpuClusterKind(version="v1", kind="ConfigMap", resource="configmaps", verbs=_DELETED, assess=_is_always_up),
+    GpuClusterKind(
         version="batch/v1",
         kind="Job",
         resource="jobs",
@@ -197,7 +203,7 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         ),
         report_up=_report_job,
     ),
-    RemoteKind(
+    GpuClusterKind(
         version=SERVING_VERSION,
         kind="LLMInferenceService",
         resource="llminferenceservices",
@@ -211,14 +217,14 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         ),
         report_up=_report_service,
     ),
-    RemoteKind(
+    GpuClusterKind(
         version=SERVING_VERSION,
         kind="LLMInferenceServiceConfig",
         resource="llminferenceserviceconfigs",
         verbs=_COMPOSED,
         assess=_is_always_up,
     ),
-    RemoteKind(
+    GpuClusterKind(
         version="storage.k8s.io/v1",
         kind="StorageClass",
         resource="storageclasses",
@@ -228,9 +234,9 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         report_up=_report_storage_class,
     ),
     # Observed by an ObservedObjectCollection.
-    RemoteKind(version="v1", kind="Node", resource="nodes", namespaced=False, verbs=("get", "list", "patch")),
-    RemoteKind(version="apps/v1", kind="Deployment", resource="deployments", verbs=(*READ, "patch")),
-    RemoteKind(
+    GpuClusterKind(version="v1", kind="Node", resource="nodes", namespaced=False, verbs=("get", "list", "patch")),
+    GpuClusterKind(version="apps/v1", kind="Deployment", resource="deployments", verbs=(*READ, "patch")),
+    GpuClusterKind(
         version=ROUTE_VERSION,
         kind="HTTPRoute",
         resource="httproutes",
@@ -245,18 +251,20 @@ REMOTE_KINDS: tuple[RemoteKind, ...] = (
         report_up=_report_route,
     ),
 )
-_HUB: Mapping[tuple[str, str], HubKind] = {(row.group, row.kind): row for row in HUB_KINDS}
-_REMOTE: Mapping[tuple[str, str], RemoteKind] = {(row.group, row.kind): row for row in REMOTE_KINDS}
+_ON_CONTROL_PLANE: Mapping[tuple[str, str], ControlPlaneKind] = {
+    (row.group, row.kind): row for row in CONTROL_PLANE_KINDS
+}
+_ON_GPU_CLUSTERS: Mapping[tuple[str, str], GpuClusterKind] = {(row.group, row.kind): row for row in GPU_CLUSTER_KINDS}
 
 
-def find_hub_kind(manifest: Manifest) -> HubKind | None:
+def find_control_plane_kind(manifest: Manifest) -> ControlPlaneKind | None:
     """Returns the row of a resource on the control plane; None for a kind that is not composed."""
-    return _HUB.get(_identify(manifest))
+    return _ON_CONTROL_PLANE.get(_identify(manifest))
 
 
-def find_remote_kind(manifest: Manifest) -> RemoteKind | None:
+def find_gpu_cluster_kind(manifest: Manifest) -> GpuClusterKind | None:
     """Returns the row of a resource on a GPU cluster; None for a kind that is not composed."""
-    return _REMOTE.get(_identify(manifest))
+    return _ON_GPU_CLUSTERS.get(_identify(manifest))
 
 
 class Names:
@@ -266,11 +274,13 @@ class Names:
         """Takes regular expressions.
 
         Raises:
-            ValueError: A kind has no row in `HUB_KINDS`.
+            ValueError: A kind has no row in `CONTROL_PLANE_KINDS`.
         """
         self.patterns = {(_group(version), kind): re.compile(p) for (version, kind), p in patterns.items()}
-        if not self.patterns.keys() <= _HUB.keys():
-            raise ValueError(f"no row in HUB_KINDS for {sorted(self.patterns.keys() - _HUB.keys())}")
+        if not self.patterns.keys() <= _ON_CONTROL_PLANE.keys():
+            raise ValueError(
+                f"no row in CONTROL_PLANE_KINDS for {sorted(self.patterns.keys() - _ON_CONTROL_PLANE.keys())}"
+            )
 
     @staticmethod
     def join(several: Iterable["Names"]) -> "Names":
@@ -292,13 +302,13 @@ def assess(manifest: Manifest) -> Health:
     """Returns the health of a manifest as read from its cluster; an empty one is progressing."""
     if not manifest:
         return Health(Level.PROGRESSING, "not created yet")
-    row = find_remote_kind(manifest)
+    row = find_gpu_cluster_kind(manifest)
     return row.assess(manifest) if row else assess_ready_condition(manifest)
 
 
 def build_readiness(manifest: Manifest) -> Manifest | None:
     """Returns when the provider calls an Object ready; None: as soon as it has applied the manifest."""
-    row = find_remote_kind(manifest)
+    row = find_gpu_cluster_kind(manifest)
     return {"policy": "DeriveFromCelQuery", "celQuery": row.readiness} if row and row.readiness else None
 
 

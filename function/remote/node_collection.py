@@ -16,7 +16,7 @@ from function.reasons import HardwareAsDeclared
 from function.remote.composed_kinds import COLLECTION_KIND, OBJECT_VERSION
 from function.remote.nodes import Node, parse_node
 from function.remote.object_writer import ObjectWriter
-from function.remote.observed_object import ObservedObject, State, read_object
+from function.remote.observed_object import ObservedObject, State, read_object, read_written
 
 # The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
 DEFINITION = "observedobjectcollections.kubernetes.m.crossplane.io"
@@ -80,7 +80,7 @@ def parse_member(manifest: Manifest) -> Member:
         name=text(manifest, "metadata.name"),
         owners=frozenset(text(owner, "uid") for owner in listing(manifest, "metadata.ownerReferences")),
         deleting=is_deleting(manifest),
-        expected_name=text(manifest, "spec.forProvider.manifest.metadata.name"),
+        expected_name=text(read_written(manifest), "metadata.name"),
         remote=replace(remote, manifest={}),
         node=parse_node(remote.manifest) if remote.seen else None,
     )

@@ -20,16 +20,15 @@ from enum import Enum
 from function.contract import Composed, Drop
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
-from function.remote.composed_kinds import OBJECT_VERSION, build_readiness, find_hub_kind
+from function.remote.composed_kinds import OBJECT_VERSION, build_readiness, find_control_plane_kind
 from function.remote.health import assess_ready_condition
-from function.remote.observed_object import ObservedObject, is_up, read_object
+from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
 
 PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of such a usage
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
 # In a composition-resource-name, where a composite has the same on several clusters: behind what names the cluster.
 CLUSTER_SEPARATOR = "/"
 _OBJECT_NAME_LIMIT = 63
-_NAMESPACE = "spec.forProvider.manifest.metadata.namespace"
 _DELETING = frozenset({"*", "Delete"})
 
 
@@ -101,7 +100,7 @@ def compose_namespace(name: str, writer: ObjectWriter) -> Composed:
 
 def find_remote_namespace(observed: Mapping[str, Manifest]) -> str:
     """Returns the remote namespace that observed Objects are in; empty if there are none."""
-    namespaces = (text(manifest, _NAMESPACE) for _, manifest in sorted(observed.items()))
+    namespaces = (text(read_written(manifest), "metadata.namespace") for _, manifest in sorted(observed.items()))
     return next(filter(None, namespaces), "")
 
 
@@ -185,7 +184,7 @@ def _drop_bookkeeping(entries: Manifest) -> Manifest | None:
 
 def _desired_spec(manifest: Manifest) -> JSON:
     spec = {key: value for key, value in mapping(manifest, "spec").items() if key != "crossplane"}
-    remote = mapping(manifest, "spec.forProvider.manifest")
+    remote = read_written(manifest)
     if text(remote, "kind") == "Secret":
         without_data = {key: value for key, value in remote.items() if key not in {"data", "stringData"}}
         spec["forProvider"] = {**mapping(manifest, "spec.forProvider"), "manifest": without_data}
@@ -193,7 +192,7 @@ def _desired_spec(manifest: Manifest) -> JSON:
 
 
 def _is_ready(manifest: Manifest) -> bool:
-    kind = find_hub_kind(manifest)
+    kind = find_control_plane_kind(manifest)
     if kind and kind.kind == "Object":
         return is_up(read_object(manifest))
     return (kind.assess if kind else assess_ready_condition)(manifest).up

@@ -13,6 +13,8 @@ from function.kube.manifests import Manifest, condition, mapping, text
 from function.reasons import ClusterReady
 from function.remote.composed_kinds import assess
 
+_WRITTEN = "spec.forProvider.manifest"
+
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
@@ -127,6 +129,11 @@ _PHRASES: tuple[tuple[State, tuple[str, ...]], ...] = (
 _HEAD, _TAIL = 560, 240
 # Anchored at the start of a word: tried at every character, it would cost the square of the length.
 _CONNECTION = re.compile(r"(?<!\S)\S+:\d+->")
+
+
+def read_written(observed: Manifest | None) -> Manifest:
+    """Returns the manifest in the spec of an Object, as this function last wrote it; empty if there is none."""
+    return mapping(observed, _WRITTEN)
 
 
 def read_object(observed: Manifest | None) -> ObservedObject:

@@ -424,5 +424,5 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
 def _may_serve(dropped: Dropped) -> bool:
     placement = dropped.placement
     # One that has Objects of which its status says nothing may serve unnoticed.
-    is_unrecorded = placement.has_objects and placement.stage is Stage.NEW
+    is_unrecorded = placement.lists_objects and placement.stage is Stage.NEW
     return (placement.stage is Stage.SERVED or is_unrecorded) and not placement.deleting

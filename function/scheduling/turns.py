@@ -32,8 +32,8 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
     """
     taking_part = sorted((p for p in placements if _has_reported(p) or p.allowed_digest), key=_get_position(rollout))
     reported = [p for p in taking_part if _has_reported(p)]
-    changed = tuple(p for p in reported if _has_arrived(p) and p.rollout.served == p.rollout.requested)
-    waiting = tuple(p for p in reported if p.rollout.requested not in {p.rollout.served, p.allowed_digest})
+    changed = tuple(p for p in reported if _has_arrived(p) and p.rollout.served_digest == p.rollout.requested_digest)
+    waiting = tuple(p for p in reported if _needs_turn(p))
     changing = tuple(p for p in taking_part if p not in changed and p not in waiting)
     if leaving:
         changing += sort_turns(rollout, leaving).changing
@@ -62,7 +62,7 @@ def needs_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
     if rollout.gate is None or chosen is None or not _has_arrived(chosen):
         return False
     # A placement that started with the requested spec had no turn.
-    had_turn = [p for p in turns.changed if p.allowed_digest == p.rollout.requested]
+    had_turn = [p for p in turns.changed if p.allowed_digest == p.rollout.requested_digest]
     return bool(had_turn) and position(had_turn[-1]) < position(chosen)
 
 
@@ -79,13 +79,18 @@ def assign_turns(
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
     chosen = None if gate_is_closed else sort_turns(rollout, all_placements, leaving).chosen
     return tuple(
-        replace(p, allowed_digest=p.rollout.requested if p is chosen else p.allowed_digest or "")
+        replace(p, allowed_digest=p.rollout.requested_digest if p is chosen else p.allowed_digest or "")
         for p in all_placements
     )
 
 
+def _needs_turn(placement: Placement) -> bool:
+    rollout = placement.rollout
+    return rollout.requested_digest not in {rollout.served_digest, placement.allowed_digest}
+
+
 def _has_reported(placement: Placement) -> bool:
-    return bool(placement.rollout.served and placement.rollout.requested)
+    return bool(placement.rollout.served_digest and placement.rollout.requested_digest)
 
 
 def _has_arrived(placement: Placement) -> bool:

@@ -40,6 +40,7 @@ from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
 from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, wrap_in_shell
 from function.weights.claim import compute_load_seconds
+from function.weights.request import parse_claim_uri
 
 _SHARED_MEMORY_VOLUME = "dshm"  # the presets' own name: KServe merges by name, so that ours replaces their size
 _SHARED_MEMORY_SIZE = "16Gi"
@@ -247,7 +248,7 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
 
 
 def _reads_claim(request: ServingRequest) -> bool:
-    return request.uri.startswith("pvc://")
+    return parse_claim_uri(request.uri) is not None
 
 
 def _has_compile_cache(request: ServingRequest) -> bool:

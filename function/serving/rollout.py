@@ -28,18 +28,17 @@ from function.remote.object_writer import (
     reapply_observed,
     with_resource_version,
 )
-from function.remote.observed_object import ObservedObject, State, is_up, read_object
+from function.remote.observed_object import ObservedObject, State, is_up, read_object, read_written
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
 from function.weights.planner import StoragePlan
-from function.weights.reconcile import Weights
+from function.weights.reconcile import ReconciledWeights
 from function.weights.state import StorageState, WeightsStatus, find_secret_obstacle
 
 PULL = "pull-"
-_WRITTEN = "spec.forProvider.manifest"
 _URI = "spec.model.uri"
 _NOT_SHARED = {WeightsStatus.CLAIM_NOT_SHARED, WeightsStatus.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
@@ -93,12 +92,12 @@ def name_service(placement: Placement, shape: Shape) -> str:
 
 
 def reconcile_service(
-    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission
+    resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission
 ) -> ServiceRollout:
     """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
     key = SERVICE + name_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
-    written = mapping(writer.observed.get(key), _WRITTEN)
+    written = read_written(writer.observed.get(key))
     replicas, kept_replicas = _limit_replicas(resolved, weights, admission, written)
     kept = _keep_one_service(resolved, writer, key, kept_replicas)
     request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
@@ -131,7 +130,7 @@ def reconcile_service(
 
 
 def decide_service(
-    weights: Weights,
+    weights: ReconciledWeights,
     admission: Admission,
     written: Manifest,
     problems: Sequence[Problem],
@@ -183,12 +182,12 @@ def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[s
 
     `requested_digest` is empty where no service can be built, or its deployment gives no turns.
     """
-    running = {_read_digest(mapping(item.manifest, _WRITTEN)) for item in kept.values()}
+    running = {_read_digest(read_written(item.manifest)) for item in kept.values()}
     return bool(kept and requested_digest) and requested_digest not in {*running, placement.allowed_digest}
 
 
 def _limit_replicas(
-    resolved: ResolvedPlacement, weights: Weights, admission: Admission, written: Manifest
+    resolved: ResolvedPlacement, weights: ReconciledWeights, admission: Admission, written: Manifest
 ) -> tuple[int, int]:
     """Returns the replicas of the service if it is composed as requested, and if it is kept as written.
 
@@ -206,14 +205,18 @@ def _limit_replicas(
 
 
 def _compose_requested(
-    resolved: ResolvedPlacement, writer: ObjectWriter, weights: Weights, admission: Admission, request: ServingRequest
+    resolved: ResolvedPlacement,
+    writer: ObjectWriter,
+    weights: ReconciledWeights,
+    admission: Admission,
+    request: ServingRequest,
 ) -> ServiceRollout:
     """Composes the service as requested, alone."""
     placement = resolved.placement
     key = SERVICE + request.name
-    written = mapping(writer.observed.get(key), _WRITTEN)
+    written = read_written(writer.observed.get(key))
     service = built = build_service(request)
-    if written and _may_have_pods(writer.read(key), was_ready=placement.was_ready):
+    if written and _may_have_pods(writer.read(key), has_served=placement.has_served):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(written if is_unchanged else built, request.replicas)
     # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
@@ -275,7 +278,7 @@ def _keep_one_service(
     kept = min(services, key=rank)
     if kept != key:
         return {kept: services[kept]}
-    scaled = _compose_object(writer, key, _scale(mapping(observed[key], _WRITTEN), replicas))
+    scaled = _compose_object(writer, key, _scale(read_written(observed[key]), replicas))
     return {key: with_resource_version(scaled, observed[key])}
 
 
@@ -293,7 +296,7 @@ def keep_services(observed: Mapping[str, Manifest], placement: Placement, *, sca
     """Keeps the observed services; with `scale_down`, with no more replicas than requested."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
     composed = {k: _scale_down(m, placement) if scale_down else reapply_observed(m) for k, m in services.items()}
-    written = [mapping(item.manifest, _WRITTEN) for item in composed.values()]
+    written = [read_written(item.manifest) for item in composed.values()]
     on_cluster = [read_object(manifest).manifest for manifest in services.values()]
     return HeldServices(
         composed=composed,
@@ -309,7 +312,7 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
     A service of another group keeps its replicas until it is deleted, unless none are requested.
     """
     requested = max(0, placement.replicas)
-    service = mapping(observed, _WRITTEN)
+    service = read_written(observed)
     name = text(service, "metadata.name")
     is_requested_group = placement.shape is not None and name == name_service(placement, placement.shape)
     if (requested and not is_requested_group) or _count_replicas(service) <= requested:
@@ -364,7 +367,7 @@ def _allocate(
     present = {**writer.deleting, **writer.observed}
     mirrored = {name: read_object(m).manifest for name, m in present.items() if name.startswith(SERVICE)}
     on_cluster = {name: service for name, service in mirrored.items() if service}
-    desired = {name: mapping(item.manifest, _WRITTEN) for name, item in composed.items()}
+    desired = {name: read_written(item.manifest) for name, item in composed.items()}
     requested = resolved.placement.requested
     allocated = resolved.placement.service.allocated
     is_rolled_out = all(
@@ -398,13 +401,13 @@ def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Compos
 
 def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Composed:
     """Returns the service; one without replicas is ready unless it is refused, because it has no pods to wait for."""
-    if get(service.manifest, f"{_WRITTEN}.spec.replicas") == 0 and remote.present:
+    if get(read_written(service.manifest), "spec.replicas") == 0 and remote.present:
         return replace(service, ready=assess(remote.manifest).level is not Level.FAILED)
     return service
 
 
 def _may_read_previous_weights(
-    writer: ObjectWriter, weights: Weights, rollout: ServiceRollout, key: str, planned_uri: str
+    writer: ObjectWriter, weights: ReconciledWeights, rollout: ServiceRollout, key: str, planned_uri: str
 ) -> bool:
     """Tells whether a pod may read other weights than the planned ones.
 
@@ -432,11 +435,11 @@ def _scale(service: Manifest, replicas: int) -> Manifest:
     return {**service, "spec": {**mapping(service, "spec"), "replicas": replicas}}
 
 
-def _may_have_pods(remote: ObservedObject, *, was_ready: bool) -> bool:
+def _may_have_pods(remote: ObservedObject, *, has_served: bool) -> bool:
     if remote.refused:
         return False
     health = assess(remote.manifest)
-    return not remote.present or health.up or (was_ready and health.level is not Level.FAILED)
+    return not remote.present or health.up or (has_served and health.level is not Level.FAILED)
 
 
 def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:

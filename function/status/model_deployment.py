@@ -248,8 +248,8 @@ def _build_row(placement: Placement) -> Manifest:
             "nodes": shape.nodes if shape else None,
             "gpusPerNode": shape.gpus_per_node if shape else None,
             "replicas": placement.replicas,
-            "servedDigest": placement.rollout.served or None,
-            "requestedDigest": placement.rollout.requested or None,
+            "servedDigest": placement.rollout.served_digest or None,
+            "requestedDigest": placement.rollout.requested_digest or None,
             "phase": placement.phase,
             "url": placement.service.url or None,
         }

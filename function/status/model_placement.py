@@ -13,7 +13,7 @@ from function.domain.model import Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service
-from function.domain.records.weights import Hydration, WeightsRecord, build_weights
+from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
 from function.kube.quantity import gib
@@ -30,7 +30,8 @@ from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
 from function.weights.planner import StoragePlan
-from function.weights.reconcile import Weights
+from function.weights.reconcile import ReconciledWeights
+from function.weights.request import parse_claim_uri
 from function.weights.state import StorageState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
@@ -63,7 +64,7 @@ def build_service_conditions(resolved: ResolvedPlacement, rollout: ServiceRollou
     """Returns ServiceAccepted and ServiceReady."""
     placement = resolved.placement
     missing_secret = rollout.missing_pull_secret
-    ready = build_service_ready(rollout.remote, placement.replicas, was_ready=placement.was_ready)
+    ready = build_service_ready(rollout.remote, placement.replicas, has_served=placement.has_served)
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
@@ -126,10 +127,10 @@ def build_service_accepted(rollout: ServiceRollout) -> Condition:
             return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "KServe has not combined its presets yet")
 
 
-def build_service_ready(remote: ObservedObject, replicas: int, *, was_ready: bool) -> Condition:
+def build_service_ready(remote: ObservedObject, replicas: int, *, has_served: bool) -> Condition:
     """Returns ServiceReady from the observed service and the requested replicas.
 
-    `was_ready`: the service was Ready before, so that not being so now is Degraded and not Starting.
+    `has_served`: the service was Ready before, so that not being so now is Degraded and not Starting.
     """
     health = assess(remote.manifest)
     if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
@@ -148,7 +149,7 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, was_ready: boo
     if health.up:
         url = get_service_url(remote.manifest) or "no URL yet"
         return _service_ready(Status.TRUE, ServiceReady.SERVING, f"Serving at {url}")
-    reason = ServiceReady.DEGRADED if was_ready else ServiceReady.STARTING
+    reason = ServiceReady.DEGRADED if has_served else ServiceReady.STARTING
     return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
 
 
@@ -238,7 +239,7 @@ def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: Servi
     last = resolved.placement.service
     service = _record_service(call, resolved, rollout)
     ready_replicas = build_ready_replicas(remote)
-    if resolved.placement.was_ready and not rollout.remote.seen and last.name == service.name:
+    if resolved.placement.has_served and not rollout.remote.seen and last.name == service.name:
         service = _keep_last_reported(last, service)
         ready_replicas |= prune({"readyReplicas": get(call.xr, "status.readyReplicas")})
     return {"gpus": resolved.shape.gpus * resolved.placement.replicas, **build_service(service), **ready_replicas}
@@ -279,21 +280,21 @@ def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceR
     )
 
 
-def build_storage(call: Call, resolved: ResolvedPlacement, weights: Weights) -> Manifest:
+def build_storage(call: Call, resolved: ResolvedPlacement, weights: ReconciledWeights) -> Manifest:
     """Returns `status.storage`; what it says stays while no plan is possible."""
     plan = weights.plan
     block = _build_storage(resolved, weights, plan) if plan else mapping(call.xr, "status.storage")
     return prune({"storage": block or None})
 
 
-def _build_storage(resolved: ResolvedPlacement, weights: Weights, plan: StoragePlan) -> Manifest:
+def _build_storage(resolved: ResolvedPlacement, weights: ReconciledWeights, plan: StoragePlan) -> Manifest:
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = estimate_load(plan.bytes_on_claim, bandwidth)
     size = plan.claim.size if plan.claim else None
-    hydration = weights.hydration if plan.job else Hydration()
+    hydration = weights.hydration if plan.job else DownloadRecord()
     record = WeightsRecord(uri=plan.uri, access_mode=weights.access_mode, hydration=hydration)
     displayed: Manifest = {
-        "type": plan.case,
+        "type": plan.storage_type,
         "claimName": plan.claim_name or None,
         "path": plan.path or None,
         "size": gib(size.amount) if size else None,
@@ -330,7 +331,8 @@ def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[s
     """Returns what clients can notice of a service: its name, the longest request, the weights and the engine."""
     engine = resolved.profile.engine
     # Each placement may have a claim of its own; the path identifies the weights.
-    weights = serving_uri.removeprefix("pvc://").partition("/")[2] if serving_uri.startswith("pvc://") else serving_uri
+    on_claim = parse_claim_uri(serving_uri)
+    weights = on_claim[1] if on_claim else serving_uri
     traits = {
         "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
         "engine": engine.image.rpartition("/")[2],

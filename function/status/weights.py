@@ -15,15 +15,15 @@ from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.weights.claim import LoadEstimate, Size, SizeFrom
-from function.weights.reconcile import Weights
-from function.weights.request import Case, StorageRequest, cache_key, source_uri
+from function.weights.reconcile import ReconciledWeights
+from function.weights.request import StorageRequest, StorageType, cache_key, source_uri
 from function.weights.state import StorageState, WeightsStatus
 
 _HOUR, _MINUTE = 3600, 60
 # What makes room on a claim whose size neither a deployment nor a ModelCache sets.
-_SIZE_ADVICE: Mapping[Case | None, str] = {
-    Case.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
-    Case.USER_CLAIM: "expand the claim, or make room on it",
+_SIZE_ADVICE: Mapping[StorageType | None, str] = {
+    StorageType.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
+    StorageType.USER_CLAIM: "expand the claim, or make room on it",
 }
 
 
@@ -32,7 +32,7 @@ def describe_storage(state: StorageState) -> str:
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
     own_advice = f"raise {size}, or where that is not set the model's spec.resources.disk"
-    size_advice = _SIZE_ADVICE.get(state.case, own_advice).format(environment=state.environment)
+    size_advice = _SIZE_ADVICE.get(state.storage_type, own_advice).format(environment=state.environment)
     message = state.finding.message.format(
         environment=state.environment,
         # A ModelCache names each environment.
@@ -64,10 +64,10 @@ def format_redownload_note(weights_bytes: int | None, replicas: int = 1) -> str:
 def note_costs(request: StorageRequest) -> Iterator[Problem]:
     """Yields a remark for each storage choice that costs more than it seems to, with the field that makes it."""
     model = request.model
-    case = request.case
+    case = request.storage_type
     memory = request.gpu_memory or 0
     size = request.claim_size
-    if case is Case.EMPTY_DIR and request.replicas > 1:
+    if case is StorageType.EMPTY_DIR and request.replicas > 1:
         note = format_redownload_note(model.disk, request.replicas)
         yield Problem("spec.modelCache", f"is EmptyDir: {note}; set type: PVC for a claim that all replicas read")
     if size is None:
@@ -76,7 +76,7 @@ def note_costs(request: StorageRequest) -> Iterator[Problem]:
     if size.source is SizeFrom.GPU_MEMORY:
         yield Problem("spec.modelCache", f"the claim asks for {gib(size.amount)}, the GPUs' memory; {advice}")
     bound = model.vram or memory
-    if case is Case.SHARED and not model.disk and bound > size.amount:
+    if case is StorageType.SHARED and not model.disk and bound > size.amount:
         claim = f"claim {request.environment.storage.shared_claim} of InferenceEnvironment {request.environment.name}"
         note = f"{claim} has {gib(size.amount)}, and the weights may need up to {gib(bound)}; {advice}"
         yield Problem("spec.modelCache", note)
@@ -112,7 +112,7 @@ class Row(CacheEntry):
         return self.phase is Phase.READY and not self.unreachable
 
 
-def build_row(environment: str, weights: Weights, recorded: CacheEntry | None) -> Row:
+def build_row(environment: str, weights: ReconciledWeights, recorded: CacheEntry | None) -> Row:
     """Builds the row of a selected environment, which may have the weights although its cluster is unreachable."""
     state = weights.state
     phase = state.phase

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from function.domain.model_service import EndpointEntry, Gateway, ModelService, find_gateway_key
 from function.domain.placement import Placement
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import Manifest, integer, is_deleting, list_texts, listing, mapping, text
+from function.kube.manifests import Manifest, integer, is_deleting, list_texts, listing, text
 from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed
 from function.remote.object_writer import CLUSTER_SEPARATOR
-from function.remote.observed_object import ObservedObject, is_up, read_object
+from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
 from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
 
 
@@ -50,7 +50,7 @@ class Site:
     @property
     def remote_namespace(self) -> str:
         """The namespace of the route on the cluster: where it was created, else that of the first placement."""
-        started = text(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest.metadata.namespace")
+        started = text(read_written(self.observed.get(REMOTE_ROUTE)), "metadata.namespace")
         return started or next((p.service.namespace for p in self.members), "")
 
     @property
@@ -66,7 +66,7 @@ class Site:
 
     def is_routed(self, placement: Placement) -> bool:
         """Tells whether the route on the cluster, as last written, names a placement."""
-        written = mapping(self.observed.get(REMOTE_ROUTE), "spec.forProvider.manifest")
+        written = read_written(self.observed.get(REMOTE_ROUTE))
         return placement.service.backend_service_name in read_weights(written)
 
     def sends_to(self, placement: Placement) -> bool:

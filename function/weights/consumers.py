@@ -12,12 +12,13 @@ from dataclasses import replace
 from function.contract import Composed, Desired, Drop
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
 from function.domain.placement import Placement, Stage
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
 from function.remote.composed_kinds import USAGE_KIND, USAGE_VERSION
 from function.remote.object_writer import reapply_observed
-from function.remote.observed_object import ObservedObject, is_up, read_object
-from function.weights.reconcile import Weights
+from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
+from function.weights.reconcile import ReconciledWeights
+from function.weights.request import parse_claim_uri
 
 USAGE_KEY = "cache-usage"
 _URI = "spec.model.uri"
@@ -41,7 +42,7 @@ def find_applied_uri(services: Iterable[Manifest], serving_uri: str) -> str:
 
     The service may switch to it at any moment, and be observed to do so much later.
     """
-    uris = (text(service, f"spec.forProvider.manifest.{_URI}") for service in services)
+    uris = (text(read_written(service), _URI) for service in services)
     return next((uri for uri in uris if uri and uri != serving_uri), "")
 
 
@@ -75,7 +76,10 @@ def _find_uri(placement: Placement) -> str:
 
 
 def may_delete_weights(
-    claims: Collection[str], consumers: Iterable[Consumer], named_by: Collection[Placement], current: Weights | None
+    claims: Collection[str],
+    consumers: Iterable[Consumer],
+    named_by: Collection[Placement],
+    current: ReconciledWeights | None,
 ) -> bool:
     """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
@@ -103,12 +107,13 @@ def _may_read(consumer: Consumer, claims: Collection[str], current_uri: str) -> 
 
 def parse_claim(uri: str) -> str:
     """Returns the claim that a URI reads from; empty where it reads from none."""
-    return uri.removeprefix("pvc://").partition("/")[0] if uri.startswith("pvc://") else ""
+    on_claim = parse_claim_uri(uri)
+    return on_claim[0] if on_claim else ""
 
 
 def list_claims(objects: Iterable[Manifest]) -> frozenset[str]:
     """Lists the names of the claims that Objects describe."""
-    remotes = (mapping(observed, "spec.forProvider.manifest") for observed in objects)
+    remotes = (read_written(observed) for observed in objects)
     return frozenset(text(remote, "metadata.name") for remote in remotes if text(remote, "kind") == _CLAIM)
 
 

@@ -14,14 +14,14 @@ from function.domain.model import DownloadedSource, ModelRef, Problem, PvcSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, is_shared
-from function.weights.request import CREATED_CLAIM, Case, StorageRequest, model_directory
+from function.weights.request import CREATED_CLAIM, StorageRequest, StorageType, model_directory
 
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
 _WITHOUT_CLAIM: Mapping[str, str] = {
-    Case.EMPTY_DIR: "each pod downloads its own copy; set type: PVC for a claim",
-    Case.OCI: "nodes pull the model's image",
-    Case.PRESTAGED: "the model's weights are on a claim already",
+    StorageType.EMPTY_DIR: "each pod downloads its own copy; set type: PVC for a claim",
+    StorageType.OCI: "nodes pull the model's image",
+    StorageType.PRESTAGED: "the model's weights are on a claim already",
 }
 
 
@@ -305,11 +305,11 @@ def find_remarks(request: StorageRequest) -> Iterator[Problem]:
         "storageClassName": options.class_name is not None,
         "accessMode": options.access_mode is not None,
     }
-    if request.case is Case.SHARED:
+    if request.storage_type is StorageType.SHARED:
         claim = f"claim {request.environment.storage.shared_claim}"
         reason = f"all models of a namespace share {claim}; the spec.storage of its InferenceEnvironment decides"
-    elif request.case in _WITHOUT_CLAIM:
-        reason = f"there is no claim: {_WITHOUT_CLAIM[request.case]}"
+    elif request.storage_type in _WITHOUT_CLAIM:
+        reason = f"there is no claim: {_WITHOUT_CLAIM[request.storage_type]}"
         fields |= {
             "type": options.type is CacheType.PVC,
             "retain": options.retain,
@@ -331,10 +331,10 @@ def _find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
     if not disk or not capacity or capacity >= disk:
         return
     kinds = {
-        Case.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
-        Case.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
+        StorageType.SHARED: (FaultKind.SHARED_SIZE, "spec.storage.sharedClaim.size"),
+        StorageType.USER_CLAIM: (FaultKind.CLAIM_SIZE, "claimName"),
     }
-    kind, field = kinds.get(request.case, (FaultKind.OWN_SIZE, "size"))
+    kind, field = kinds.get(request.storage_type, (FaultKind.OWN_SIZE, "size"))
     yield _fault(request, kind, field, actual=quantity.exact(capacity), required=quantity.exact(disk))
 
 
@@ -354,7 +354,7 @@ def _fault(
 
 def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
     source = request.model.source
-    if request.for_cache and request.case in (Case.OCI, Case.PRESTAGED):
+    if request.for_cache and request.storage_type in (StorageType.OCI, StorageType.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
     elif isinstance(request.choice, ModelCacheChoice) and not isinstance(source, DownloadedSource):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "name", actual=request.model.name)
@@ -366,9 +366,9 @@ def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
 
 def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
-    if request.managed_options.type is CacheType.EMPTY_DIR and request.case in CREATED_CLAIM:
+    if request.managed_options.type is CacheType.EMPTY_DIR and request.storage_type in CREATED_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
-    if request.case is not Case.EMPTY_DIR or request.service_exists:
+    if request.storage_type is not StorageType.EMPTY_DIR or request.service_exists:
         return
     if not request.managed_options.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
@@ -380,9 +380,9 @@ def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
 def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
     """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
     mode = request.access_mode
-    if request.case not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.pod_count == 1:
+    if request.storage_type not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.pod_count == 1:
         return
-    if request.case is not Case.SHARED and request.managed_options.access_mode is not None:
+    if request.storage_type is not StorageType.SHARED and request.managed_options.access_mode is not None:
         kind, field = FaultKind.OWN_ACCESS_MODE, "accessMode"
     else:
         kind, field = FaultKind.ACCESS_MODE, "spec.storage.accessMode"
@@ -390,14 +390,14 @@ def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
 
 
 def _check_size(request: StorageRequest) -> Iterator[StorageFault]:
-    if request.case in CREATED_CLAIM and request.claim_size is None:
+    if request.storage_type in CREATED_CLAIM and request.claim_size is None:
         yield _fault(request, FaultKind.SIZE, "size")
     if request.environment.storage.size_enforced:
         yield from _find_small_claim(request)
 
 
 def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
-    if request.case not in CREATED_CLAIM:
+    if request.storage_type not in CREATED_CLAIM:
         return
     if request.class_name is None:
         # A deployment that names one does not help where all models of a namespace share the environment's claim.

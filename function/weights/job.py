@@ -37,13 +37,13 @@ from function.kube import manifests, names
 from function.kube.manifests import JSON, Manifest
 from function.remote.composed_kinds import assess
 from function.remote.object_writer import ObjectWriter
+from function.remote.observed_object import read_written
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, model_directory, source_uri
 from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
 JOB = "job-"
-_DESCRIBED = "spec.forProvider.manifest"
 MOUNT = "/mnt/models"
 CONTAINER, PREPARE_CONTAINER = "download", "prepare"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
@@ -429,7 +429,7 @@ def find_jobs_of_download(
     return tuple(
         key
         for key, observed in sorted(writer.observed.items())
-        if key.startswith(JOB) and _identify_download(manifests.mapping(observed, _DESCRIBED)) == download
+        if key.startswith(JOB) and _identify_download(read_written(observed)) == download
     )
 
 
@@ -448,7 +448,7 @@ def find_equivalent_job(writer: ObjectWriter, job: Manifest, same_download: Iter
     """
     retry = manifests.get(job, "metadata.annotations")
     for key in same_download:
-        has_same_retry = manifests.get(writer.observed[key], f"{_DESCRIBED}.metadata.annotations") == retry
+        has_same_retry = manifests.get(read_written(writer.observed[key]), "metadata.annotations") == retry
         if has_same_retry and assess(writer.read(key).manifest).up:
             return key
     return JOB + manifests.text(job, "metadata.name")
@@ -495,6 +495,6 @@ def find_write_failures(writer: ObjectWriter, same_download: Iterable[str]) -> t
     return tuple(
         key
         for key in same_download
-        if is_prepared(manifests.mapping(writer.observed[key], _DESCRIBED))
+        if is_prepared(read_written(writer.observed[key]))
         or find_failure(writer.read(key).manifest) is JobFailure.NOT_WRITABLE
     )

@@ -17,8 +17,8 @@ from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
-    Case,
     StorageRequest,
+    StorageType,
     cache_key,
     claim_uri,
     model_directory,
@@ -32,13 +32,13 @@ from function.weights.request import (
 # deletes its placements and their Objects, and so every claim that is `FULL`; the others stay on the cluster.
 CASES = {
     # The user's claim, which several placements may fill.
-    Case.USER_CLAIM: (ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN),
+    StorageType.USER_CLAIM: (ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN),
     # One claim for all models of a namespace.
-    Case.SHARED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
+    StorageType.SHARED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
     # A claim for one model, which `retain: true` keeps for later placements of the same bytes.
-    Case.RETAINED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
+    StorageType.RETAINED: (ManagementPolicy.RETAIN, ManagementPolicy.RETAIN),
     # A claim for one placement or ModelCache.
-    Case.MANAGED: (ManagementPolicy.FULL, ManagementPolicy.FULL),
+    StorageType.MANAGED: (ManagementPolicy.FULL, ManagementPolicy.FULL),
 }
 
 
@@ -57,7 +57,7 @@ class JobPlan:
 class StoragePlan:
     """What to compose, and the URI that the service reads."""
 
-    case: Case
+    storage_type: StorageType
     uri: str
     key: str = ""  # cache key; empty: nothing is downloaded
     claim_name: str = ""  # of the claim that the weights are on, if any, and their directory there
@@ -80,7 +80,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
     The request may have faults that do not count where the claim and the weights exist, but no others.
     """
     source = request.model.source
-    plan = StoragePlan(case=request.case, uri=source_uri(source), bound=request.weights_upper_bound)
+    plan = StoragePlan(storage_type=request.storage_type, uri=source_uri(source), bound=request.weights_upper_bound)
     match source:
         case OciSource():
             return plan
@@ -91,7 +91,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
     if entry := request.named_cache_entry:
         claim_name, path = entry.hydration.claim, entry.hydration.path
         return replace(plan, uri=claim_uri(claim_name, serving_path(source, path)), claim_name=claim_name, path=path)
-    if request.case is Case.EMPTY_DIR:
+    if request.storage_type is StorageType.EMPTY_DIR:
         credential = _plan_credential(request, source, request.owner)
         initializer = build_initializer(request.environment.storage.download, source, credential)
         return replace(plan, copies=credential.copies, initializer=initializer)
@@ -103,21 +103,21 @@ def name_claim(request: StorageRequest) -> str:
     source = request.model.source
     if isinstance(source, PvcSource):
         return source.claim
-    if request.case not in CASES or isinstance(source, OciSource):
+    if request.storage_type not in CASES or isinstance(source, OciSource):
         return ""
     if isinstance(request.choice, UserClaim):
         return request.choice.claim
     key = cache_key(source)
-    if request.case is Case.SHARED:
+    if request.storage_type is StorageType.SHARED:
         return request.environment.storage.shared_claim
-    if request.case is Case.RETAINED:
+    if request.storage_type is StorageType.RETAINED:
         return names.build_name(f"weights-{key}", request.namespace, key)
     return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
 
 
 def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
     """Adds the claim, and unless the user fills it, the Job with its scripts and Secrets."""
-    claim_policy, job_policy = CASES[request.case]
+    claim_policy, job_policy = CASES[request.storage_type]
     path = model_directory(source)
     claim = ClaimPlan(
         name=name_claim(request),
@@ -134,7 +134,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
     # Objects that several placements describe at once must not carry the name of one of them.
     stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
-    owner = (plan.claim_name,) if request.case is Case.USER_CLAIM else _owner_identity(request)
+    owner = (plan.claim_name,) if request.storage_type is StorageType.USER_CLAIM else _owner_identity(request)
     download = request.environment.storage.download
     credential = _plan_credential(request, source, stem, *owner)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
@@ -161,7 +161,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
 
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
     """Returns what distinguishes a ModelCache's objects from a placement's of its name, and between environments."""
-    is_own = request.for_cache and request.case is Case.MANAGED
+    is_own = request.for_cache and request.storage_type is StorageType.MANAGED
     return ("ModelCache", request.environment.name) if is_own else ()
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from function.contract import Composed, Desired, Drop, combine
 from function.domain.cache import UserClaim
 from function.domain.model import DownloadedSource, Problem
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import Manifest, get, mapping, strings, text
 from function.kube.names import LABEL_CACHE_KEY
 from function.reasons import Phase
@@ -28,7 +28,7 @@ from function.remote.object_writer import (
     stop_managing,
     with_management_policy,
 )
-from function.remote.observed_object import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State, read_written
 from function.weights.claim import READ_ONLY_MANY, build_claim, find_immutable_changes, get_access_mode, get_capacity
 from function.weights.faults import (
     SIZE_FAULTS,
@@ -49,7 +49,7 @@ from function.weights.job import (
     with_pod_start_deadline,
 )
 from function.weights.planner import JobPlan, StoragePlan, name_claim, plan_weights
-from function.weights.request import Case, StorageRequest
+from function.weights.request import StorageRequest, StorageType, parse_claim_uri
 from function.weights.state import (
     DownloadState,
     StorageState,
@@ -61,13 +61,12 @@ from function.weights.state import (
     is_gone,
 )
 
-CLAIM, SCRIPTS, TOKEN = "claim-", "scripts-", "token-"
-_DESCRIBED = "spec.forProvider.manifest"
-_PREFIXES = (CLAIM, JOB, SCRIPTS, TOKEN)
+CLAIM, SCRIPTS, SECRET_COPY = "claim-", "scripts-", "token-"
+_PREFIXES = (CLAIM, JOB, SCRIPTS, SECRET_COPY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class ReconciledWeights:
     current: Desired = Desired()  # for the bytes of the plan
     previous: Desired = Desired()  # for what belongs to other bytes, while that has a consumer
     unneeded: Desired = Desired()  # for the same, once that has no consumer
@@ -76,7 +75,7 @@ class Weights:
     may_be_served: bool  # a service may be composed on the plan's URI
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     completion_recorded: bool = False  # in status, where it outlives the Job
-    hydration: Hydration = Hydration()
+    hydration: DownloadRecord = DownloadRecord()
     access_mode: str = ""  # of the claim
 
     def desire_previous(self, *, are_read: bool) -> Desired:
@@ -156,8 +155,8 @@ def decide_job(download: _Download) -> JobDecision:
 
 
 def reconcile_weights(
-    request: StorageRequest, writer: ObjectWriter, recorded: Hydration, serving_uri: str = ""
-) -> Weights:
+    request: StorageRequest, writer: ObjectWriter, recorded: DownloadRecord, serving_uri: str = ""
+) -> ReconciledWeights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
     `recorded` is the download that status records as complete, `serving_uri` where a service reads weights already, if
@@ -186,7 +185,7 @@ def reconcile_weights(
         request=request,
         plan=plan,
         serving_uri=serving_uri,
-        wanted=Hydration(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
+        wanted=DownloadRecord(claim=plan.claim_name, path=plan.path, namespace=request.namespace, retry=request.retry),
         recorded=recorded,
         claim=claim,
         claim_obstacle=_find_claim_obstacle(request, plan, claim),
@@ -214,8 +213,8 @@ def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterab
     """
     is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
     for key in same_download if is_replaced else ():
-        written = mapping(writer.observed[key], _DESCRIBED)
-        scripts = mapping(writer.observed.get(SCRIPTS + name_scripts(written)), _DESCRIBED)
+        written = read_written(writer.observed[key])
+        scripts = read_written(writer.observed.get(SCRIPTS + name_scripts(written)))
         is_known = scripts and key == JOB + text(written, "metadata.name")
         if is_known and _may_write(writer.read(key)) and differs_in_scripts_alone(written, plan.manifest):
             deadline = get(plan.manifest, "spec.activeDeadlineSeconds")
@@ -228,7 +227,7 @@ def _may_write(job: ObservedObject) -> bool:
     return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
-def _apply_plan(download: _Download) -> Weights:
+def _apply_plan(download: _Download) -> ReconciledWeights:
     """Composes the objects of a plan without faults, and describes their state."""
     request = download.request
     plan = download.plan
@@ -240,9 +239,9 @@ def _apply_plan(download: _Download) -> Weights:
         namespace=request.namespace,
         remarks=tuple(find_remarks(request)),
         for_cache=request.for_cache,
-        case=plan.case,
+        storage_type=plan.storage_type,
     )
-    return Weights(
+    return ReconciledWeights(
         current=combine(
             [
                 Desired(_compose_claim(download)),
@@ -263,7 +262,7 @@ def _apply_plan(download: _Download) -> Weights:
     )
 
 
-def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded: Hydration) -> Weights:
+def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded: DownloadRecord) -> ReconciledWeights:
     """Changes nothing, and reports the faults."""
     kinds = {fault.kind for fault in faults}
     if FaultKind.CACHE_NOT_SHARED in kinds:
@@ -271,7 +270,7 @@ def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded:
     else:
         finding = WeightsStatus.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else WeightsStatus.UNPLANNABLE
     problems = tuple(fault.problem for fault in faults)
-    return Weights(
+    return ReconciledWeights(
         state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
         may_be_served=False,
@@ -283,7 +282,7 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
-    is_own_cache = request.for_cache and plan.case is not Case.USER_CLAIM
+    is_own_cache = request.for_cache and plan.storage_type is not StorageType.USER_CLAIM
     is_read_only = plan.job is None and request.observed_access_mode == READ_ONLY_MANY
     pods = 1 if is_own_cache or is_read_only else request.pod_count
     return find_claim_obstacle(plan.claim, claim, pods)
@@ -307,10 +306,10 @@ def _compose_secrets(download: _Download) -> Desired:
     writer = download.writer
     policy = download.plan.job.policy if download.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need it whenever they start, until they read from the claim.
-    pods_download = bool(download.serving_uri) and not download.serving_uri.startswith("pvc://")
+    pods_download = bool(download.serving_uri) and parse_claim_uri(download.serving_uri) is None
     desired = Desired()
     for copy in download.plan.copies:
-        key = TOKEN + copy.name
+        key = SECRET_COPY + copy.name
         if download.is_hydrated and not pods_download:
             desired |= _delete_in_two_steps(writer, key, "the weights are verified")
         else:
@@ -356,7 +355,7 @@ def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
             proof = (failed for failed in download.write_failures if failed not in download.superseded)
             desired |= Desired({failed: reapply_observed(writer.observed[failed]) for failed in proof})
         policy = job_plan.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
-        written = mapping(writer.observed.get(key), "spec.forProvider.manifest")
+        written = read_written(writer.observed.get(key))
         manifest = with_pod_start_deadline(job_plan.manifest, written, download.job.manifest)
         desired |= Desired({key: writer.compose(key, manifest, policy)})
     return desired | Desired(drops=tuple(_drop_jobs(download, decision, desired)))
@@ -421,7 +420,7 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     request = download.request
     if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is WeightsStatus.CLAIM_REFUSED):
         return claim_obstacle
-    if plan.case is Case.MODEL_CACHE:
+    if plan.storage_type is StorageType.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         return StorageState(finding=WeightsStatus.PRESTAGED)
@@ -434,7 +433,7 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     if obstacle:
         return obstacle
     if job is None:
-        finding = WeightsStatus.EMPTY_DIR if plan.case is Case.EMPTY_DIR else WeightsStatus.NOT_NEEDED
+        finding = WeightsStatus.EMPTY_DIR if plan.storage_type is StorageType.EMPTY_DIR else WeightsStatus.NOT_NEEDED
         return StorageState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim, plan.claim)
     if state.finding is WeightsStatus.JOB_NOT_STARTED and decision is not JobDecision.RUN:
@@ -445,7 +444,7 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
 def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
     """Finds the first Secret or ConfigMap that pods wait for in vain."""
     for copy in plan.copies:
-        obstacle = find_secret_obstacle(copy, writer.read(TOKEN + copy.name))
+        obstacle = find_secret_obstacle(copy, writer.read(SECRET_COPY + copy.name))
         if obstacle:
             return obstacle
     if plan.job is None:
@@ -472,7 +471,7 @@ def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
     """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without."""
     writer = download.writer
     claim = download.plan.claim
-    current = {download.job_key, *(TOKEN + copy.name for copy in download.plan.copies)}
+    current = {download.job_key, *(SECRET_COPY + copy.name for copy in download.plan.copies)}
     if claim:
         current.add(CLAIM + claim.name)
     others = [
@@ -494,7 +493,7 @@ def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired
     """
     desired = Desired()
     for key in keys:
-        if key.startswith(TOKEN) or (key.startswith(SCRIPTS) and not _is_mounted(writer, key)):
+        if key.startswith(SECRET_COPY) or (key.startswith(SCRIPTS) and not _is_mounted(writer, key)):
             desired |= _delete_in_two_steps(writer, key, why)
         else:
             desired |= Desired(drops=(Drop(key, why),))
@@ -502,4 +501,4 @@ def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired
 
 
 def _get_cache_key(observed: Manifest) -> str:
-    return strings(observed, "spec.forProvider.manifest.metadata.labels").get(LABEL_CACHE_KEY, "")
+    return strings(read_written(observed), "metadata.labels").get(LABEL_CACHE_KEY, "")

@@ -39,8 +39,10 @@ from function.domain.model import (
 )
 from function.weights.claim import READ_WRITE_MANY, Size, SizeFrom, compute_size
 
+_ON_CLAIM = "pvc://"  # how KServe names weights on a claim
 
-class Case(StrEnum):
+
+class StorageType(StrEnum):
     """The rows of the case table, as `status.storage.type` shows them."""
 
     EMPTY_DIR = "EmptyDir"
@@ -53,7 +55,7 @@ class Case(StrEnum):
     MANAGED = "PVC"
 
 
-CREATED_CLAIM = (Case.SHARED, Case.RETAINED, Case.MANAGED)  # the cases in which a claim is created
+CREATED_CLAIM = (StorageType.SHARED, StorageType.RETAINED, StorageType.MANAGED)  # the cases in which a claim is created
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,26 +116,26 @@ class StorageRequest:
         return "" if isinstance(self.choice, ModelCacheChoice) else self.choice.retry
 
     @property
-    def case(self) -> Case:
+    def storage_type(self) -> StorageType:
         match self.model.source, self.choice:
             case OciSource(), _:
-                return Case.OCI
+                return StorageType.OCI
             case PvcSource(), _:
-                return Case.PRESTAGED
+                return StorageType.PRESTAGED
             case _, ModelCacheChoice():
-                return Case.MODEL_CACHE
+                return StorageType.MODEL_CACHE
             case _, UserClaim():
-                return Case.USER_CLAIM
+                return StorageType.USER_CLAIM
         uri = self.model.source.uri if isinstance(self.model.source, UriSource) else ""
         is_refused_by_kserve = bool(uri) and not uri.startswith("s3://")
         is_in_folder = isinstance(self.model.source, HuggingFaceSource) and bool(self.model.source.path)
         # The initializer of each pod cannot fetch the weights, or not to where engines look, whatever the options are.
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve or is_in_folder
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
-            return Case.EMPTY_DIR
+            return StorageType.EMPTY_DIR
         if self.environment.storage.is_shared:
-            return Case.SHARED
-        return Case.RETAINED if self.managed_options.retain else Case.MANAGED
+            return StorageType.SHARED
+        return StorageType.RETAINED if self.managed_options.retain else StorageType.MANAGED
 
     @property
     def class_name(self) -> str | None:
@@ -144,14 +146,14 @@ class StorageRequest:
     @property
     def access_mode(self) -> str:
         """The access mode of a new claim: the deployment's, then the environment's; empty where the user has it."""
-        if self.case is Case.USER_CLAIM:
+        if self.storage_type is StorageType.USER_CLAIM:
             return ""
         return self._own_options.access_mode or self.environment.storage.access_mode
 
     @property
     def claim_size(self) -> Size | None:
         """The size of a claim that is created; None where none is, or where nothing states or bounds its size."""
-        if self.case not in CREATED_CLAIM:
+        if self.storage_type not in CREATED_CLAIM:
             return None
         return compute_size(self._own_options.size, self.model, self.gpu_memory)
 
@@ -164,7 +166,7 @@ class StorageRequest:
     @property
     def stated_capacity(self) -> int | None:
         """The bytes of the claim where they do not follow from the weights; None where they do or are not known."""
-        if self.case is Case.USER_CLAIM:
+        if self.storage_type is StorageType.USER_CLAIM:
             return self.user_claim_capacity
         size = self.claim_size
         return size.amount if size and size.source is SizeFrom.EXPLICIT else None
@@ -178,7 +180,7 @@ class StorageRequest:
     @property
     def _own_options(self) -> CreatedStorage:
         # A claim that all models of a namespace share is the environment's alone: all of them must agree on it.
-        is_shared = self.case is Case.SHARED
+        is_shared = self.storage_type is StorageType.SHARED
         return CreatedStorage(size=self.environment.storage.shared_size) if is_shared else self.managed_options
 
 
@@ -220,7 +222,13 @@ def source_uri(source: Source) -> str:
 
 
 def claim_uri(claim: str, path: str) -> str:
-    return f"pvc://{claim}/{path}".rstrip("/")
+    return f"{_ON_CLAIM}{claim}/{path}".rstrip("/")
+
+
+def parse_claim_uri(uri: str) -> tuple[str, str] | None:
+    """Returns the claim that a URI reads from, and the path on it; None where it reads from none."""
+    claim, _, path = uri.removeprefix(_ON_CLAIM).partition("/")
+    return (claim, path) if uri.startswith(_ON_CLAIM) else None
 
 
 def serving_path(source: DownloadedSource, directory: str) -> str:

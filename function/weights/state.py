@@ -9,7 +9,7 @@ from enum import Enum
 
 from function.domain.cache import CacheEntry
 from function.domain.model import Problem
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.composed_kinds import assess
@@ -19,7 +19,7 @@ from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import READ_WRITE_MANY, ClaimPlan, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure, is_without_pods
-from function.weights.request import Case
+from function.weights.request import StorageType
 
 
 class WeightsStatus(Enum):
@@ -124,7 +124,7 @@ class StorageState:
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # whose state is unknown
     remarks: tuple[Problem, ...] = ()  # worth knowing in every state
     for_cache: bool = False  # a ModelCache requests the weights, and no placement
-    case: Case | None = None  # of the plan, if there is one
+    storage_type: StorageType | None = None  # of the plan, if there is one
 
     @property
     def status(self) -> Status:
@@ -161,8 +161,8 @@ def is_gone(claim: ObservedObject) -> bool:
 class DownloadState:
     """A download as status records it, as it is planned, and as its claim and its Job are observed."""
 
-    recorded: Hydration
-    wanted: Hydration  # what status records once the plan is carried out
+    recorded: DownloadRecord
+    wanted: DownloadRecord  # what status records once the plan is carried out
     claim: ObservedObject
     job: ObservedObject | None = None  # the one that stands for the planned one; None: none is planned
 
@@ -196,7 +196,7 @@ class DownloadState:
         return is_complete or self.is_recorded
 
     @property
-    def next_record(self) -> Hydration:
+    def next_record(self) -> DownloadRecord:
         """What status records next: this completion, or the earlier one while it is of the same bytes."""
         if not self.is_hydrated:
             return self.recorded if self.job and self._is_same_download else self.wanted

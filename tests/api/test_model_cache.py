@@ -8,7 +8,7 @@ from function.api.model_cache import parse_model_cache
 from function.api.problems import Parsed
 from function.domain.cache import CacheEntry, CacheType, Consumer, CreatedStorage, ModelCache, UserClaim
 from function.domain.model import ModelRef, Problem
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import Manifest
 from function.kube.selectors import Operator, Selector, SelectorRequirement
 from function.reasons import Phase
@@ -66,7 +66,7 @@ READ = ModelCache(
             unreachable=True,
             access_mode="ReadWriteMany",
             message="done",
-            hydration=Hydration(
+            hydration=DownloadRecord(
                 claim="c", path="models/0", completed_at="2026-01-01T00:00:00Z", claim_uid="u", retry="2"
             ),
         ),

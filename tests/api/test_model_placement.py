@@ -65,7 +65,7 @@ def test_parses_every_field() -> None:
         uid="1",
         created="2026-01-01T00:00:00Z",
         vram=1200 * GIB,
-        was_ready=True,
+        has_served=True,
         ready=True,
         deleting=True,
         phase=Phase.READY,
@@ -74,7 +74,7 @@ def test_parses_every_field() -> None:
         allowed_digest="d1",
         service=ServiceRecord(url="http://chat", allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2)),
         weights=WeightsRecord(uri="pvc://mine/models/0"),
-        rollout=RolloutRecord(served="d1", requested="d2"),
+        rollout=RolloutRecord(served_digest="d1", requested_digest="d2"),
     )
     assert parse_placement(given).problems == ()
 
@@ -107,7 +107,7 @@ def test_absent_fields_have_the_documented_defaults() -> None:
         profile="vllm",
         pool="h100",
         shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2)),
-        acknowledged=False,  # it has no status
+        status_is_current=False,  # it has no status
     )
 
 
@@ -237,13 +237,13 @@ def test_vram_annotation_is_bounded() -> None:
 )
 def test_knows_its_objects_without_a_status(refs: list[JSON], *, want: bool) -> None:
     """A backup has Crossplane's list of what was composed, which is in the spec, and no status."""
-    assert _read(manifests.placement(crossplane={"resourceRefs": refs})).has_objects is want
+    assert _read(manifests.placement(crossplane={"resourceRefs": refs})).lists_objects is want
 
 
 def test_has_seen_its_spec_only_with_a_status() -> None:
     given = manifests.placement()
-    assert not _read(given).acknowledged
-    assert _read({**given, "status": {"phase": "Pending"}}).acknowledged
+    assert not _read(given).status_is_current
+    assert _read({**given, "status": {"phase": "Pending"}}).status_is_current
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def _uids(found: Environment, *placements: Placement) -> list[str]:
 def test_charges_unlabelled_placements_only_if_running_or_admitted() -> None:
     unlabelled = replace(MINE, labels=())
     assert _uids(environment(), unlabelled) == []
-    assert _uids(environment(), replace(with_service(unlabelled, allocated=unlabelled.requested), was_ready=True)) == [
+    assert _uids(environment(), replace(with_service(unlabelled, allocated=unlabelled.requested), has_served=True)) == [
         "me"
     ]
     assert _uids(environment(admitted=(grant(2),)), unlabelled) == ["me"]
@@ -224,15 +224,15 @@ def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -
 def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, weights=replace(MINE.weights, uri="pvc://x"))) == ["me"]
-    assert _uids(environment(), replace(MINE, deleting=True, has_objects=True)) == ["me"], "its status was lost"
+    assert _uids(environment(), replace(MINE, deleting=True, lists_objects=True)) == ["me"], "its status was lost"
 
 
 def test_grants_released_replicas_again_if_there_is_room() -> None:
     """Another placement may have them by then: of four nodes, this one gets those that the other leaves."""
     there = environment(admitted=(grant(2, generation=7),))
     assert admit_placements(there, [RELEASED_ONE]).grants == (grant(2, generation=9),)
-    other = replace(MINE, uid="other", name="other", replicas=3, was_ready=True, created="2025-12-31T00:00:00Z")
-    found = admit_placements(there, [replace(RELEASED_ONE, was_ready=True), other])
+    other = replace(MINE, uid="other", name="other", replicas=3, has_served=True, created="2025-12-31T00:00:00Z")
+    found = admit_placements(there, [replace(RELEASED_ONE, has_served=True), other])
     assert [(g.uid, g.share.replicas, g.generation) for g in found.grants] == [("me", 1, 7), ("other", 3, 0)]
     assert found.rejected == (("me", "pool"),)
 

@@ -110,7 +110,7 @@ CASES = (
     Case(
         "objects-before-older",
         "what has Objects was admitted once, though its status was lost, and takes no more than there is",
-        (asks("young", 3, YOUNG, has_objects=True), asks("old", 3, OLD), asks("serves", 1, was_ready=True)),
+        (asks("young", 3, YOUNG, lists_objects=True), asks("old", 3, OLD), asks("serves", 1, has_served=True)),
         (),
         {"young": 3, "serves": 1},
         ("old",),
@@ -118,7 +118,7 @@ CASES = (
     Case(
         "objects-take-nothing",
         "its author can write the list of its Objects: what others have is theirs",
-        (asks("young", 3, YOUNG, has_objects=True), asks("old", 3, OLD)),
+        (asks("young", 3, YOUNG, lists_objects=True), asks("old", 3, OLD)),
         (grant("old", share(3)),),
         {"old": 3},
         ("young",),
@@ -126,14 +126,14 @@ CASES = (
     Case(
         "served-beyond",
         "it runs, with or without a grant, and beyond what there is",
-        (asks("a", 3, was_ready=True), asks("b", 3, was_ready=True)),
+        (asks("a", 3, has_served=True), asks("b", 3, has_served=True)),
         (),
         {"a": 3, "b": 3},
     ),
     Case(
         "no-more-than-granted",
         "a grant is for so many replicas, also of what served",
-        (asks("a", 3, was_ready=True, service=ServiceRecord(allocated=share(2))), asks("b", 2)),
+        (asks("a", 3, has_served=True, service=ServiceRecord(allocated=share(2))), asks("b", 2)),
         (grant("a", share(2)), grant("b", share(2))),
         {"a": 2, "b": 2},
         ("a",),
@@ -141,7 +141,7 @@ CASES = (
     Case(
         "grows",
         "where there is room a grant grows",
-        (asks("a", 3, was_ready=True, service=ServiceRecord(allocated=share(2))),),
+        (asks("a", 3, has_served=True, service=ServiceRecord(allocated=share(2))),),
         (grant("a", share(2)),),
         {"a": 3},
     ),
@@ -170,7 +170,7 @@ CASES = (
     Case(
         "shrinks-when-it-has-let-go",
         "less is asked for, and the service still has three",
-        (asks("a", 1, was_ready=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
+        (asks("a", 1, has_served=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -178,14 +178,14 @@ CASES = (
     Case(
         "has-let-go",
         "the service has one left, so two are free",
-        (asks("a", 1, was_ready=True, service=ServiceRecord(allocated=share(1))), asks("b", 2)),
+        (asks("a", 1, has_served=True, service=ServiceRecord(allocated=share(1))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 1, "b": 2},
     ),
     Case(
         "other-pool",
         "it holds its nodes here until its service is there",
-        (asks("a", 3, pool="other", was_ready=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
+        (asks("a", 3, pool="other", has_served=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
         ("b",),
@@ -200,7 +200,7 @@ CASES = (
     Case(
         "other-shape",
         "four nodes do not hold both shapes beside another's; its own old one counts until it has gone",
-        (asks("a", 1, shape=TWO, was_ready=True, service=ServiceRecord(allocated=share(2))), asks("b", 1)),
+        (asks("a", 1, shape=TWO, has_served=True, service=ServiceRecord(allocated=share(2))), asks("b", 1)),
         (grant("a", share(2)),),
         {"a": 2},
         ("b",),
@@ -225,7 +225,7 @@ CASES = (
     Case(
         "overcommitted",
         "a pool that holds more than fits has nothing left",
-        (asks("a", 5, was_ready=True), asks("b", 1)),
+        (asks("a", 5, has_served=True), asks("b", 1)),
         (),
         {"a": 5},
         ("b",),
@@ -242,7 +242,7 @@ def test_allocates_four_nodes(case: Case) -> None:
 
 def test_charges_both_shapes_while_one_replaces_the_other() -> None:
     """Two nodes of one replica replace two replicas of one: until the old ones are gone no other gets either."""
-    moving = asks("a", 1, shape=TWO, was_ready=True, service=ServiceRecord(allocated=share(2)))
+    moving = asks("a", 1, shape=TWO, has_served=True, service=ServiceRecord(allocated=share(2)))
     found = allocate_pool(FOUR, (moving,), (grant("a", share(2)),))
     assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
     assert found.capacity.free.get(8) == 0, "four of four"
@@ -267,7 +267,7 @@ WORLDS = st.lists(
 def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Placement], list[Grant]]:
     placements, grants = [], []
     for number, (replicas, nodes, gpus, served, granted, day) in enumerate(rows):
-        made = asks(str(number), replicas, f"2026-01-0{day}", shape=shape(nodes, gpus), was_ready=served)
+        made = asks(str(number), replicas, f"2026-01-0{day}", shape=shape(nodes, gpus), has_served=served)
         placements.append(made)
         if granted and made.requested:
             grants.append(grant(made.uid, replace(made.requested, replicas=max(0, replicas - day % 2))))
@@ -301,7 +301,7 @@ def test_new_grants_fit(rows: list[tuple[int, int, int, bool, bool, int]], of: P
     found = allocate_pool(of, placements, grants)
     total = sum(g.share.gpus + _idle(of, g.share) for g in found.grants)
     before = {g.uid: g.share.gpus for g in grants} | {
-        p.uid: p.requested.gpus for p in placements if p.was_ready and p.requested
+        p.uid: p.requested.gpus for p in placements if p.has_served and p.requested
     }
     grown = [g for g in found.grants if g.share.gpus > before.get(g.uid, 0)]
     assert not grown or total <= 32
@@ -341,7 +341,7 @@ LOST = (
     Lost("room", "three of four nodes for what is new", 3, (asks("a", 3),), (), {"a": 3}, (), 0),
     Lost("no-room", "not four", 3, (asks("a", 4),), (), {}, ("a",), 3),
     Lost("admitted", "an admission outlives its nodes", 0, (asks("a", 2),), (grant("a", share(2)),), {"a": 2}, (), 0),
-    Lost("served", "so does what serves", 0, (asks("a", 2, was_ready=True),), (), {"a": 2}, (), 0),
+    Lost("served", "so does what serves", 0, (asks("a", 2, has_served=True),), (), {"a": 2}, (), 0),
     Lost("beside", "what stays is charged first", 3, (asks("a", 2), asks("b", 2, YOUNG)), (grant("a", share(2)),),
          {"a": 2}, ("b",), 1),
     Lost("over", "nothing is left beside what holds more than can be used", 1, (asks("a", 2), asks("b", 1, YOUNG)),

@@ -19,7 +19,7 @@ BEYOND = QuotaUsage(
     namespace="team", limits=Limits(placements=1), placements=1, gpus=8, requested=16, holders=(("a", 8),)
 )
 MINE = placement(uid="me", replicas=2)
-SERVES = replace(with_service(MINE, allocated=ONE), was_ready=True)
+SERVES = replace(with_service(MINE, allocated=ONE), has_served=True)
 FOUND = Admission(reason=Admitted.ADMITTED, replicas=2, missing_labels={})
 NOTHING_GRANTED = Admission(reason=Admitted.WAITING, missing_labels={})
 BARE = Admission(reason=Admitted.LABEL_MISSING, replicas=2, missing_labels={"a": "b"})
@@ -64,7 +64,7 @@ def _made(assignment: Assignment) -> Placement:
 
 
 def test_refuses_only_new_placements_beyond_the_quota() -> None:
-    mine = placement("b", name="b", was_ready=True)
+    mine = placement("b", name="b", has_served=True)
     mine = with_service(mine, allocated=mine.requested)
     earlier = Infeasible(refusals=(Refusal(environment="d", reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY),))
     decision = Decision(

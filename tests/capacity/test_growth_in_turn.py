@@ -44,7 +44,7 @@ def asks(uid: str, replicas: int, of: Shape = ONE, created: str = "2026-01-05", 
 
 def serves(uid: str, replicas: int, of: Shape = ONE) -> Placement:
     """Return a placement whose service has all that it asks for."""
-    return asks(uid, replicas, of, was_ready=True, service=ServiceRecord(allocated=share(replicas, of)))
+    return asks(uid, replicas, of, has_served=True, service=ServiceRecord(allocated=share(replicas, of)))
 
 
 def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
@@ -133,10 +133,10 @@ def test_first_placement_with_room_keeps_its_turn() -> None:
 
 def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
     """It had just grown to two by this grant when it was edited, and its status said one still."""
-    edited = replace(with_service(asks("edited", 2, HALF, OLD), allocated=share(1)), was_ready=True)
+    edited = replace(with_service(asks("edited", 2, HALF, OLD), allocated=share(1)), has_served=True)
     there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
     newcomer = asks("newcomer", 2, created=YOUNG)
-    unseen = admit_placements(there, [replace(edited, acknowledged=False), newcomer])
+    unseen = admit_placements(there, [replace(edited, status_is_current=False), newcomer])
     assert [g.share.replicas for g in unseen.grants if g.uid == "edited" and g.share.gpus_per_node == 8] == [2]
     assert [p.uid for p in unseen.pools["pool"].rejected] == ["newcomer"]
     seen = admit_placements(there, [edited, newcomer])
@@ -163,7 +163,7 @@ def _placed(uid: str, row: tuple[int, Shape, str, int]) -> tuple[Placement, list
         return made, []
     has = max(1, replicas - 1) if state == "less" else replicas
     if state in {"serves", "less"}:
-        made = replace(with_service(made, allocated=share(has, of)), was_ready=True)
+        made = replace(with_service(made, allocated=share(has, of)), has_served=True)
     return made, [grant(made, has, of)]
 
 

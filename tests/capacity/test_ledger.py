@@ -39,7 +39,10 @@ CASES = (
     Case("other-pool", "pools do not share nodes", (other("a", pool="elsewhere"),), 4),
     Case("other-environment", "environments do not share nodes", (other("a", environment="far"),), 4),
     Case(
-        "served-beyond-the-pool", "it runs, so all that is there is taken", (other("a", replicas=9, was_ready=True),), 0
+        "served-beyond-the-pool",
+        "it runs, so all that is there is taken",
+        (other("a", replicas=9, has_served=True),),
+        0,
     ),
     Case(
         "never-served-beyond-the-pool",
@@ -79,7 +82,7 @@ def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
 def test_the_order_is_served_then_creation_then_uid_then_name() -> None:
     want = [
         other("e", "2026-01-09", ready=True, uid="9"),
-        other("d", "2026-01-10", was_ready=True, uid="9"),
+        other("d", "2026-01-10", has_served=True, uid="9"),
         other("c", "2026-01-01", uid="2"),
         other("b", "2026-01-02", uid="1"),
         other("f", "2026-01-02", uid="2", namespace="a"),
@@ -109,14 +112,14 @@ TURNS = (
         "younger-other-served",
         "what served comes before what only was first",
         MINE,
-        (other("a", "2026-01-03", was_ready=True, shape=BIG),),
+        (other("a", "2026-01-03", has_served=True, shape=BIG),),
         False,
     ),
     Turn(
         "i-served",
         "nothing that served moves for capacity",
-        placement(shape=BIG, was_ready=True),
-        (other("a", "2026-01-01", was_ready=True, shape=BIG),),
+        placement(shape=BIG, has_served=True),
+        (other("a", "2026-01-01", has_served=True, shape=BIG),),
         True,
     ),
     Turn(

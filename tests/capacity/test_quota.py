@@ -26,7 +26,7 @@ def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0
         created=f"2026-01-01T00:00:0{name[-1]}Z",
         shape=builders.shape(gpus=GPUS),
         replicas=replicas,
-        was_ready=begun,
+        has_served=begun,
     )
     return with_service(found, allocated=Share(pool="pool", nodes=1, gpus_per_node=GPUS, replicas=has) if has else None)
 

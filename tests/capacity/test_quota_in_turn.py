@@ -71,7 +71,7 @@ def test_does_not_count_a_placement_against_itself() -> None:
 
 def test_what_grows_is_charged_before_what_is_new() -> None:
     """Of twenty-four, eight are taken; the second replica takes eight more, and the new ones are small."""
-    own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), was_ready=True)
+    own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), has_served=True)
     decision = schedule(asked(2, replicas=2), places("ab"), [own], usage=taken(8, 24, 1))
     assert chosen(decision) == [("a", "big"), ("b", "small")]
     assert decision.refusals == ()
@@ -79,7 +79,7 @@ def test_what_grows_is_charged_before_what_is_new() -> None:
 
 def test_growth_beyond_the_quota_is_not_charged() -> None:
     """Of ten, eight are taken: the second replica is refused later, and two are left for what is new."""
-    own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), was_ready=True)
+    own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), has_served=True)
     decision = schedule(asked(2, replicas=2), places("ab"), [own], usage=taken(8, 12, 1))
     assert chosen(decision) == [("a", "big"), ("b", "small")]
 
@@ -87,7 +87,7 @@ def test_growth_beyond_the_quota_is_not_charged() -> None:
 def test_counts_the_namespace_in_charge_order() -> None:
     """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
-    runs = with_service(placement(deployment="runs", uid="r", replicas=2, was_ready=True), allocated=share)
+    runs = with_service(placement(deployment="runs", uid="r", replicas=2, has_served=True), allocated=share)
     first, second = (placement(deployment=name, uid=name) for name in ("first", "second"))
     elsewhere = placement(deployment="elsewhere", uid="e", namespace="other")
     found = quota.namespace_usage("team", [second, elsewhere, first, runs], Limits(gpus=24))

@@ -24,7 +24,7 @@ def share(name: str, labels: tuple[tuple[str, str], ...] | None, replicas: int =
 
 def serves(name: str, labels: tuple[tuple[str, str], ...] | None, uid: str = "a") -> Placement:
     """Return a placement that serves two replicas of a node in a pool."""
-    made = placement("env", name, deployment=uid, uid=uid, replicas=2, was_ready=True)
+    made = placement("env", name, deployment=uid, uid=uid, replicas=2, has_served=True)
     return replace(with_service(made, allocated=share(name, labels)), labels=tuple(LABELS.items()))
 
 

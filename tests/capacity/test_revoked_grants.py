@@ -66,7 +66,7 @@ def test_returns_a_grant_to_a_placement_that_needs_it_again() -> None:
 
 
 def test_keeps_what_is_used() -> None:
-    using = replace(with_service(BEYOND_QUOTA, allocated=asks("a").requested), was_ready=True)
+    using = replace(with_service(BEYOND_QUOTA, allocated=asks("a").requested), has_served=True)
     granted = evaluate(EMPTY, asks("a"))
     assert holders(evaluate(granted, using, asks("b"))) == {"a": ""}, "nothing is taken from it"
     revoked = evaluate(granted, BEYOND_QUOTA)

@@ -34,14 +34,14 @@ def test_pods_on_exclusive_nodes_share_none(
 
 def test_pool_that_switches_to_host_network_keeps_running_services() -> None:
     """Eight halves ran on four nodes, which is twice as many as fit now."""
-    found = allocate_pool(OWN_NETWORK, (asks("a", 8, shape=HALF, was_ready=True),), (grant("a", share(8, gpus=4)),))
+    found = allocate_pool(OWN_NETWORK, (asks("a", 8, shape=HALF, has_served=True),), (grant("a", share(8, gpus=4)),))
     assert (held(found), found.rejected, sum(found.capacity.free.values())) == ({"a": 8}, (), 0)
     assert found.capacity.nodes_in_use == 4
 
 
 def test_exclusive_replicas_keep_their_nodes_when_those_are_unusable() -> None:
     """Three halves ran on three of four nodes, of which one can be used now; together they would be on two."""
-    three = asks("a", 3, shape=HALF, was_ready=True)
+    three = asks("a", 3, shape=HALF, has_served=True)
     lost = replace(FOUR, facts=PoolFacts(nodes=4, usable=1))
     for apart, nodes in ((True, 3), (False, 2)):
         found = allocate_pool(

@@ -55,7 +55,7 @@ class Case:
     id: str
     reason: str
     by: str = ME
-    was_ready: bool = False
+    has_served: bool = False
     deleting: bool = False
     first: bool = True
     stays: bool = True
@@ -64,7 +64,7 @@ class Case:
 
 CASES = (
     Case("never-served", "it is ours and has its room"),
-    Case("served", "what served is never left to itself", was_ready=True),
+    Case("served", "what served is never left to itself", has_served=True),
     Case(
         "must-yield",
         "it goes once it is observed; left out now, nothing would delete it",
@@ -86,7 +86,7 @@ CASES = (
 def test_adopts_orphan_placement(case: Case) -> None:
     deployment, placement, there = at_rest()
     more: dict[str, JSON] = {"deletionTimestamp": "2026-01-01T00:00:09Z"} if case.deleting else {}
-    orphan = owned(placement, by=case.by, served=case.was_ready, created="2026-01-01T00:00:05Z", **more)
+    orphan = owned(placement, by=case.by, served=case.has_served, created="2026-01-01T00:00:05Z", **more)
     rival = owned(placement, by=OTHER, served=False, created="2026-01-01T00:00:01Z", name="rival", uid="rival")
     mapping(rival, "spec")["deploymentRef"] = {"name": "another"}
     outcome = composed(deployment, there, orphan, *([] if case.first else [rival]))

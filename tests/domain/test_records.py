@@ -10,7 +10,7 @@ from function.domain.model_service import Gateway
 from function.domain.records.admission import build_released, build_revoked, parse_admission
 from function.domain.records.rollout import PendingUpdate, RolloutRecord, build_rollout, parse_rollout
 from function.domain.records.service import ServiceRecord, build_service, parse_service
-from function.domain.records.weights import Hydration, WeightsRecord, build_weights, parse_weights
+from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights, parse_weights
 from function.kube.urls import Origin
 
 words = st.text(max_size=8)
@@ -46,9 +46,12 @@ def test_service(record: ServiceRecord) -> None:
 
 
 @given(
-    words, words, st.builds(Hydration, claim=words, path=words, claim_uid=words), st.none() | st.tuples(names, words)
+    words,
+    words,
+    st.builds(DownloadRecord, claim=words, path=words, claim_uid=words),
+    st.none() | st.tuples(names, words),
 )
-def test_weights(uri: str, access_mode: str, hydration: Hydration, completed: tuple[str, str] | None) -> None:
+def test_weights(uri: str, access_mode: str, hydration: DownloadRecord, completed: tuple[str, str] | None) -> None:
     """Where a download was is recorded once it is complete."""
     if completed:
         hydration = replace(hydration, completed_at=completed[0], namespace=completed[1], retry=completed[1])
@@ -59,8 +62,8 @@ def test_weights(uri: str, access_mode: str, hydration: Hydration, completed: tu
 @given(
     st.builds(
         RolloutRecord,
-        served=words,
-        requested=words,
+        served_digest=words,
+        requested_digest=words,
         update=st.none() | st.builds(PendingUpdate, words, stalled=st.booleans()),
     )
 )

@@ -89,7 +89,7 @@ def a_placement(draw: st.DrawFn, owner: str, where: str) -> Placement:
         replicas=draw(st.integers(0, 3)),
         created=f"2026-01-0{draw(st.integers(1, 3))}",
         uid=f"{owner}-{where}",
-        was_ready=draw(st.booleans()),
+        has_served=draw(st.booleans()),
         ready=draw(st.booleans()),
         deleting=draw(st.integers(0, 9)) == 0,
     )
@@ -121,9 +121,9 @@ def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
 def left(limit: int, others: Sequence[Placement]) -> int:
     """Return the free nodes of a pool after all others took theirs, in the order of the design."""
     free = limit
-    for other in sorted(others, key=lambda p: (not (p.was_ready or p.ready), p.created, p.uid, p.namespace, p.name)):
+    for other in sorted(others, key=lambda p: (not (p.has_served or p.ready), p.created, p.uid, p.namespace, p.name)):
         wanted = 0 if other.shape is None else other.shape.nodes * other.replicas
-        if other.was_ready or other.ready:
+        if other.has_served or other.ready:
             free = max(0, free - wanted)
         elif wanted <= free:
             free -= wanted

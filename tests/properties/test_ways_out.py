@@ -187,7 +187,7 @@ def draw_fleet(seed: int) -> Fleet:
         placements.append(
             replace(
                 with_service(placement, allocated=placement.requested),
-                was_ready=True,
+                has_served=True,
                 ready=True,
                 deleting=is_leaving,
                 draining=draw.random() < 0.05,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from function.domain.model import SecretKey
 from function.domain.pods import PullSecret
 from function.kube.manifests import JSON, Manifest
-from function.remote.composed_kinds import REMOTE_KINDS
+from function.remote.composed_kinds import GPU_CLUSTER_KINDS
 from function.remote.object_writer import (
     NAMESPACE,
     ManagementPolicy,
@@ -20,7 +20,7 @@ WRITER = ObjectWriter(owner="chat-env", namespace="team", provider_config="east"
 US: JSON = {"app.kubernetes.io/managed-by": "modelplane"}
 MAP: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
 
-READINESS = {row.kind: row.readiness for row in REMOTE_KINDS}
+READINESS = {row.kind: row.readiness for row in GPU_CLUSTER_KINDS}
 
 
 def an_object(key: str, manifest: Manifest, policies: list[JSON], **spec: JSON) -> Manifest:

@@ -21,11 +21,11 @@ from tests.support.builders import with_service
 HALF, WHOLE = builders.shape(gpus=4), builders.shape(gpus=8)
 OTHER = Placement(
     namespace="team", name="other", deployment="x", model=ModelRef(kind="ClusterModel", name="kimi"), environment="a",
-    profile="default", pool="pool", shape=HALF, uid="other", was_ready=True,
+    profile="default", pool="pool", shape=HALF, uid="other", has_served=True,
     service=ServiceRecord(allocated=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1)),
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
-NEW = replace(with_service(MINE, allocated=None), uid="", name="new", was_ready=False, created="")
+NEW = replace(with_service(MINE, allocated=None), uid="", name="new", has_served=False, created="")
 # It is over quota already, and keeps what it had.
 BEYOND = replace(MINE, admission=replace(MINE.admission, over_quota=True))
 

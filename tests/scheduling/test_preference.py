@@ -175,7 +175,7 @@ def test_reschedules_to_the_smallest_pool_of_its_environment() -> None:
 def test_evicted_deployments_spread_over_equally_small_pools(who: list[tuple[str, str]]) -> None:
     """Whatever tells them apart, their names or those of their namespaces."""
     environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
-    winner = placement("a", "pool", deployment="winner", created="2025", was_ready=True)
+    winner = placement("a", "pool", deployment="winner", created="2025", has_served=True)
     chosen = set()
     for namespace, name in who:
         lost = placement("a", "pool", deployment=name, namespace=namespace, profile="default")

@@ -49,7 +49,7 @@ HALF = Grant(
     uid="me", namespace="team", name="chat-env", share=Share(pool="pool", nodes=1, gpus_per_node=4, replicas=1)
 )
 YIELDING = environment("env", pool(), uid="e", rejected=(("me", "pool"),))
-FULL = tuple(placement(deployment=f"other-{n}", created="2025", was_ready=True) for n in range(4))
+FULL = tuple(placement(deployment=f"other-{n}", created="2025", has_served=True) for n in range(4))
 ANOTHER = ModelRef(kind="ClusterModel", name="another")
 CASES = (
     Case(id="nothing-changed", reason="it stays", want=KEEP),
@@ -104,7 +104,7 @@ CASES = (
     Case(
         id="another-model-where-there-is-no-room",
         reason="room is no question for what has it",
-        placement=placement(model=ANOTHER, was_ready=True),
+        placement=placement(model=ANOTHER, has_served=True),
         others=FULL,
         want=KEEP,
     ),
@@ -138,7 +138,7 @@ CASES = (
     Case(
         id="overcommitted-but-served",
         reason="nothing that served moves for capacity",
-        placement=placement(was_ready=True),
+        placement=placement(has_served=True),
         others=FULL,
         want=KEEP,
     ),
@@ -261,27 +261,27 @@ CASES = (
         id="objects-and-not-ready",
         reason="its status and that of its environment were lost, and its Objects say that it was admitted",
         environment=environment("env", pool(), uid="e", ready=False),
-        placement=replace(MINE, has_objects=True),
+        placement=replace(MINE, lists_objects=True),
         want=KEEP,
     ),
     Case(
         id="objects-and-no-room",
         reason="it may serve, and nothing says any more that it did not",
         environment=YIELDING,
-        placement=replace(MINE, has_objects=True),
+        placement=replace(MINE, lists_objects=True),
         want=RESCHEDULE,
     ),
     Case(
         id="objects-and-no-room-to-grow",
         reason="it keeps what it was admitted for",
         environment=replace(YIELDING, admitted=(replace(HALF, share=replace(HALF.share, gpus_per_node=8)),)),
-        placement=replace(MINE, has_objects=True, replicas=2),
+        placement=replace(MINE, lists_objects=True, replicas=2),
         want=KEEP,
     ),
     Case(
         id="objects-from-a-file-and-no-room",
         reason="an environment without a ledger admits both of two that race",
-        placement=replace(placement(), has_objects=True),
+        placement=replace(placement(), lists_objects=True),
         others=FULL,
         want=EVICT,
     ),
@@ -289,14 +289,14 @@ CASES = (
         id="no-room-for-another-shape",
         reason="it serves in the old one until there is room for the new one, here or elsewhere",
         environment=environment("env", pool(), uid="e", admitted=(HALF,), rejected=(("me", "pool"),)),
-        placement=replace(MINE, was_ready=True),
+        placement=replace(MINE, has_served=True),
         want=RESCHEDULE,
     ),
     Case(
         id="no-room-to-grow",
         reason="it keeps what it has",
         environment=replace(YIELDING, admitted=(replace(HALF, share=replace(HALF.share, gpus_per_node=8)),)),
-        placement=replace(MINE, was_ready=True, replicas=2),
+        placement=replace(MINE, has_served=True, replicas=2),
         want=KEEP,
     ),
     Case(
@@ -344,7 +344,7 @@ def test_carries_the_placement_that_was_ready() -> None:
     own = [
         placement("a"),
         replace(placement("b"), weights=WeightsRecord(uri="pvc://x")),
-        placement("c", was_ready=True),
+        placement("c", has_served=True),
     ]
     request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_request=planner(model()))
     assert [p.environment for p in retain(request, {}, own, Ledger(())).to_reschedule] == ["c", "b", "a"]

@@ -10,7 +10,7 @@ from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
-from function.domain.records.weights import Hydration, WeightsRecord
+from function.domain.records.weights import DownloadRecord, WeightsRecord
 from function.reasons import Refused
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, STEP_CAPACITY, STEP_NEVER, check_shared_storage
 from function.scheduling.refusals import Field, Refusal
@@ -83,7 +83,7 @@ SMALL = free_capacity(Refused.POOL_TOO_SMALL, 2, PoolUse(nodes=2, nodes_in_use=0
 TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
-DONE = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
+DONE = DownloadRecord(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
 THERE = replace(placement(), weights=WeightsRecord(hydration=DONE))
 ONE_POD = StorageFault(
     kind=FaultKind.CLAIM_NOT_SHARED,
@@ -163,7 +163,7 @@ def test_rejected_placement_keeps_admitted_replicas(granted: tuple[int, ...], wa
     there = environment("env", pool(nodes=4), uid="e", admitted=grants, rejected=(("me", "pool"),))
     mine, others = (
         placement(uid="me", replicas=3),
-        placement(deployment="other", replicas=4, uid="other", was_ready=True),
+        placement(deployment="other", replicas=4, uid="other", has_served=True),
     )
     request = replace(storage(), deployment=deployment(replicas=9))
     assignment, _ = scale_existing(request, there, mine, Ledger((others,), (mine,)))

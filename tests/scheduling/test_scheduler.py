@@ -139,7 +139,7 @@ class TestFaults:
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["b"], [])
 
     def test_empty_list_of_environments_removes_nothing(self) -> None:
-        own = [placement("a", was_ready=True, ready=True), placement("b")]
+        own = [placement("a", has_served=True, ready=True), placement("b")]
         decision = schedule(request(2), [], own)
         assert decision.general_refusal is not None
         assert decision.general_refusal.reason is Refused.NO_ENVIRONMENTS
@@ -161,7 +161,7 @@ class TestScaleDown:
 
     def test_fewer_replicas_always_succeed(self) -> None:
         """Even where the pool shrank to less than what remains."""
-        own = placement("a", replicas=9, was_ready=True)
+        own = placement("a", replicas=9, has_served=True)
         decision = schedule(request(replicas=6), environments("a", nodes=4), [own])
         assert [a.replicas for a in decision.assignments] == [6]
         assert decision.refusals == ()
@@ -209,7 +209,7 @@ class TestMove:
     model = model(profile(shape=shape()), selector=selector(tier="new"))
     old = environment("old", pool(nodes=1), labels={"tier": "old"})
     new = environment("new", pool(nodes=1), labels={"tier": "new"})
-    own = placement("old", was_ready=True, ready=True)
+    own = placement("old", has_served=True, ready=True)
 
     def test_carries_the_old_placement_until_the_new_one_is_ready(self) -> None:
         decision = schedule(request(model=self.model), [self.old, self.new], [self.own])
@@ -221,7 +221,7 @@ class TestMove:
         assert (placed(decision), carried(decision), dropped(decision)) == (["new"], ["old"], [])
 
     def test_once_the_new_is_ready(self) -> None:
-        own = [self.own, placement("new", was_ready=True, ready=True)]
+        own = [self.own, placement("new", has_served=True, ready=True)]
         decision = schedule(request(model=self.model), [self.old, self.new], own)
         assert (placed(decision), carried(decision)) == (["new"], [])
         assert dropped(decision) == [("old", DropCause.REPLACED)]
@@ -300,7 +300,7 @@ class TestYield:
         assert [p.deployment for p in view] == ["two"], "same second, lower uid"
 
     def test_placement_that_was_ready_is_not_evicted_for_an_older_one(self) -> None:
-        own = placement("a", was_ready=True, created="2026")
+        own = placement("a", has_served=True, created="2026")
         decision = schedule(request(), environments("ab", nodes=1), [own, self.other])
         assert placed(decision) == ["a"]
 
@@ -324,8 +324,8 @@ class TestGrowth:
         share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
         grant = Grant(uid="me", namespace=NAMESPACE, name="chat-a", share=share)
         there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), rejected=(("me", "pool"),))
-        mine = placement("a", uid="me", replicas=3, was_ready=True)
-        other = placement("a", deployment="other", replicas=2, was_ready=True)
+        mine = placement("a", uid="me", replicas=3, has_served=True)
+        other = placement("a", deployment="other", replicas=2, has_served=True)
         decision = schedule(request(replicas=3), [there], [mine, other])
         assert [a.replicas for a in decision.assignments] == [2]
         (miss,) = decision.refusals

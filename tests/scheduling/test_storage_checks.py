@@ -8,7 +8,7 @@ import pytest
 from function.domain.cache import CacheEntry, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import ModelRef
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.reasons import Phase, Refused
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
@@ -39,7 +39,7 @@ HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()
 
 def cached(where: str, path: str = HELD) -> ModelCache:
     """Return a ModelCache of the model under test that keeps weights on an environment."""
-    entry = CacheEntry(environment=where, phase=Phase.READY, hydration=Hydration(claim="kept", path=path))
+    entry = CacheEntry(environment=where, phase=Phase.READY, hydration=DownloadRecord(claim="kept", path=path))
     return ModelCache(namespace=NAMESPACE, name="weights", model=MODEL, environments=(where,), entries=(entry,))
 
 

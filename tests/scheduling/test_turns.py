@@ -15,7 +15,9 @@ STUCK = PendingUpdate("1 of 2 pods")
 def at(name: str, served: str, requested: str, allowed: str | None = "1", *, ready: bool = True) -> Placement:
     """Return a placement on an environment with these digests."""
     base = placement(name, ready=ready)
-    return replace(base, allowed_digest=allowed, rollout=replace(base.rollout, served=served, requested=requested))
+    return replace(
+        base, allowed_digest=allowed, rollout=replace(base.rollout, served_digest=served, requested_digest=requested)
+    )
 
 
 def stuck(placement: Placement) -> Placement:

@@ -252,7 +252,7 @@ def test_reports_a_fault_without_any_environment() -> None:
 def test_computes_capacity_on_its_own_environments() -> None:
     """What is published there counts its own replicas among those that are taken."""
     there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
-    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", was_ready=True)])
+    decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", has_served=True)])
     assert [a.replicas for a in decision.assignments] == [2]
 
 

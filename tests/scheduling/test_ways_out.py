@@ -228,7 +228,7 @@ def test_lowers_replicas_where_both_room_and_quota_are_too_small() -> None:
 def test_lowers_replicas_to_no_fewer_than_run() -> None:
     """Two of three nodes cannot be used, and two replicas run."""
     damaged = replace(pool("p", nodes=3), facts=PoolFacts(nodes=3, usable=1))
-    running = placement("a", "p", deployment="mine", profile="p", shape=shape(1, 8), replicas=2, was_ready=True)
+    running = placement("a", "p", deployment="mine", profile="p", shape=shape(1, 8), replicas=2, has_served=True)
     found = find(wants(replicas=4), (environment("a", damaged),), own=(running,))
     assert [way.message.partition(",")[0] for way in found if way.way is Way.RELAX] == [
         "Lower spec.scaling.fixed.replicas to 2"

@@ -9,7 +9,7 @@ from function.domain.cache import CacheEntry
 from function.domain.model import Problem, PvcSource, SecretKey
 from function.domain.placement import Rollout
 from function.domain.records.rollout import RolloutRecord
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import Manifest, mapping
 from function.reasons import (
     OPTIONAL,
@@ -30,7 +30,7 @@ from function.status import conditions, model_placement, references
 from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.weights import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
-from function.weights.reconcile import Weights
+from function.weights.reconcile import ReconciledWeights
 from function.weights.state import StorageState, WeightsStatus
 from tests.support import builders
 from tests.support.builders import pool
@@ -144,7 +144,7 @@ def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> R
 def _build_row(
     state: StorageState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
 ) -> Row:
-    weights = Weights(state=state, plan=None, may_be_served=is_hydrated)
+    weights = ReconciledWeights(state=state, plan=None, may_be_served=is_hydrated)
     return build_row(environment, weights, recorded)
 
 
@@ -229,7 +229,7 @@ def test_only_a_row_without_weights_waits_for_space_in_the_response() -> None:
 
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
-    done = Hydration(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
+    done = DownloadRecord(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
     entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
     found = build_missing_row("e", entry)
     assert (found.phase, found.hydration) == (Phase.READY, done)
@@ -360,7 +360,7 @@ def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: R
         builders.placement("b", phase=phase),
         obstacle=obstacle,
         allowed_digest="2",
-        rollout=RolloutRecord(served="1", requested="2"),
+        rollout=RolloutRecord(served_digest="1", requested_digest="2"),
     )
     (found,) = deployments.build_rolled_out({}, Rollout(), [changing])
     assert (found.status, found.reason) == (Status.FALSE, want)
@@ -368,7 +368,9 @@ def test_failed_environment_stops_a_rollout(phase: Phase, obstacle: str, want: R
 
 
 def test_closed_gate_is_the_reason_of_a_rollout_that_waits() -> None:
-    waiting = replace(builders.placement("b"), allowed_digest="1", rollout=RolloutRecord(served="1", requested="2"))
+    waiting = replace(
+        builders.placement("b"), allowed_digest="1", rollout=RolloutRecord(served_digest="1", requested_digest="2")
+    )
     (found,) = deployments.build_rolled_out({}, Rollout(), [waiting], gate_obstacle="waiting for Job smoke")
     assert (found.status, found.reason) == (Status.FALSE, RolledOut.WAITING_FOR_GATE)
     counts = "0 of 1 environments serve the requested spec and are Ready"

@@ -73,7 +73,7 @@ class Serving:
     remote: ObservedObject
     want: tuple[Status, ServiceReady]
     replicas: int = 1
-    was_ready: bool = False
+    has_served: bool = False
 
 
 SERVINGS = (
@@ -84,18 +84,18 @@ SERVINGS = (
          ServiceReady.SERVING)),
     Serving("starting", "", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.STARTING)),
     Serving("degraded", "it served before", _seen(State.PRESENT, STARTING), (Status.FALSE, ServiceReady.DEGRADED),
-            was_ready=True),
+            has_served=True),
     Serving("to-zero", "nothing is asked for", _seen(State.PRESENT, STARTING), (Status.TRUE,
          ServiceReady.SCALED_TO_ZERO),
             replicas=0),
     Serving("stuck-at-zero", "a service that KServe refuses is not at rest", _seen(State.PRESENT, STUCK),
             (Status.FALSE, ServiceReady.STARTING), replicas=0),
     Serving("outage", "the past says nothing of now", _seen(State.UNREACHABLE, READY),
-            (Status.UNKNOWN, ServiceReady.UNREACHABLE), was_ready=True),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), has_served=True),
     Serving("expired", "a cluster that refuses the credentials", _seen(State.UNAUTHORISED, READY),
-            (Status.UNKNOWN, ServiceReady.UNREACHABLE), was_ready=True),
+            (Status.UNKNOWN, ServiceReady.UNREACHABLE), has_served=True),
     Serving("odd-words", "they say nothing of the service", _seen(State.UNRECOGNISED, READY),
-            (Status.UNKNOWN, ServiceReady.SYNC_FAILED), was_ready=True),
+            (Status.UNKNOWN, ServiceReady.SYNC_FAILED), has_served=True),
     Serving("odd-words-at-first", "nor of one that was never seen", _seen(State.UNRECOGNISED, {}),
             (Status.UNKNOWN, ServiceReady.SYNC_FAILED)),
     Serving("conflict", "what runs still runs", _seen(State.CONFLICT, READY), (Status.TRUE, ServiceReady.SERVING)),
@@ -108,7 +108,7 @@ SERVINGS = (
 
 @pytest.mark.parametrize("case", SERVINGS, ids=lambda c: c.id)
 def test_serving(case: Serving) -> None:
-    found = build_service_ready(case.remote, case.replicas, was_ready=case.was_ready)
+    found = build_service_ready(case.remote, case.replicas, has_served=case.has_served)
     assert (found.status, found.reason) == case.want, case.reason
 
 

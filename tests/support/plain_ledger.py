@@ -128,7 +128,7 @@ def compare_with_plain_ledger(rows: Sequence[Row], of: Pool) -> None:
                 pool="pool", nodes=1, gpus_per_node=5, replicas=has.replicas, exclusive_replica_nodes=row.exclusive
             )
         if row.state.startswith("serves"):
-            made = replace(with_service(made, allocated=has), was_ready=True)
+            made = replace(with_service(made, allocated=has), has_served=True)
         if row.state != "waits":
             grants.append(Grant(uid=made.uid, namespace=made.namespace, name=made.name, share=has))
         placements.append(made)

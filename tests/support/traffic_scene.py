@@ -48,7 +48,7 @@ def serving(deployment: str, environment: str, replicas: int = 1, **fields: Any)
         "namespace": NAMESPACE,
         "gateway": gateway(f"http://10.0.0.{environment[1:]}", environment=environment),
     }
-    return replace(base, ready=replicas > 0, was_ready=True, service=ServiceRecord(**(service | fields)))
+    return replace(base, ready=replicas > 0, has_served=True, service=ServiceRecord(**(service | fields)))
 
 
 def manifest_of(p: Placement) -> Manifest:

@@ -16,7 +16,7 @@ from function.domain.model import (
     Shape,
     Source,
 )
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.domain.settings import Download
 from function.reasons import Phase
 from function.weights.request import StorageRequest
@@ -72,7 +72,7 @@ def named_cache(
 ) -> ModelCache:
     """Builds a ModelCache that has reported this directory on the environment of the requests."""
     completed_at = "2026-01-01T00:00:00Z" if phase is Phase.READY else ""
-    hydration = Hydration(claim="c" if path else "", path=path, namespace=namespace, completed_at=completed_at)
+    hydration = DownloadRecord(claim="c" if path else "", path=path, namespace=namespace, completed_at=completed_at)
     return ModelCache(
         namespace="ml-team",
         name="kimi",

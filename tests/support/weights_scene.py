@@ -6,16 +6,16 @@ from dataclasses import dataclass, fields, replace
 from function.contract import Composed
 from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
 from function.domain.model import HuggingFaceSource
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, keep_undropped
-from function.weights.reconcile import Weights, reconcile_weights
+from function.weights.reconcile import ReconciledWeights, reconcile_weights
 from function.weights.request import StorageRequest
 from tests.support.remote_scene import set_field
 from tests.support.weights_requests import MULTI, SECRET, model
 
 DESCRIBED = "spec.forProvider.manifest"
-NOTHING, WHEN = Hydration(), "2026-01-01T00:00:00Z"
+NOTHING, WHEN = DownloadRecord(), "2026-01-01T00:00:00Z"
 TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
 RETAINED, USERS = CreatedStorage(retain=True), UserClaim(claim="mine")
 OWNED, KEPT, FINISHED, OBSERVED = (
@@ -44,7 +44,7 @@ def request_storage(choice: CacheChoice = RETAINED, **more: object) -> StorageRe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reconciled(Weights):
+class Reconciled(ReconciledWeights):
     """Weights with what is desired of all of their objects."""
 
     composed: Mapping[str, Composed]  # while nothing reads other bytes
@@ -52,7 +52,7 @@ class Reconciled(Weights):
 
 
 def reconcile_observed(
-    request: StorageRequest, observed: Observed, earlier: Hydration = NOTHING, *, serving_uri: str = ""
+    request: StorageRequest, observed: Observed, earlier: DownloadRecord = NOTHING, *, serving_uri: str = ""
 ) -> Reconciled:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)

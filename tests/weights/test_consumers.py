@@ -21,8 +21,8 @@ from function.weights.consumers import (
     parse_claim,
 )
 from function.weights.planner import StoragePlan
-from function.weights.reconcile import Weights
-from function.weights.request import Case as StorageCase
+from function.weights.reconcile import ReconciledWeights
+from function.weights.request import StorageType as StorageCase
 from function.weights.state import StorageState, WeightsStatus
 from tests.support import builders
 from tests.support.builders import with_service
@@ -236,7 +236,7 @@ CASES = (
     Case(
         "silent",
         "an earlier release did not say what it served",
-        replace(ON_IT, was_ready=True, weights=replace(ON_IT.weights, uri="pvc://c/n")),
+        replace(ON_IT, has_served=True, weights=replace(ON_IT.weights, uri="pvc://c/n")),
         [""],
     ),
     Case("left", "its service has not moved yet", builders.placement(name="p"), []),
@@ -304,10 +304,10 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
     assert parse_claim(uri) == claim
 
 
-def _weights(uri: str, *, may_be_served: bool = True) -> Weights:
-    return Weights(
+def _weights(uri: str, *, may_be_served: bool = True) -> ReconciledWeights:
+    return ReconciledWeights(
         state=StorageState(finding=WeightsStatus.HYDRATED),
-        plan=StoragePlan(case=StorageCase.MANAGED, uri=uri) if uri else None,
+        plan=StoragePlan(storage_type=StorageCase.MANAGED, uri=uri) if uri else None,
         may_be_served=may_be_served,
     )
 
@@ -328,13 +328,13 @@ NEW = _weights("pvc://c/new")
         ("pvc://c/new", None, False, "it reads from the claim, which nothing replaces"),
     ],
 )
-def test_may_delete_weights(uri: str, current: Weights | None, *, want: bool, reason: str) -> None:
+def test_may_delete_weights(uri: str, current: ReconciledWeights | None, *, want: bool, reason: str) -> None:
     consumer = Consumer(name="p", environment="e", uri=uri)
     assert may_delete_weights({"c"}, [consumer], [], current) is want, reason
 
 
 @pytest.mark.parametrize(("current", "want"), [(None, False), (NEW, True)])
-def test_keeps_weights_of_deselected_environment_for_users(current: Weights | None, *, want: bool) -> None:
+def test_keeps_weights_of_deselected_environment_for_users(current: ReconciledWeights | None, *, want: bool) -> None:
     consumer = Consumer(name="p", environment="e", uri="pvc://elsewhere/old")
     assert may_delete_weights({"c"}, [consumer], [ON_IT], current) is want
 

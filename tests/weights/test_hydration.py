@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.cache import CacheEntry
 from function.domain.model import Problem, SecretKey
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import JSON, Manifest
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.object_writer import ManagementPolicy
@@ -67,7 +67,7 @@ class Case:
     words: tuple[str, ...] = ()
 
 
-DONE = Hydration(completed_at="2026-01-01T00:00:00Z")
+DONE = DownloadRecord(completed_at="2026-01-01T00:00:00Z")
 CASES = (
     Case("unplannable",
          StorageState(finding=WeightsStatus.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
@@ -168,7 +168,7 @@ CASES = (
     Case("cache-downloading", describe_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), ""),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING)),
     Case("cache-under-another-prefix",
-         describe_cache(CacheEntry(environment="e", hydration=Hydration(namespace="a-team")), "b-team"),
+         describe_cache(CacheEntry(environment="e", hydration=DownloadRecord(namespace="a-team")), "b-team"),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("a-team", "lab", "remoteNamespacePrefix")),
     Case("cache-pending", describe_cache(CacheEntry(environment="e", message="no claim"), ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("no claim",)),
@@ -190,7 +190,7 @@ def test_every_finding_has_a_result_and_a_message(finding: WeightsStatus, failur
     assert "{" not in describe_storage(state)
 
 
-WANTED = Hydration(claim="ours", path="models/0", namespace="lab", retry="2")
+WANTED = DownloadRecord(claim="ours", path="models/0", namespace="lab", retry="2")
 DONE = replace(WANTED, completed_at="2026-01-01T00:00:00Z", claim_uid="1")
 
 
@@ -200,7 +200,7 @@ class Latch:
 
     id: str
     reason: str
-    earlier: Hydration = DONE
+    earlier: DownloadRecord = DONE
     claim: ObservedObject = _there(_claim())
     holds: bool
     outdated: bool = False
@@ -241,7 +241,7 @@ def test_still_hydrated(case: Latch) -> None:
 
 
 def test_next_hydration_status() -> None:
-    first = DownloadState(recorded=Hydration(), wanted=WANTED, claim=_there(_claim()), job=_there(COMPLETE))
+    first = DownloadState(recorded=DownloadRecord(), wanted=WANTED, claim=_there(_claim()), job=_there(COMPLETE))
     assert first.next_record == DONE
     assert replace(first, recorded=replace(DONE, claim_uid=""), job=UNSEEN).next_record == DONE
     replaced = replace(first, recorded=DONE, claim=_there(_claim(uid="2")))

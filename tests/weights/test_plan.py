@@ -8,15 +8,15 @@ import pytest
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import HuggingFaceSource, OciSource, PvcSource, SecretKey, UriSource
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import Size, SizeFrom
 from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import StoragePlan, plan_weights
-from function.weights.request import Case as Row
 from function.weights.request import StorageRequest
+from function.weights.request import StorageType as Row
 from tests.support.weights_requests import (
     CACHE,
     GIB,
@@ -231,7 +231,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_plans_each_row_of_the_case_table(case: Case) -> None:
     found = planned(case.request)
-    assert found.case is case.type, case.reason
+    assert found.storage_type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
     assert reconcile_observed(case.request, {}).may_be_served is not case.waits, case.reason
     assert (found.claim.policy if found.claim else None) is case.claim, case.reason
@@ -368,7 +368,7 @@ def test_keeps_token_of_pods_and_not_of_job() -> None:
     (job,) = planned(replace(MULTI, model=model(GATED))).copies
     (pod,) = planned(request).copies
     assert (job.origin, pod.origin) == (SECRET, SECRET)
-    complete = Hydration(namespace=request.namespace, completed_at=WHEN)
+    complete = DownloadRecord(namespace=request.namespace, completed_at=WHEN)
     found = reconcile_observed(request, observe_composed(reconcile_observed(request, {}).composed), complete)
     assert list_policies(found.composed) == {"token": ManagementPolicy.FULL}
 

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.model import HuggingFaceSource
-from function.domain.records.weights import Hydration
+from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy
@@ -187,7 +187,7 @@ def test_composes_by_observed_state(case: Case) -> None:
     assert list_policies(found.composed) == case.want, case.reason
     assert (found.state.finding, found.may_be_served, found.kept) == (case.finding, case.open, {}), case.reason
     assert found.state.environment == "east", case.reason
-    want = Hydration(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
+    want = DownloadRecord(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
     assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
     places = {text(item.manifest, f"{DESCRIBED}.metadata.namespace") for item in found.composed.values()}
     assert places == {"ml-team-research"}, case.reason
@@ -339,7 +339,7 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.kept) == ("east", "", {}), reason
     assert found.may_be_served is (finding is WeightsStatus.CACHE_HYDRATED), reason
-    known = Hydration(claim="c", path=PATH, namespace="ml-team-research")
+    known = DownloadRecord(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
 
 

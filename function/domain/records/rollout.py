@@ -15,16 +15,16 @@ class PendingUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutRecord:
-    served: str = ""  # spec digest of the service on the cluster, as far as it is reported
-    requested: str = ""  # spec digest of the service that is requested, as far as it is reported
-    update: PendingUpdate | None = None  # None: all pods run `served`, or it takes no part in a roll-out
+    served_digest: str = ""  # spec digest of the service on the cluster, as far as it is reported
+    requested_digest: str = ""  # of the service that is requested, as far as it is reported
+    update: PendingUpdate | None = None  # None: all pods run `served_digest`, or it takes no part in a roll-out
 
 
 def parse_rollout(block: Manifest) -> RolloutRecord:
     update = mapping(block, "update")
     return RolloutRecord(
-        served=text(block, "served"),
-        requested=text(block, "requested"),
+        served_digest=text(block, "served"),
+        requested_digest=text(block, "requested"),
         update=PendingUpdate(text(update, "message"), stalled=flag(update, "stalled")) if update else None,
     )
 
@@ -33,8 +33,8 @@ def build_rollout(record: RolloutRecord) -> Manifest:
     update = record.update
     return prune(
         {
-            "served": record.served,
-            "requested": record.requested,
+            "served": record.served_digest,
+            "requested": record.requested_digest,
             "update": {"message": update.message, "stalled": update.stalled} if update else None,
         }
     )

@@ -6,7 +6,7 @@ from function.kube.manifests import Manifest, prune, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hydration:
+class DownloadRecord:
     """Where weights are, as recorded in status; `completed_at` tells whether their download was observed complete."""
 
     claim: str = ""
@@ -21,11 +21,11 @@ class Hydration:
 class WeightsRecord:
     uri: str = ""  # of the weights, as planned now; empty: nothing is planned yet
     access_mode: str = ""  # of the claim with the weights
-    hydration: Hydration = Hydration()
+    hydration: DownloadRecord = DownloadRecord()
 
 
-def parse_hydration(row: Manifest) -> Hydration:
-    return Hydration(
+def parse_hydration(row: Manifest) -> DownloadRecord:
+    return DownloadRecord(
         claim=text(row, "claimName"),
         path=text(row, "path"),
         completed_at=text(row, "completedAt"),
@@ -35,7 +35,7 @@ def parse_hydration(row: Manifest) -> Hydration:
     )
 
 
-def build_hydration(hydration: Hydration) -> Manifest:
+def build_hydration(hydration: DownloadRecord) -> Manifest:
     """Returns the fields of a download; where it was, and what requested it, only once it is complete."""
     is_complete = bool(hydration.completed_at)
     return prune(
