@@ -376,7 +376,7 @@ MUTANTS = (
             Change(
                 "function.composers.model_deployment",
                 "compose",
-                "    composed |= _compose_provider_usages(call, record)\n",
+                "    composed |= _compose_provider_usages(call, scheduling)\n",
             ),
         ),
     ),

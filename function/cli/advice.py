@@ -41,11 +41,11 @@ class Saving(NamedTuple):
 
 def list_remarks(plan: Plan) -> list[str]:
     """Returns what is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
-    if plan.record is None:
+    if plan.scheduling is None:
         return []
-    chosen = (*explain_preference(plan.rows), *_explain_order(plan.record, plan.rows))
+    chosen = (*explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
     savings = (saving.message for saving in find_savings(plan))
-    return [*_note_doubts(plan.record), *chosen, *savings, *_name_holders(plan)]
+    return [*_note_doubts(plan.scheduling), *chosen, *savings, *_name_holders(plan)]
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
@@ -71,19 +71,19 @@ def _format_rank(rank: Rank) -> str:
     return str(rank.cost or format_spare(rank))
 
 
-def _note_doubts(record: Scheduling) -> Iterator[str]:
+def _note_doubts(scheduling: Scheduling) -> Iterator[str]:
     """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
-    environments = {environment.name: environment for environment in record.scope.environments}
-    model = record.request.model
-    for assignment in record.decision.assignments:
+    environments = {environment.name: environment for environment in scheduling.scope.environments}
+    model = scheduling.request.model
+    for assignment in scheduling.decision.assignments:
         environment = environments.get(assignment.environment)
         pool = environment.pool(assignment.pool) if environment else None
         if environment is None or pool is None:
             continue
         remarks = [note_tcp_fallback(pool)] if assignment.shape.nodes > 1 else []
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
-        storage = record.storage_request.with_pool(environment, pool, assignment.shape, assignment.replicas)
-        profile = record.request.find_profile(assignment.profile)
+        storage = scheduling.storage_request.with_pool(environment, pool, assignment.shape, assignment.replicas)
+        profile = scheduling.request.find_profile(assignment.profile)
         if profile and not find_faults(storage):
             remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
             plan = plan_weights(storage)
@@ -92,20 +92,20 @@ def _note_doubts(record: Scheduling) -> Iterator[str]:
         yield from (f"{environment.name}: {remark}" for remark in remarks if remark)
 
 
-def _explain_order(record: Scheduling, rows: Sequence[Row]) -> Iterator[str]:
+def _explain_order(scheduling: Scheduling, rows: Sequence[Row]) -> Iterator[str]:
     """Explains which rule chose the environments of new placements where others fit as well."""
     placed = sorted(row.environment for row in rows if row.verdict == PLACED)
     fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
     # After a rejection the order of environments is another one for each deployment.
-    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in record.decision.dropped)
-    deployment = record.request.deployment
-    scope = record.scope
+    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in scheduling.decision.dropped)
+    deployment = scheduling.request.deployment
+    scope = scheduling.scope
     if deployment.prefer is not Preference.DECLARED or not placed or len(fitting) == len(placed) or is_spread:
         return
-    chosen = [(a.environment, a.pool) for a in record.decision.assignments]
+    chosen = [(a.environment, a.pool) for a in scheduling.decision.assignments]
     parts = [f"{', '.join(placed)}: first by name of {len(fitting)} environments that fit"]
     for prefer in (Preference.SMALLEST_SUFFICIENT, Preference.CHEAPEST)[: 2 if any(row.cost for row in rows) else 1]:
-        request = replace(record.request, deployment=replace(deployment, prefer=prefer))
+        request = replace(scheduling.request, deployment=replace(deployment, prefer=prefer))
         other = schedule(request, scope.environments, [*scope.others, *scope.own])
         differing = [f"{a.environment}/{a.pool}" for a in other.assignments if (a.environment, a.pool) not in chosen]
         alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
@@ -133,14 +133,14 @@ def _find_owner(placement: Placement) -> Ref:
 
 def find_savings(plan: Plan) -> Iterator[Saving]:
     """Finds for each kept placement of a deployment a cheaper pool of an environment that it does not use yet."""
-    if plan.record is None:
+    if plan.scheduling is None:
         return
-    request = plan.record.request
-    assignments = plan.record.decision.assignments
+    request = plan.scheduling.request
+    assignments = plan.scheduling.decision.assignments
     kept = [(a.cost, a.environment) for a in assignments if a.placement and a.cost and not a.is_rescheduled]
     if not kept:
         return
-    used = {a.environment for a in assignments} | {p.environment for p in plan.record.scope.own}
+    used = {a.environment for a in assignments} | {p.environment for p in plan.scheduling.scope.own}
     unused = [environment for environment in read_environments(plan.store) if environment.name not in used]
     others = [placement for placement in read_placements(plan.store) if _find_owner(placement) != plan.ref]
     cheapest = replace(request, deployment=replace(request.deployment, environments=1, prefer=Preference.CHEAPEST))
@@ -158,17 +158,17 @@ def find_savings(plan: Plan) -> Iterator[Saving]:
 
 def list_ways_out(plan: Plan) -> tuple[WayOut, ...]:
     """Returns the ways out of its refusals given the placements of all others, once all deployments are planned."""
-    if plan.record is None:
+    if plan.scheduling is None:
         return ()
     settings = parse_settings(plan.call.input, plan.call.context).value
     placements = read_placements(plan.store)
 
     @cache
     def find_request(owner: Ref) -> SchedulingRequest | None:
-        other = decide_deployment(plan.store, owner).record if owner in plan.store else None
+        other = decide_deployment(plan.store, owner).scheduling if owner in plan.store else None
         usage = namespace_usage(owner.namespace, placements, settings.limits_of(owner.namespace))
         return replace(other.request, quota_usage=usage) if other else None
 
     others = [placement for placement in placements if _find_owner(placement) != plan.ref]
-    world = plan.record.take_snapshot(others, lambda placement: find_request(_find_owner(placement)))
-    return find_ways_out(world, plan.record.decision)
+    world = plan.scheduling.take_snapshot(others, lambda placement: find_request(_find_owner(placement)))
+    return find_ways_out(world, plan.scheduling.decision)

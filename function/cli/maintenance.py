@@ -144,7 +144,7 @@ def _judge(plan: Plan | None, environment: str) -> tuple[str, str, str]:
     """Returns whether what a deployment has on an environment moves: verdict, targets and reason."""
     if plan is None:
         return _STAYS, "", "no deployment moves it"
-    if plan.record is None:
+    if plan.scheduling is None:
         return _STUCK, "", f"{plan.condition.reason}: {plan.condition.message}"
     assignments = plan.decision.assignments
     if any(assignment.environment == environment for assignment in assignments):

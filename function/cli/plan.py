@@ -117,7 +117,7 @@ def _complete_spec(manifest: Manifest) -> Manifest:
 
 def _describe_restarts(plan_: Plan, restarts: Mapping[str, str]) -> Iterator[str]:
     """Returns a line for each service that restarts, by its environment, and the order if they change one by one."""
-    request = plan_.record.request if plan_.record else None
+    request = plan_.scheduling.request if plan_.scheduling else None
     order = sorted(restarts)
     rollout = request.deployment.rollout if request else None
     if request and rollout:

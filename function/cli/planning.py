@@ -96,17 +96,17 @@ class Plan:
         return [manifest for manifest in composed if text(manifest, "kind") == "ModelPlacement"]
 
     @cached_property
-    def record(self) -> Scheduling | None:
+    def scheduling(self) -> Scheduling | None:
         """The scheduler's decision with its inputs; None: something that it needs is missing or invalid."""
-        record = decide(
+        scheduling = decide(
             self.call, parse_deployment(self.call.xr), parse_settings(self.call.input, self.call.context).value
         )
-        return record if isinstance(record, Scheduling) else None
+        return scheduling if isinstance(scheduling, Scheduling) else None
 
     @property
     def decision(self) -> Decision:
         """The scheduler's decision; an empty one where it made none."""
-        return self.record.decision if self.record else Decision()
+        return self.scheduling.decision if self.scheduling else Decision()
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -227,15 +227,15 @@ def compose_deployment(store: Store, ref: Ref) -> dict[Ref, Outcome]:
 
 
 def _list_rows(plan: Plan) -> Iterator[Row]:
-    if plan.record is None:
+    if plan.scheduling is None:
         return
-    scope = plan.record.scope
+    scope = plan.scheduling.scope
     ledger = Ledger(scope.others, scope.own)
     for environment in sorted(scope.environments, key=lambda e: e.name):
         if environment.deleting:
             yield Row(environment=environment.name, verdict="deleted", available="being deleted")
             continue
-        yield from _list_candidates(plan, plan.record, environment, ledger)
+        yield from _list_candidates(plan, plan.scheduling, environment, ledger)
         for pool in find_invalid_pools(plan.store, environment):
             first, *others = pool.problems
             yield Row(
@@ -248,10 +248,10 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
             )
 
 
-def _list_candidates(plan: Plan, record: Scheduling, environment: Environment, ledger: Ledger) -> Iterable[Row]:
+def _list_candidates(plan: Plan, scheduling: Scheduling, environment: Environment, ledger: Ledger) -> Iterable[Row]:
     """Returns the candidates of an environment, with the verdict of the decision on those that it chose."""
     rows: dict[tuple[str, str], Row] = {}
-    for candidate, refusals in filter_candidates(record.request, environment, ledger):
+    for candidate, refusals in filter_candidates(scheduling.request, environment, ledger):
         if refusals:
             row = _describe_refused(environment, refusals)
         else:
@@ -263,7 +263,7 @@ def _list_candidates(plan: Plan, record: Scheduling, environment: Environment, l
             row = replace(row, replica=_format_replica(candidate.shape), cost=cost)
         rows[row.profile, row.pool] = row
     observed = {text(manifest, "metadata.name") for manifest in plan.call.observed.values()}
-    for assignment in record.decision.assignments:
+    for assignment in scheduling.decision.assignments:
         if assignment.environment == environment.name:
             key = (assignment.profile, assignment.pool)
             rows[key] = _mark_chosen(rows.get(key), assignment, observed)

@@ -85,36 +85,36 @@ def read(call: Call, _: Settings) -> Parsed[Deployment | None]:
 
 
 def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Outcome:
-    record = decide(call, parsed, settings)
-    if isinstance(record, Outcome):
-        return record
-    orphans = record.scope.orphans
+    scheduling = decide(call, parsed, settings)
+    if isinstance(scheduling, Outcome):
+        return scheduling
+    orphans = scheduling.scope.orphans
     call = observe_orphans(call, orphans)
-    record, services_requirement = _delay_deletions(call, record)
-    request = record.request
-    decision = record.decision
+    scheduling, services_requirement = _delay_deletions(call, scheduling)
+    request = scheduling.request
+    decision = scheduling.decision
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
     gate_obstacle, gate_requirement = _check_gate(call, settings, request.deployment, placements, leaving)
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
-    composed = _carry_over_placements(call, record) | _compose_placements(call, record, placed)
+    composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, placed)
     composed |= _compose_model_service(call, request.deployment)
-    composed |= _compose_provider_usages(call, record)
+    composed |= _compose_provider_usages(call, scheduling)
     conditions = (
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision, _find_ways_out(record)),
+        report.build_scheduled(request, decision, _find_ways_out(scheduling)),
         report.build_placements_ready(
             (*placed, *decision.carried), request.deployment.environments, replicas=request.deployment.replicas
         ),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
     )
     is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
-    is_settled = is_steady and not record.scope.deleting
+    is_settled = is_steady and not scheduling.scope.deleting
     # A round has gone by to find a placement; to ask for less now would cost another.
-    earlier = require(call, parsed, settings) if record.scope.searched else {}
+    earlier = require(call, parsed, settings) if scheduling.scope.searched else {}
     return Outcome(
-        requirements={**earlier, **record.scope.requirements, **services_requirement, **gate_requirement},
+        requirements={**earlier, **scheduling.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
         drops=(*_drop_placements(call, decision), *_drop_others(call, composed)),
         status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
@@ -158,10 +158,10 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         labels = SchedulingRequest(deployment=deployment, model=model).labels
         first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
         return keep(first_scope, resolving)
-    record = _decide_from_own_scope(deployment, model, own_scope)
-    if not _is_steady(record):
-        record = _decide_from_fleet(call, settings, record)
-    return record if record.scope.answered else keep(record.scope, resolving)
+    scheduling = _decide_from_own_scope(deployment, model, own_scope)
+    if not _is_steady(scheduling):
+        scheduling = _decide_from_fleet(call, settings, scheduling)
+    return scheduling if scheduling.scope.answered else keep(scheduling.scope, resolving)
 
 
 def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
@@ -182,7 +182,7 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
 
 def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Scheduling) -> Scheduling:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
-    record = from_own_scope
+    scheduling = from_own_scope
     request = from_own_scope.request
     # Required only where a quota limits the namespace.
     namespace_placements = requirements.collect_placements(call, [requirements.PLACEMENTS_IN_NAMESPACE]) or []
@@ -193,13 +193,13 @@ def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Schedulin
             return replace(from_own_scope, scope=scope)
         make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
-        record = replace(from_own_scope, scope=scope, decision=decision)
+        scheduling = replace(from_own_scope, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     # What is new was chosen within the quota already, in a smaller shape if need be; this refuses what still exceeds it
-    decision = limit_decision(record.decision, request.to_placement, namespace_placements, limits)
+    decision = limit_decision(scheduling.decision, request.to_placement, namespace_placements, limits)
     request = replace(request, quota_usage=find_exceeded_usage(decision))
-    return replace(record, request=request, decision=decision, usage=usage)
+    return replace(scheduling, request=request, decision=decision, usage=usage)
 
 
 def _keep_placements(
@@ -216,27 +216,27 @@ def _keep_placements(
     )
 
 
-def _is_steady(record: Scheduling) -> bool:
+def _is_steady(scheduling: Scheduling) -> bool:
     """Whether the deployment's own scope suffices: all is placed and unchanged, or only has to be scaled down."""
-    decision = record.decision
+    decision = scheduling.decision
     return (
-        not record.scope.has_file_environments
+        not scheduling.scope.has_file_environments
         and decision.general_refusal is None
         and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
-        and all(_is_unchanged(assignment, record) for assignment in decision.assignments)
+        and all(_is_unchanged(assignment, scheduling) for assignment in decision.assignments)
     )
 
 
-def _is_unchanged(assignment: Assignment, record: Scheduling) -> bool:
+def _is_unchanged(assignment: Assignment, scheduling: Scheduling) -> bool:
     placement = assignment.placement
     if placement is None or assignment.is_rescheduled or assignment.replicas > placement.replicas:
         return False
-    if any((placement.uid, placement.pool) in environment.rejected for environment in record.scope.environments):
+    if any((placement.uid, placement.pool) in environment.rejected for environment in scheduling.scope.environments):
         return False
-    return not requests_more(placement, record.request.to_placement(assignment))
+    return not requests_more(placement, scheduling.request.to_placement(assignment))
 
 
 def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> dict[str, Requirement]:
@@ -252,27 +252,27 @@ def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     return scopes.required_resources(call, deployment, labels, settings)
 
 
-def _find_ways_out(record: Scheduling) -> tuple[WayOut, ...]:
+def _find_ways_out(scheduling: Scheduling) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
-    deployment = record.request.deployment
-    decision = record.decision
+    deployment = scheduling.request.deployment
+    decision = scheduling.decision
     name = deployment.namespace, deployment.name
     if not decision.refusals:
         WAYS_OUT.forget(name)
         return ()
-    snapshot = record.take_snapshot(record.scope.others)
+    snapshot = scheduling.take_snapshot(scheduling.scope.others)
     return WAYS_OUT.find(name, (snapshot, decision.refusals), lambda: find_ways_out(snapshot, decision))
 
 
-def _delay_deletions(call: Call, record: Scheduling) -> tuple[Scheduling, dict[str, Requirement]]:
+def _delay_deletions(call: Call, scheduling: Scheduling) -> tuple[Scheduling, dict[str, Requirement]]:
     """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
-    if not drains_first(record.decision):
-        return record, {}
+    if not drains_first(scheduling.decision):
+        return scheduling, {}
     answer = call.answers.get(requirements.MODEL_SERVICES)
     services = None if answer is None else [parse_service_view(item.load()) for item in answer]
-    decision = delay_deletion_while_serving(record.decision, services)
-    services_requirement = {requirements.MODEL_SERVICES: requirements.services(record.request.deployment.namespace)}
-    return replace(record, decision=decision), services_requirement
+    decision = delay_deletion_while_serving(scheduling.decision, services)
+    services_requirement = {requirements.MODEL_SERVICES: requirements.services(scheduling.request.deployment.namespace)}
+    return replace(scheduling, decision=decision), services_requirement
 
 
 def _check_gate(
@@ -319,16 +319,16 @@ def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Comp
     return {SERVICE_KEY: Composed(manifest=manifest, ready=is_ready)}
 
 
-def _compose_provider_usages(call: Call, record: Scheduling) -> dict[str, Composed]:
+def _compose_provider_usages(call: Call, scheduling: Scheduling) -> dict[str, Composed]:
     """Returns what keeps the ClusterProviderConfig of an environment until no placement is left there.
 
     It is needed where the environment or a placement on it is deleted: such a placement exists until its Objects are
     gone.
     """
-    scope = record.scope
+    scope = scheduling.scope
     configs = {environment.name: environment.provider_config for environment in scope.environments}
     staying = {environment.name for environment in scope.environments if not environment.deleting}
-    dropped = [drop.placement for drop in record.decision.dropped]
+    dropped = [drop.placement for drop in scheduling.decision.dropped]
     names = {placement.environment for placement in (*scope.deleting, *dropped)}
     names |= {placement.environment for placement in scope.own} - staying
     composed: dict[str, Composed] = {}
@@ -348,19 +348,19 @@ def refuse_foreign_service(name: str) -> Problem:
     return Problem("spec.service", message)
 
 
-def _carry_over_placements(call: Call, record: Scheduling) -> dict[str, Composed]:
+def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Composed]:
     """Returns the placements that stay as observed, also those that are unreadable."""
-    dropped = {drop.placement.name for drop in record.decision.dropped}
-    draining = {drained.placement.name for drained in record.decision.draining}
+    dropped = {drop.placement.name for drop in scheduling.decision.dropped}
+    draining = {drained.placement.name for drained in scheduling.decision.draining}
     composed: dict[str, Composed] = {}
     drained: dict[str, Composed] = {}
     for key, manifest in call.observed.items():
         name = text(manifest, "metadata.name")
         if name in draining:
             drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
-        elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in record.scope.orphans):
+        elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in scheduling.scope.orphans):
             composed[key] = reapply_observed(manifest)
-    return _lower_replicas(composed, record.request.deployment.replicas) | drained
+    return _lower_replicas(composed, scheduling.request.deployment.replicas) | drained
 
 
 def _drop_placements(call: Call, decision: Decision) -> Iterator[Drop]:
@@ -379,12 +379,12 @@ def _drop_others(call: Call, composed: Mapping[str, Composed]) -> Iterator[Drop]
             yield Drop(key, NO_OBJECTS_LEFT)
 
 
-def _compose_placements(call: Call, record: Scheduling, placed: Sequence[Placement]) -> dict[str, Composed]:
+def _compose_placements(call: Call, scheduling: Scheduling, placed: Sequence[Placement]) -> dict[str, Composed]:
     keys = {text(manifest, "metadata.name"): key for key, manifest in call.observed.items()}
     composed: dict[str, Composed] = {}
-    for assignment, placement in zip(record.decision.assignments, placed, strict=True):
+    for assignment, placement in zip(scheduling.decision.assignments, placed, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
-        manifest = build_placement(record.request.deployment, placement, get(call.xr, "spec.modelCache"))
+        manifest = build_placement(scheduling.request.deployment, placement, get(call.xr, "spec.modelCache"))
         composed[key] = Composed(manifest=manifest, ready=placement.ready)
         if key in call.observed and not assignment.is_rescheduled:
             # The observed pool may be stale: applied as it was, it must not overwrite a later decision.

@@ -152,9 +152,9 @@ def test_plan_decides_one_deployment_as_the_composer(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_agree_with_the_decision(seed: int) -> None:
     for plan in planned(fleet(seed)):
-        if plan.record is None:
+        if plan.scheduling is None:
             continue
-        decision = plan.record.decision
+        decision = plan.scheduling.decision
         chosen = {(a.environment, a.profile, a.pool) for a in decision.assignments}
         assert {(r.environment, r.profile, r.pool) for r in plan.rows if r.serves} == chosen
         for miss in decision.refusals:
