@@ -65,7 +65,8 @@ class Composed:
 class Drop(NamedTuple):
     """An observed composed resource that leaves the desired state, so that Crossplane deletes it, and why.
 
-    There is no other way: what is observed and neither composed nor dropped is composed again as it was observed.
+    There is no other way, while the composite exists: what is observed and neither composed nor dropped is composed
+    again as it was observed. What is both dropped and composed stays.
     """
 
     key: str  # composition-resource-name

@@ -162,7 +162,7 @@ def test_a_path_in_a_document_exists() -> None:
     assert {(d, p) for d, p in named if not (ROOT / p).exists() and not (ROOT / "function" / p).exists()} == set()
 
 
-def test_the_page_lists_the_rooms_in_the_order_of_the_import_contract() -> None:
+def test_the_page_lists_the_packages_in_the_order_of_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
     page = (ROOT / "docs/architecture.md").read_text()

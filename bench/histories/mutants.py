@@ -55,7 +55,7 @@ MUTANTS = (
                 "function.serving.rollout",
                 "decide_service",
                 "    if text(written, _URI) != weights.plan.uri:\n"
-                "        if not weights.may_be_served:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
+                "        if not weights.service_may_read:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
                 "        if replaces_another and not weights.completion_recorded:\n"
                 "            return ServiceDecision.COMPLETION_NOT_RECORDED\n",
             ),

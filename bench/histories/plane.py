@@ -21,8 +21,8 @@ from bench.simulator.measured import Function, Remembering
 from bench.simulator.objects import Version
 from bench.simulator.server import ApiServer, ConflictError
 from bench.simulator.settings import Settings
-from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_deployment import PLACEMENTS
+from function.api.inference_environment import ENVIRONMENT_CACHE
+from function.api.model_deployment import PLACEMENT_CACHE
 from function.cli.store import Ref
 from function.composers import model_deployment
 from function.kube.manifests import Manifest, get, mapping
@@ -109,8 +109,8 @@ def shuffled(request: bytes, random: Random) -> bytes:
 
 def forget() -> None:
     """Let nothing be remembered from earlier calls, as after a restart."""
-    ENVIRONMENTS.__init__(ENVIRONMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
-    PLACEMENTS.__init__(PLACEMENTS._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
+    ENVIRONMENT_CACHE.__init__(ENVIRONMENT_CACHE._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
+    PLACEMENT_CACHE.__init__(PLACEMENT_CACHE._parse)  # type: ignore[misc]  # noqa: SLF001  # as it was made
     model_deployment.VERDICT_CACHE.__init__()  # type: ignore[misc]  # as it was made
     model_deployment.WAYS_OUT.__init__()  # type: ignore[misc]  # as it was made
 

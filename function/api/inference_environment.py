@@ -136,7 +136,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
-ENVIRONMENTS: ParseCache[Environment] = ParseCache(lambda item, settings: parse_environment(item, settings).value)
+ENVIRONMENT_CACHE: ParseCache[Environment] = ParseCache(lambda item, settings: parse_environment(item, settings).value)
 
 
 def _parse_access(

@@ -154,7 +154,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     return Parsed(placement, problems.list())
 
 
-PLACEMENTS: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
+PLACEMENT_CACHE: ParseCache[Placement | None] = ParseCache(lambda manifest: parse_placement(manifest).value)
 
 
 def _describe_obstacle(manifest: Manifest) -> str:

@@ -23,7 +23,9 @@ class Admission:
 
     reason: Admitted
     replicas: int = 0  # that are admitted
-    evaluated: bool = False  # its environment has evaluated its request
+    # Its environment has evaluated its request. No rejection of a placement that a user wrote is published, so such a
+    # placement always counts as evaluated.
+    evaluated: bool = False
     free: Free | None = None  # what its environment publishes of its pool; None: nothing yet
     exclusive_node: bool = False  # each pod needs a node to itself
     has_room_for_pod: bool = True  # for one more, beside those that it has
@@ -70,7 +72,6 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     # An environment also finds those that it has admitted by name.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and actual_labels.get(key) != value}
-    # No rejection of a placement that a user wrote is published, so such a placement always counts as evaluated.
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
     if missing:
         reason = Admitted.LABEL_MISSING

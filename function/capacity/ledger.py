@@ -10,9 +10,9 @@ placements, and where an environment comes from a file. Both charge in one order
    (none has any before it was admitted; where its status was lost, its Objects say so), then by creation, uid and name.
    One that does not fit is rejected, and leaves its GPUs to those after it.
 
-A placement that is being deleted still has its nodes. A pool whose nodes now have fewer GPUs than a granted or
-serving replica is charged whole nodes, and an overcommitted pool has nothing left. Unusable nodes are not available to
-new placements; granted and serving ones keep theirs.
+A placement that is being deleted still has its nodes. If the nodes of a pool have fewer GPUs by now than a granted or
+serving replica, the replica is charged whole nodes. An overcommitted pool has nothing left. Unusable nodes are not
+available to new placements; granted and serving ones keep theirs.
 """
 
 from collections import defaultdict
@@ -95,8 +95,8 @@ def _grant_in_turn(
 ) -> tuple[tuple[Placement, ...], bool]:
     """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made.
 
-    Whether a request fits depends on what is held, and never on what was granted in the same pass. So what is left is
-    computed anew after a grant, except that it may be taken from what was left where it is charged last in any case.
+    What is free depends on all holdings together, in their own order, and not on when they were granted. So it is
+    computed again after a grant. A grant that sorts last among the holdings is subtracted instead: the result is equal.
     """
     rejected: list[Placement] = []
     granted_more = False
@@ -342,9 +342,9 @@ class Ledger:
         return self._free[key]
 
     def _compute_free_capacity(self, environment: Environment, pool: Pool) -> PoolCapacity:
-        """Returns what an environment that keeps a ledger would find left when it is the deployment's own turn.
+        """Returns the free GPUs when the environment reaches the deployment's placement in the charge order.
 
-        What is granted and what runs is charged, and of the waiting placements only those that come first.
+        Grants and running services are charged, and of the waiting placements only those that come first.
         """
         own = self._own[environment.name]
         admitted = {grant.uid for grant in environment.admitted}

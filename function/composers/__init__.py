@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from function.api.inference_environment import ENVIRONMENTS
-from function.api.model_deployment import PLACEMENTS
+from function.api.inference_environment import ENVIRONMENT_CACHE
+from function.api.model_deployment import PLACEMENT_CACHE
 from function.api.parse_cache import CacheStats
 from function.api.settings import parse_settings
 from function.composers import (
@@ -76,8 +76,8 @@ COMPOSERS: Mapping[str, Composer[Any]] = {
 }
 # The hits and misses of what is cached from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {
-    "environments": ENVIRONMENTS.stats,
-    "placements": PLACEMENTS.stats,
+    "environments": ENVIRONMENT_CACHE.stats,
+    "placements": PLACEMENT_CACHE.stats,
     "verdicts": model_deployment.VERDICT_CACHE.stats,
     "nodes": MEMBERS.stats,
 }
@@ -87,14 +87,15 @@ _RETRY_SECONDS = 60  # after any failed call: no change by the user may come to 
 def compose(call: Call) -> Outcome:
     """Returns the outcome for a composite of any of our kinds; nothing is composed for another kind."""
     kind = _known_kind(call.xr)
-    call = select_own(call, _find_names(kind))
+    names = _find_names(kind)
+    call = select_own(call, names)
     if not kind:
         return _reject_unknown_kind(call)
     settings = parse_settings(call.input, call.context)
     composer = COMPOSERS[kind]
     read = composer.read(call, settings.value)
     required = {} if composer.requires_last else composer.require(call, read, settings.value)
-    outcome = _adopt_orphans(call, required, lambda call: composer.compose(call, read, settings.value))
+    outcome = _adopt_orphans(call, names, required, lambda call: composer.compose(call, read, settings.value))
     conditions = complete_conditions(call.xr, outcome.conditions)
     return replace(
         outcome,
@@ -110,7 +111,8 @@ def recover(call: Call, failure: CallFailure = CallFailure.INTERNAL_ERROR, detai
     `detail` is a sentence that ends the message of the conditions.
     """
     kind = _known_kind(call.xr)
-    call = select_own(call, _find_names(kind))
+    names = _find_names(kind)
+    call = select_own(call, names)
     message = ". ".join(filter(None, (UNFINISHED[failure], detail)))
     kept = Outcome(
         status=observed_status(call.xr),
@@ -118,7 +120,7 @@ def recover(call: Call, failure: CallFailure = CallFailure.INTERNAL_ERROR, detai
         ttl_seconds=_RETRY_SECONDS,
     )
     required = _require(call, kind) if kind else {}
-    outcome = _adopt_orphans(call, required, lambda _: kept)
+    outcome = _adopt_orphans(call, names, required, lambda _: kept)
     return replace(outcome, version=_find_expected_version(call, outcome))
 
 
@@ -128,11 +130,12 @@ def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
     return composer.require(call, composer.read(call, settings), settings)
 
 
-def _adopt_orphans(call: Call, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]) -> Outcome:
+def _adopt_orphans(
+    call: Call, names: Names, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]
+) -> Outcome:
     """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
     by_crossplane = call.observed
     listed, is_complete = collect_own_resources(call, required)
-    names = _find_names(_known_kind(call.xr))
     orphans = find_orphans(call, listed, names)
     deleting = find_orphans(call, listed, names, deleting=True)
     with_orphans = observe_orphans(call, orphans)

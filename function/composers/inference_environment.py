@@ -14,21 +14,27 @@ from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.kube.manifests import listing, text
 from function.parts import requirements
-from function.parts.connection import CONNECTION
-from function.parts.drain import DRAIN, require_deployments
+from function.parts.connection import CONNECTION_PART
+from function.parts.drain import DRAIN_PART, require_deployments
 from function.parts.environment import EnvironmentContext
-from function.parts.ledger import LEDGER, compute_ledger
+from function.parts.ledger import LEDGER_PART, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
 from function.parts.part import Part, join_names, run_parts
 from function.parts.requirements import collect_placements
-from function.parts.storage_class import STORAGE_CLASS
+from function.parts.storage_class import STORAGE_CLASS_PART
 from function.reasons import ConditionType, Drained
 from function.remote.composed_kinds import Names
 from function.status import inference_environment as report
 from function.status import references
 
-PARTS: tuple[Part[EnvironmentContext, Any], ...] = (CONNECTION, STORAGE_CLASS, NODES_PART, LEDGER, DRAIN)
+PARTS: tuple[Part[EnvironmentContext, Any], ...] = (
+    CONNECTION_PART,
+    STORAGE_CLASS_PART,
+    NODES_PART,
+    LEDGER_PART,
+    DRAIN_PART,
+)
 NAMES = Names(join_names(PARTS))
 
 
@@ -71,7 +77,7 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
     return Outcome(
         composed=joined.desired.composed,
         drops=joined.desired.drops if placements is not None else (),  # nothing goes while one is not answered
-        status={**report.build_status(environment, joined.decision.of(STORAGE_CLASS)), **joined.status},
+        status={**report.build_status(environment, joined.decision.of(STORAGE_CLASS_PART)), **joined.status},
         conditions=conditions,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )

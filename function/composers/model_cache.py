@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from function.api.inference_environment import ENVIRONMENTS
+from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import PLACEMENTS
+from function.api.model_deployment import PLACEMENT_CACHE
 from function.api.problems import Parsed
 from function.contract import RESPONSE_BYTES, Call, Composed, Desired, Drop, Outcome, Requirement
 from function.domain.cache import Consumer, ModelCache, ModelCacheChoice
@@ -22,11 +22,11 @@ from function.domain.records.weights import DownloadRecord
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping, max_wire_bytes, text, wire_bytes
 from function.parts import requirements
-from function.parts.cached_weights import CACHED_WEIGHTS, CacheContext
+from function.parts.cached_weights import CACHED_WEIGHTS_PART, CacheContext
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
-from function.parts.requirements import UnresolvedError, resolve_model
+from function.parts.requirements import NotComposableError, resolve_model
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.composed_kinds import OBJECT, Names
@@ -40,7 +40,7 @@ from function.weights.consumers import find_consumers, list_claims, may_delete_w
 from function.weights.reconcile import SCRIPTS, drop_weights
 from function.weights.request import build_cache_request
 
-PARTS: tuple[Part[CacheContext, Any], ...] = (NAMESPACE_PART, CACHED_WEIGHTS)  # on each environment
+PARTS: tuple[Part[CacheContext, Any], ...] = (NAMESPACE_PART, CACHED_WEIGHTS_PART)  # on each environment
 _PER_ENVIRONMENT = rf"[^/]+{CLUSTER_SEPARATOR}"
 NAMES = Names(
     {**join_names(PARTS, prefix=_PER_ENVIRONMENT), requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE}
@@ -96,7 +96,7 @@ def compose(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -
         return keep_observed(call, settings, [faulty(ConditionType.HYDRATED, Hydrated.INVALID_CACHE, parsed.problems)])
     try:
         inputs = _resolve_inputs(call, parsed.value, settings)
-    except UnresolvedError as error:
+    except NotComposableError as error:
         return keep_observed(call, settings, error.conditions)
     observed = _group_observed(call)
     names = sorted({*inputs.selected, *observed})
@@ -149,7 +149,7 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
         writer=writer,
     )
     joined = run_parts(PARTS, context)
-    weights = joined.decision.of(CACHED_WEIGHTS)
+    weights = joined.decision.of(CACHED_WEIGHTS_PART)
     kept = keep_undropped(observed, joined.desired.composed, joined.desired.drops)
     desired = Desired(kept, joined.desired.drops).with_prefix(prefix)
     return _OnCluster(
@@ -181,7 +181,7 @@ def _require_environments(call: Call, cache: ModelCache, settings: Settings) -> 
     required = {requirements.ENVIRONMENTS: requirements.environments(cache.selector.equalities)}
     listed = call.answers.get(requirements.ENVIRONMENTS)
     if listed is not None:
-        names -= {environment.name for environment in ENVIRONMENTS.parse(listed, settings)}
+        names -= {environment.name for environment in ENVIRONMENT_CACHE.parse(listed, settings)}
         required |= requirements.environments_by_name(sorted(names))
     return required
 
@@ -203,10 +203,10 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     environment_items = requirements.collect_items(call, _require_environments(call, cache, settings))
     items = requirements.collect_items(call, _require_placements(call, cache))
     if environment_items is None or items is None:
-        raise UnresolvedError(references.resolving(ConditionType.MODEL_RESOLVED))
-    environments = {e.name: e for e in ENVIRONMENTS.parse(environment_items, settings)}
+        raise NotComposableError(references.resolving(ConditionType.MODEL_RESOLVED))
+    environments = {e.name: e for e in ENVIRONMENT_CACHE.parse(environment_items, settings)}
     selected = [e.name for e in environments.values() if cache.selects(e)]
-    placements = {(p.namespace, p.name): p for p in PLACEMENTS.parse(items) if p}
+    placements = {(p.namespace, p.name): p for p in PLACEMENT_CACHE.parse(items) if p}
     existing_names = {text(item.load(), "metadata.name") for item in items}
     # A placement that exists and cannot be parsed may read what it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]

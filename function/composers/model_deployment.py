@@ -29,7 +29,7 @@ from function.kube.manifests import JSON, Manifest, condition, find_controller, 
 from function.kube.messages import join_with_more
 from function.parts import requirements
 from function.parts.outcome import keep_observed
-from function.parts.requirements import UnresolvedError, resolve_model
+from function.parts.requirements import NotComposableError, resolve_model
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
@@ -111,7 +111,8 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     )
     is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
     is_settled = is_steady and not scheduling.scope.deleting
-    # A round has gone by to find a placement; to ask for less now would cost another.
+    # Crossplane calls again until the requirements are stable, up to five times. The search for a placement has taken
+    # one call, so the earlier requirements stay.
     earlier = require(call, parsed, settings) if scheduling.scope.searched else {}
     return Outcome(
         requirements={**earlier, **scheduling.scope.requirements, **services_requirement, **gate_requirement},
@@ -143,7 +144,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         return keep(own_scope, [faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, [foreign])])
     try:
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, settings)
-    except UnresolvedError as error:
+    except NotComposableError as error:
         return keep(own_scope, error.conditions)
     if not model.profiles:
         invalid = references.model_invalid(ConditionType.MODEL_RESOLVED, deployment.model, model.problems)
@@ -245,7 +246,7 @@ def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     if deployment is None:
         return {}
     labels: Mapping[str, str] = {}
-    with suppress(UnresolvedError):
+    with suppress(NotComposableError):
         # Selectors do not depend on settings.
         model = resolve_model(call, deployment.model, deployment.namespace, ConditionType.MODEL_RESOLVED, BUILT_IN)
         labels = SchedulingRequest(deployment=deployment, model=model).labels

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from function.api.inference_environment import ENVIRONMENTS
+from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
 from function.capacity.admission import find_release
@@ -20,17 +20,17 @@ from function.domain.records.admission import build_released, build_revoked
 from function.domain.records.service import build_ready_replicas
 from function.domain.settings import Settings
 from function.parts import requirements
-from function.parts.admission import ADMISSION, is_nothing_composed
-from function.parts.cache_usage import CACHE_USAGE
+from function.parts.admission import ADMISSION_PART, is_nothing_composed
+from function.parts.cache_usage import CACHE_USAGE_PART
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
 from function.parts.placement import PlacementContext
 from function.parts.pod_deployment import POD_DEPLOYMENT_PART
-from function.parts.previous_weights import PREVIOUS_WEIGHTS
-from function.parts.requirements import RESOLVED, UnresolvedError, resolve_placement
+from function.parts.previous_weights import PREVIOUS_WEIGHTS_PART
+from function.parts.requirements import RESOLVED, NotComposableError, resolve_placement
 from function.parts.service import SERVICE_PART
-from function.parts.weights import WEIGHTS, request_storage
+from function.parts.weights import WEIGHTS_PART, request_storage
 from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.adoption import find_orphans
 from function.remote.composed_kinds import Names
@@ -44,12 +44,12 @@ from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import plan_weights
 
 PARTS: tuple[Part[PlacementContext, Any], ...] = (
-    ADMISSION,
+    ADMISSION_PART,
     NAMESPACE_PART,
-    WEIGHTS,
+    WEIGHTS_PART,
     SERVICE_PART,
-    PREVIOUS_WEIGHTS,
-    CACHE_USAGE,
+    PREVIOUS_WEIGHTS_PART,
+    CACHE_USAGE_PART,
     POD_DEPLOYMENT_PART,
 )
 NAMES = Names(join_names(PARTS))
@@ -75,7 +75,7 @@ def compose(call: Call, parsed: Parsed[Placement | None], settings: Settings) ->
         return _keep_as_observed(call, settings, invalid, parsed.value, scale_down=False)
     try:
         return _compose_resolved(call, settings, parsed.value)
-    except UnresolvedError as error:
+    except NotComposableError as error:
         return _keep_as_observed(call, settings, error.conditions, parsed.value)
 
 
@@ -86,7 +86,7 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     own_resources, _ = requirements.collect_own_resources(call, sorted(call.answers))
     writer = replace(writer, deleting=find_orphans(call, own_resources, NAMES, deleting=True))
     joined = run_parts(PARTS, PlacementContext(call=call, resolved=resolved, writer=writer))
-    weights, rollout = joined.decision.of(WEIGHTS), joined.decision.of(SERVICE_PART)
+    weights, rollout = joined.decision.of(WEIGHTS_PART), joined.decision.of(SERVICE_PART)
     conditions = (RESOLVED, *joined.conditions)
     serves = any(c.type is ConditionType.SERVICE_READY and c.status is Status.TRUE for c in conditions)
     is_settled = all(c.status is Status.TRUE for c in conditions)
@@ -108,7 +108,7 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
         return None
     try:
         resolved = resolve_placement(call, placement, settings)
-    except UnresolvedError:
+    except NotComposableError:
         return None
     is_hydrated = bool(resolved.placement.weights.hydration.completed_at)
     storage = request_storage(call, resolved)
@@ -155,7 +155,7 @@ def _keep_as_observed(
     held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
     status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
     status |= build_ready_replicas(services.remote.manifest)
-    environments = ENVIRONMENTS.parse(call.answers.get(requirements.ENVIRONMENT, ()), settings)
+    environments = ENVIRONMENT_CACHE.parse(call.answers.get(requirements.ENVIRONMENT, ()), settings)
     grants = [grant for environment in environments for grant in environment.find_grants(placement.uid)]
     status |= build_released(find_release(placement, grants))
     if environments:

@@ -18,7 +18,7 @@ from function.domain.settings import Settings
 from function.parts import requirements
 from function.parts.outcome import keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
-from function.parts.routing import ENDPOINTS, PER_GATEWAY, ROUTE_PART, ServiceContext
+from function.parts.routing import ENDPOINTS_PART, PER_GATEWAY, ROUTE_PART, ServiceContext
 from function.reasons import BackendsResolved, ConditionType, Status
 from function.remote.composed_kinds import OBJECT, Names, ResourceKind
 from function.remote.object_writer import CLUSTER_SEPARATOR
@@ -29,7 +29,7 @@ from function.status.conditions import faulty
 from function.traffic import routes
 from function.traffic.endpoints import plan_traffic
 
-PARTS: tuple[Part[ServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS)
+PARTS: tuple[Part[ServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS_PART)
 NAMES = Names({**join_names(PARTS), requirements.PROVIDER_USAGE: PER_GATEWAY + PROVIDER_USAGE})
 
 

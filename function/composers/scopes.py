@@ -11,7 +11,7 @@ Requirements follow from what was required and answered before, and so are the s
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from function.api.inference_environment import ENVIRONMENTS
+from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_placement
 from function.contract import Answered, Call, RequiredResource, Requirement
@@ -98,7 +98,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
     return Scope(
         requirements=required | used,
         answered=(required | used).keys() <= call.answers.keys(),
-        environments=ENVIRONMENTS.parse([item for key in used for item in call.answers.get(key, ())], settings),
+        environments=ENVIRONMENT_CACHE.parse([item for key in used for item in call.answers.get(key, ())], settings),
         own=own,
         deleting=_find_deleting(call, known),
         orphans=orphans | find_orphans(call, usages, NAMES),
@@ -182,7 +182,7 @@ def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
 def _widen(call: Call, own_scope: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
     """Returns the scope with the environments and placements of these requirements, as far as they are answered."""
     widest = requirements.ENVIRONMENTS if requirements.ENVIRONMENTS in required else requirements.SELECTED
-    environments = (*own_scope.environments, *ENVIRONMENTS.parse(call.answers.get(widest, ()), settings))
+    environments = (*own_scope.environments, *ENVIRONMENT_CACHE.parse(call.answers.get(widest, ()), settings))
     keys: Iterable[str] = [requirements.PLACEMENTS]
     if requirements.PLACEMENTS not in required:
         keys = requirements.placements_on(own_scope.used_environments)

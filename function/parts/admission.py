@@ -9,7 +9,7 @@ from function.domain.records.admission import build_released, build_revoked
 from function.parts import requirements
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
-from function.parts.requirements import RESOLVED, UnresolvedError
+from function.parts.requirements import RESOLVED, NotComposableError
 from function.reasons import ConditionType
 from function.remote.object_writer import NAMESPACE
 from function.status import model_placement as report
@@ -20,13 +20,13 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     """Admits a placement.
 
     Raises:
-        UnresolvedError: It waits, and has nothing on the cluster yet; or its quota is not known yet.
+        NotComposableError: It waits, and has nothing on the cluster yet; or its quota is not known yet.
     """
     placement = context.resolved.placement
     admission = _check_admission(context.call, context.resolved)
     admitted = report.build_admitted(placement, admission)
     if not admission.admits_service and is_nothing_composed(context.call):
-        raise UnresolvedError(RESOLVED, admitted)
+        raise NotComposableError(RESOLVED, admitted)
     grants = context.resolved.environment.find_grants(placement.uid)
     return PartOutcome(
         decision=admission,
@@ -35,7 +35,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     )
 
 
-ADMISSION = Part(run=_run)
+ADMISSION_PART = Part(run=_run)
 
 
 def is_nothing_composed(call: Call) -> bool:
@@ -51,7 +51,7 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
     if may_exceed(placement, limits):
         in_namespace = requirements.collect_placements(call, [requirements.PLACEMENTS])
         if in_namespace is None:
-            raise UnresolvedError(RESOLVED, references.resolving(ConditionType.ADMITTED))
+            raise NotComposableError(RESOLVED, references.resolving(ConditionType.ADMITTED))
         quota_excess = find_excess(placement, [p for p in in_namespace if p.uid != placement.uid], limits)
     admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
     return apply_quota(admitted, placement, quota_excess)

@@ -15,4 +15,4 @@ def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, desired=usage)
 
 
-CACHE_USAGE = Part(run=_run, names={(USAGE_VERSION, USAGE_KIND): USAGE_KEY})
+CACHE_USAGE_PART = Part(run=_run, names={(USAGE_VERSION, USAGE_KIND): USAGE_KEY})

@@ -37,4 +37,4 @@ def _run(context: CacheContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     return PartOutcome(decision=weights, desired=weights.current | weights.desire_previous(are_read=are_read))
 
 
-CACHED_WEIGHTS = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
+CACHED_WEIGHTS_PART = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})

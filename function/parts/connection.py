@@ -30,7 +30,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, desired=Desired(composed), conditions=(ready,))
 
 
-CONNECTION = Part(run=_run, names={(OBJECT_VERSION, PROVIDER_CONFIG_KIND): CONFIG, OBJECT: PRESET})
+CONNECTION_PART = Part(run=_run, names={(OBJECT_VERSION, PROVIDER_CONFIG_KIND): CONFIG, OBJECT: PRESET})
 
 
 def _compose_provider_config(context: EnvironmentContext) -> Composed:

@@ -17,7 +17,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, conditions=_build_drained(context))
 
 
-DRAIN = Part(run=_run)
+DRAIN_PART = Part(run=_run)
 
 
 def require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:

@@ -21,7 +21,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, status=status)
 
 
-LEDGER = Part(run=_run)
+LEDGER_PART = Part(run=_run)
 
 
 def compute_ledger(call: Call, environment: Environment, placements: Collection[Placement] | None) -> Manifest:

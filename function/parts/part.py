@@ -1,7 +1,8 @@
 """A part of a composite, and how the parts of one are run.
 
-A composite is a list of parts. Each is run once in a call, in the order of the list, and reads what the parts before it
-decided. What was observed stays, whatever a part forgets: only a `Drop` lets something go (contract.py).
+Most composites are lists of parts; a ModelCache has the same list for each of its environments. Each part is run once,
+in the order of the list, and reads what the parts before it decided. A part cannot delete by omission: only a `Drop`
+deletes (contract.py). Everything with a name of a part is taken for that part's, so no two parts share names.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +29,7 @@ class PartOutcome(Generic[Decision]):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Context_contra, Decision]):
     run: Callable[[Context_contra, "Decisions"], PartOutcome[Decision]]
-    # By the kinds that it composes: the pattern of their composition-resource-names, by which they are recognised.
+    # The regular expression of the composition-resource-names that it gives, for each kind that it composes.
     names: Mapping[ResourceKind, str] = field(default_factory=dict)
 
 
@@ -53,17 +54,19 @@ class Decisions:
 def run_parts(parts: Iterable[Part[Context_contra, Any]], context: Context_contra) -> PartOutcome[Decisions]:
     """Runs parts in order, and returns together what they return; what a part raises ends the composite."""
     decisions = Decisions()
-    outcomes: list[PartOutcome[Any]] = []
+    desired: list[Desired] = []
+    conditions: list[Condition] = []
+    status: Manifest = {}
+    events: list[Event] = []
     for part in parts:
         outcome = part.run(context, decisions)
         decisions.add(part, outcome.decision)
-        outcomes.append(outcome)
+        desired.append(outcome.desired)
+        conditions += outcome.conditions
+        status |= outcome.status
+        events += outcome.events
     return PartOutcome(
-        decision=decisions,
-        desired=combine(outcome.desired for outcome in outcomes),
-        conditions=tuple(condition for outcome in outcomes for condition in outcome.conditions),
-        status={key: value for outcome in outcomes for key, value in outcome.status.items()},
-        events=tuple(event for outcome in outcomes for event in outcome.events),
+        decision=decisions, desired=combine(desired), conditions=tuple(conditions), status=status, events=tuple(events)
     )
 
 

@@ -153,7 +153,11 @@ def collect_items(call: Call, required: Iterable[str]) -> list[RequiredResource]
 def collect_placements(call: Call, required: Iterable[str]) -> list[Placement] | None:
     """Returns the placements that can be read of all answers; None while one is not answered."""
     items = collect_items(call, required)
-    return None if items is None else [placement for placement in model_deployment.PLACEMENTS.parse(items) if placement]
+    return (
+        None
+        if items is None
+        else [placement for placement in model_deployment.PLACEMENT_CACHE.parse(items) if placement]
+    )
 
 
 def with_recorded_placements(
@@ -167,8 +171,11 @@ def with_recorded_placements(
     return {**labelled, **placements_by_name(missing, namespace)}
 
 
-class UnresolvedError(Exception):
-    """A reference does not resolve, or not yet; the last of the conditions says why."""
+class NotComposableError(Exception):
+    """A composite can be composed no further now, and stays as observed; the last of the conditions says why.
+
+    A reference does not resolve, or not yet; or a placement waits for its admission and has nothing to keep.
+    """
 
     def __init__(self, *conditions: Condition) -> None:
         self.conditions = conditions
@@ -178,19 +185,19 @@ def resolve_placement(call: Call, placement: Placement, settings: Settings) -> R
     """Returns a placement with its model, profile, environment, pool and cache.
 
     Raises:
-        UnresolvedError: One of them does not resolve.
+        NotComposableError: One of them does not resolve.
     """
     if placement.shape is None:
-        raise UnresolvedError(references.unreadable_topology())
+        raise NotComposableError(references.unreadable_topology())
     model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
     environment = _resolve_environment(call, placement.environment, settings)
     cache = _resolve_cache(call, placement)
     profile = next((p for p in model.profiles if p.name == placement.profile), None)
     if profile is None:
-        raise UnresolvedError(references.profile_not_found(placement.model, model, placement.profile))
+        raise NotComposableError(references.profile_not_found(placement.model, model, placement.profile))
     pool = environment.pool(placement.pool)
     if pool is None:
-        raise UnresolvedError(references.pool_not_found(environment.name, placement.pool))
+        raise NotComposableError(references.pool_not_found(environment.name, placement.pool))
     return ResolvedPlacement(
         placement=placement,
         shape=placement.shape,
@@ -217,16 +224,16 @@ def find_other_cluster(observed: Mapping[str, Manifest], environment: Environmen
 
 
 def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
-    """Returns the model; raises UnresolvedError with a condition of the given type where there is none.
+    """Returns the model; raises NotComposableError with a condition of the given type where there is none.
 
     Nothing is resolved with invalid settings either: what exists stays as observed.
     """
     if not settings.valid:
-        raise UnresolvedError(references.settings_invalid(type_))
+        raise NotComposableError(references.settings_invalid(type_))
     not_found = references.model_not_found(type_, ref, namespace)
     parsed = parse_model(_load(call, MODEL, not_found), settings)
     if parsed.value is None:
-        raise UnresolvedError(references.model_invalid(type_, ref, parsed.problems))
+        raise NotComposableError(references.model_invalid(type_, ref, parsed.problems))
     return parsed.value
 
 
@@ -237,10 +244,10 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
     if parsed.value.broken:
         reason = ReferencesResolved.ENVIRONMENT_NOT_FOUND
         subject = f"InferenceEnvironment {name}"
-        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.other_problems))
+        raise NotComposableError(references.reference_invalid(reason, subject, parsed.other_problems))
     other_cluster = find_other_cluster(call.observed, parsed.value)
     if other_cluster:
-        raise UnresolvedError(references.environment_changed(name, other_cluster))
+        raise NotComposableError(references.environment_changed(name, other_cluster))
     return parsed.value
 
 
@@ -252,14 +259,14 @@ def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
     if parsed.value is None:
         reason = ReferencesResolved.CACHE_NOT_FOUND
         subject = f"ModelCache {name}"
-        raise UnresolvedError(references.reference_invalid(reason, subject, parsed.problems))
+        raise NotComposableError(references.reference_invalid(reason, subject, parsed.problems))
     return parsed.value
 
 
 def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
     answer = call.answers.get(requirement)
     if answer is None:
-        raise UnresolvedError(references.resolving(not_found.type))
+        raise NotComposableError(references.resolving(not_found.type))
     if not answer:
-        raise UnresolvedError(not_found)
+        raise NotComposableError(not_found)
     return answer[0].load()

@@ -60,7 +60,7 @@ def _run_endpoints(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
 
 
 ROUTE_PART = Part(run=_run_route, names={routes.ROUTE_KIND: routes.ROUTE})
-ENDPOINTS = Part(
+ENDPOINTS_PART = Part(
     run=_run_endpoints,
     names={
         OBJECT: PER_GATEWAY + routes.REMOTE_ROUTE,

@@ -1,19 +1,20 @@
 """The LLMInferenceService of a placement, and copies of the Secrets with which its images are pulled."""
 
 from function.contract import Desired, Event
-from function.parts.admission import ADMISSION
+from function.parts.admission import ADMISSION_PART
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
-from function.parts.weights import WEIGHTS
+from function.parts.weights import WEIGHTS_PART
 from function.remote.composed_kinds import HASHED, OBJECT
-from function.serving.rollout import ServiceRollout, reconcile_service
+from function.remote.object_writer import SERVICE
+from function.serving.rollout import PULL, ServiceRollout, reconcile_service
 from function.status import model_placement as report
 
 
 def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[ServiceRollout]:
     resolved = context.resolved
-    admission = decisions.of(ADMISSION)
-    rollout = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS), admission)
+    admission = decisions.of(ADMISSION_PART)
+    rollout = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission)
     events: tuple[Event, ...] = ()
     if rollout.rollout_blocked:
         blocked = report.build_rollout_blocked(
@@ -29,4 +30,4 @@ def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[Service
     )
 
 
-SERVICE_PART = Part(run=_run, names={OBJECT: f"(?:pull|service)-{HASHED}"})
+SERVICE_PART = Part(run=_run, names={OBJECT: f"(?:{PULL}|{SERVICE}){HASHED}"})

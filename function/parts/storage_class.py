@@ -28,4 +28,4 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[ObservedObjec
     return PartOutcome(decision=observed, desired=desired, conditions=(ready,))
 
 
-STORAGE_CLASS = Part(run=_run, names={OBJECT: CLASS})
+STORAGE_CLASS_PART = Part(run=_run, names={OBJECT: CLASS})

@@ -7,10 +7,11 @@ from function.parts.placement import PlacementContext
 from function.remote.composed_kinds import HASHED, OBJECT
 from function.remote.object_writer import SERVICE
 from function.status import model_placement as report
-from function.weights.reconcile import ReconciledWeights, reconcile_weights
+from function.weights.job import JOB
+from function.weights.reconcile import CLAIM, SCRIPTS, SECRET_COPY, ReconciledWeights, reconcile_weights
 from function.weights.request import StorageRequest
 
-WEIGHTS_NAMES = rf"claim-.+|(?:job|scripts|token)-{HASHED}"
+WEIGHTS_NAMES = f"{CLAIM}.+|(?:{JOB}|{SCRIPTS}|{SECRET_COPY}){HASHED}"
 
 
 def _run(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
@@ -25,7 +26,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeigh
     )
 
 
-WEIGHTS = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
+WEIGHTS_PART = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
 
 
 def request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:

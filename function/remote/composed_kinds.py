@@ -313,4 +313,5 @@ def build_readiness(manifest: Manifest) -> Manifest | None:
 
 
 def _identify(manifest: Manifest) -> tuple[str, str]:
-    return _group(text(manifest, "apiVersion")), text(manifest, "kind")
+    version, kind = manifest.get("apiVersion"), manifest.get("kind")
+    return (_group(version), kind) if isinstance(version, str) and isinstance(kind, str) else ("", "")

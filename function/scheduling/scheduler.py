@@ -56,7 +56,7 @@ NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The placements of a deployment by what is decided about them; at most one for each environment is not dropped."""
+    """The placements of a deployment by what is decided about them; of several on one environment, one may stay."""
 
     # Everything that is in neither of the other two. A placement stays here even if its environment is not Ready, its
     # pool's capabilities or storage changed, a better profile became possible, or its pool is overcommitted and it was

@@ -11,6 +11,7 @@ service of another group size is deleted once the new one may be composed, and n
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from function.capacity.admission import Admission
 from function.contract import Composed, Drop
@@ -75,7 +76,7 @@ class ServiceRollout:
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
-    same_node_is_full: bool = False  # the claim is on the node of the running pod, which has no GPUs for a second one
+    same_node_is_full: bool = False  # the new pod needs the node of the running pod, which has no GPUs for both
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
     requested_digest: str = ""  # of the service as requested; only where its deployment gives turns
@@ -98,9 +99,9 @@ def reconcile_service(
     key = SERVICE + name_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = read_written(writer.observed.get(key))
-    replicas, kept_replicas = _limit_replicas(resolved, weights, admission, written)
-    kept = _keep_one_service(resolved, writer, key, kept_replicas)
-    request = build_serving_request(resolved, weights.plan, replicas) if weights.plan else None
+    replicas = _limit_replicas(resolved, weights, admission, written)
+    kept = _keep_one_service(resolved, writer, key, replicas.if_kept)
+    request = build_serving_request(resolved, weights.plan, replicas.if_composed) if weights.plan else None
     problems = find_service_problems(request) if request else ()
     rolls_out_in_order = resolved.placement.allowed_digest is not None
     requested_digest = compute_spec_digest(request) if request and rolls_out_in_order else ""
@@ -154,7 +155,7 @@ def decide_service(
     if problems:
         return ServiceDecision.INVALID
     if text(written, _URI) != weights.plan.uri:
-        if not weights.may_be_served:
+        if not weights.service_may_read:
             return ServiceDecision.WEIGHTS_NOT_READY
         if replaces_another and not weights.completion_recorded:
             return ServiceDecision.COMPLETION_NOT_RECORDED
@@ -186,14 +187,19 @@ def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[s
     return bool(kept and requested_digest) and requested_digest not in {*running, placement.allowed_digest}
 
 
+class _Replicas(NamedTuple):
+    if_composed: int  # as requested
+    if_kept: int  # as written
+
+
 def _limit_replicas(
     resolved: ResolvedPlacement, weights: ReconciledWeights, admission: Admission, written: Manifest
-) -> tuple[int, int]:
-    """Returns the replicas of the service if it is composed as requested, and if it is kept as written.
+) -> _Replicas:
+    """Returns how many replicas the service may have.
 
-    None that runs is removed unless fewer are requested, and none is added that cannot mount the claim. What is
-    admitted is admitted for the requested shape and pool: a service in another one does not grow, because the
-    environment takes back what it granted for that once this placement has seen its new spec.
+    Running replicas stay unless fewer are requested. No replica is added that cannot mount the claim. Admission is for
+    the requested shape and pool. A service that still has another shape must not grow: its old grant ends as soon as
+    this placement has observed its new spec.
     """
     requested = resolved.placement.replicas
     running_replicas = _count_replicas(written)
@@ -201,7 +207,7 @@ def _limit_replicas(
     allowed = min(running_replicas, admission.replicas) if cannot_mount else admission.replicas
     has_shape = _has_requested_shape(written, resolved)
     kept = min(requested, max(running_replicas, allowed if has_shape else 0))
-    return kept if has_shape else min(requested, allowed), kept
+    return _Replicas(if_composed=kept if has_shape else min(requested, allowed), if_kept=kept)
 
 
 def _compose_requested(
@@ -219,7 +225,7 @@ def _compose_requested(
     if written and _may_have_pods(writer.read(key), has_served=placement.has_served):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(written if is_unchanged else built, request.replicas)
-    # Where pods mount the claim on one node only, it must have enough GPUs for the old and the new pod.
+    # If the claim can be mounted on one node only, this node needs GPUs for the old and the new pod.
     needs_same_node = not is_shared(weights.access_mode)
     node_fits_two_pods = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
     same_node_is_full = needs_same_node and not node_fits_two_pods
@@ -230,8 +236,10 @@ def _compose_requested(
         is_blocked = False
     composed = _compose_object(writer, key, service)
     admitted = min(placement.replicas, admission.replicas)
-    if written and not (service == built == written and request.replicas == admitted):
-        # The observation may be late: two readings would take turns, or change what serves by now (decision 24).
+    is_at_rest = service == built == written and request.replicas == admitted
+    if written and not is_at_rest:
+        # What was observed may be older than what another call has written. Without the version, two calls could
+        # overwrite each other for ever, or change a service that serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
@@ -261,10 +269,11 @@ def _drop_others(writer: ObjectWriter, prefix: str, desired: Mapping[str, Compos
 def _keep_one_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
 ) -> dict[str, Composed]:
-    """Returns the service that runs, applied only over the version that was seen; the one of `key` with these replicas.
+    """Returns the service that runs, applied only over the version that was seen.
 
-    There are two if a call that still saw a service composed it again beside its successor (decision 24). Only one was
-    granted GPUs: the one that serves stays, otherwise the older one, which no call has deleted.
+    If it is the service of `key`, it gets these replicas. There are two services if a call that still saw one composed
+    it again beside its successor (decision 24). Only one was granted GPUs: the one that serves stays, otherwise the
+    older one, which no call has deleted.
     """
     observed = writer.observed
     services = {k: _scale_down(observed[k], resolved.placement) for k in sorted(observed) if k.startswith(SERVICE)}
@@ -364,9 +373,8 @@ def _allocate(
     Until the cluster has the composed service and no other, they take what they took before, and until it has fewer
     replicas, as many as it had.
     """
-    present = {**writer.deleting, **writer.observed}
-    mirrored = {name: read_object(m).manifest for name, m in present.items() if name.startswith(SERVICE)}
-    on_cluster = {name: service for name, service in mirrored.items() if service}
+    objects = {name: m for name, m in {**writer.deleting, **writer.observed}.items() if name.startswith(SERVICE)}
+    on_cluster = {name: service for name, m in objects.items() if (service := read_object(m).manifest)}
     desired = {name: read_written(item.manifest) for name, item in composed.items()}
     requested = resolved.placement.requested
     allocated = resolved.placement.service.allocated

@@ -12,7 +12,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
-from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service
+from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
 from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, truncate_middle
@@ -242,7 +242,11 @@ def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: Servi
     if resolved.placement.has_served and not rollout.remote.seen and last.name == service.name:
         service = _keep_last_reported(last, service)
         ready_replicas |= prune({"readyReplicas": get(call.xr, "status.readyReplicas")})
-    return {"gpus": resolved.shape.gpus * resolved.placement.replicas, **build_service(service), **ready_replicas}
+    return {
+        "gpus": resolved.shape.gpus * resolved.placement.replicas,
+        **build_service_record(service),
+        **ready_replicas,
+    }
 
 
 def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> ServiceRecord:

@@ -118,7 +118,7 @@ def build_row(environment: str, weights: ReconciledWeights, recorded: CacheEntry
     phase = state.phase
     if state.unreachable:
         last_phase = recorded.phase if recorded else Phase.PENDING
-        phase = Phase.READY if weights.may_be_served else last_phase
+        phase = Phase.READY if weights.service_may_read else last_phase
     return Row(
         environment=environment,
         phase=phase,

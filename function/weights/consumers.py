@@ -93,7 +93,7 @@ def may_delete_weights(
             # They may be about to read from it: a service reports its URI once it is ready on it.
             return False
         current_uri = ""
-    elif current.plan is None or not current.may_be_served:
+    elif current.plan is None or not current.service_may_read:
         return False
     else:
         current_uri = current.plan.uri

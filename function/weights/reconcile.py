@@ -1,10 +1,15 @@
-"""Reconciles the remote objects of one plan for weights, for placements and caches: claim, token, scripts and Job.
+"""Reconciles the remote objects of one plan for weights: claim, copies of Secrets, scripts and Job.
 
-Each `Drop` says when something goes: copies of Secrets, scripts, Jobs that another one replaces, and what belongs to
-other bytes, which the caller keeps while it has a consumer. A Job that has finished stays as it is, whatever the
-platform's download settings become, and is only observed from then on: cleaned up on its cluster, it is not created
-again. Objects that several composites describe at once are composed without the Delete policy, so they are composed
-once with it before they may leave the cluster.
+Placements and ModelCaches use the same plans. What is deleted, and when:
+
+- Copies of Secrets: once the weights are verified, or nothing reads the weights.
+- Scripts: once no Job can start a pod that mounts them.
+- Jobs: once another Job replaces them. A finished Job stays, whatever the download settings become, and is only
+  observed. If its cluster cleans it up, it is not created again.
+- Everything that belongs to other bytes: once the caller says that nothing reads them.
+
+An Object that several composites share has no Delete policy. To delete one, one call adds the policy, and the next call
+drops the Object.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,11 +73,12 @@ _PREFIXES = (CLAIM, JOB, SCRIPTS, SECRET_COPY)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledWeights:
     current: Desired = Desired()  # for the bytes of the plan
-    previous: Desired = Desired()  # for what belongs to other bytes, while that has a consumer
-    unneeded: Desired = Desired()  # for the same, once that has no consumer
+    # For what belongs to other bytes, while they are read: the scripts. The rest stays because nothing drops it.
+    previous: Desired = Desired()
+    unneeded: Desired = Desired()  # for all that belongs to other bytes, once nothing reads them
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
-    may_be_served: bool  # a service may be composed on the plan's URI
+    service_may_read: bool  # a service may be composed on the plan's URI
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     completion_recorded: bool = False  # in status, where it outlives the Job
     hydration: DownloadRecord = DownloadRecord()
@@ -106,7 +112,7 @@ class _Download(DownloadState):
 class JobDecision(Enum):
     """What happens to the planned Job in this reconcile; the value says why.
 
-    Status shows the value while the Job is held back, except that it describes the claim where that is what is wrong.
+    Status shows the value while the Job is held back. If the claim is the cause, status describes the claim instead.
     """
 
     NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
@@ -126,9 +132,8 @@ _COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
 def decide_job(download: _Download) -> JobDecision:
     """Decides what happens to the planned Job.
 
-    A Job that is composed already is not held back by its claim, nor by other Jobs. Nothing is decided where faults
-    leave no plan (`_refuse`), nor before the placement is admitted (composers/model_placement.py); a Job that is
-    composed may wait for a Secret or be refused (`_find_obstacle`).
+    Neither its claim nor another Job holds back a Job that is composed already. If faults leave no plan, nothing is
+    decided (`_refuse`). A Job that is composed may still wait for a Secret, or be refused (`_find_obstacle`).
     """
     job = download.job
     job_plan = download.plan.job
@@ -148,8 +153,10 @@ def decide_job(download: _Download) -> JobDecision:
     if not is_composed and download.superseded_to_delete:
         return JobDecision.WAIT_FOR_SUPERSEDED
     is_shared = job_plan.policy is ManagementPolicy.RETAIN
-    if is_shared and needs_privileges(job_plan.manifest) and not job.seen and job.state is not State.ABSENT:
-        # Composing it would shorten the deadline of one that runs.
+    may_run_already = is_shared and not job.seen and job.state is not State.ABSENT
+    if may_run_already and needs_privileges(job_plan.manifest):
+        # A Job that is new has a short deadline until its pod has started (`with_pod_start_deadline`), and would give
+        # that to the one that runs.
         return JobDecision.WAIT_FOR_ANSWER
     return JobDecision.RUN
 
@@ -176,7 +183,7 @@ def reconcile_weights(
         write_refused=bool(write_failures),
     )
     faults = find_faults(request)
-    # First those that no existing claim or weights excuse; whether these exist is only known with a plan.
+    # First the faults that matter even if claim and weights exist. Only a plan tells whether they do.
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
         return _refuse(request, faults, recorded)
     plan = plan_weights(request)
@@ -208,8 +215,8 @@ def reconcile_weights(
 def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterable[str]) -> JobPlan:
     """Returns the plan of the Job that another release started, if it may still write and its scripts alone differ.
 
-    So an upgrade restarts no download, and new scripts reach the next Job. A Job that several composites describe is
-    replaced: of those, a new one knows only the planned Job, and two would write into one directory.
+    So an upgrade restarts no download, and new scripts reach the next Job. A Job that several composites share is
+    replaced nevertheless: a new composite knows only the planned Job, so that both Jobs would write into one directory.
     """
     is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
     for key in same_download if is_replaced else ():
@@ -255,7 +262,7 @@ def _apply_plan(download: _Download) -> ReconciledWeights:
         state=state,
         plan=plan,
         job_name=download.job_key.removeprefix(JOB),
-        may_be_served=_may_be_served(download),
+        service_may_read=_service_may_read(download),
         completion_recorded=download.completion_recorded,
         hydration=download.next_record,
         access_mode=request.observed_access_mode or (plan.claim.access_mode if plan.claim else ""),
@@ -273,7 +280,7 @@ def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded:
     return ReconciledWeights(
         state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
-        may_be_served=False,
+        service_may_read=False,
         hydration=recorded,
     )
 
@@ -339,6 +346,7 @@ def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
         }
     )
     if decision is JobDecision.WAIT_FOR_CLAIM:
+        # No other Job can start, so the superseded ones are not deleted yet.
         desired = Desired(
             {superseded: reapply_observed(writer.observed[superseded]) for superseded in download.superseded}
         )
@@ -368,8 +376,8 @@ def _drop_jobs(download: _Download, decision: JobDecision, desired: Desired) -> 
     for key in sorted(key for key in observed if key.startswith(JOB) and key not in decided):
         is_planned = key == download.job_key
         if is_planned or _get_cache_key(observed[key]) == download.plan.key:
-            says_why = is_planned or download.plan.job is None
-            yield Drop(key, decision.value if says_why else "another Job stands for the same download")
+            is_replaced = download.plan.job is not None and not is_planned
+            yield Drop(key, "another Job stands for the same download" if is_replaced else decision.value)
 
 
 def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
@@ -455,7 +463,7 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
     return StorageState(finding=WeightsStatus.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _may_be_served(download: _Download) -> bool:
+def _service_may_read(download: _Download) -> bool:
     """Tells whether a service may read the plan's URI: once its claim was filled, or the user's claim exists."""
     plan = download.plan
     entry = download.request.named_cache_entry
@@ -488,8 +496,8 @@ def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
 def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired:
     """Drops observed Objects of weights.
 
-    Claims and Jobs that several composites describe stay on the cluster, and with a Job that can start a pod its
-    scripts. Copies of Secrets never stay: a composite that still needs one creates it again.
+    Claims and Jobs that several composites share stay on the cluster, and so do the scripts of a Job that can start a
+    pod. Copies of Secrets do not: a composite that still needs one creates it again.
     """
     desired = Desired()
     for key in keys:

@@ -9,7 +9,7 @@ from function.domain.allocation import Grant, Release, Share
 from function.domain.model_service import Gateway
 from function.domain.records.admission import build_released, build_revoked, parse_admission
 from function.domain.records.rollout import PendingUpdate, RolloutRecord, build_rollout, parse_rollout
-from function.domain.records.service import ServiceRecord, build_service, parse_service
+from function.domain.records.service import ServiceRecord, build_service_record, parse_service
 from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights, parse_weights
 from function.kube.urls import Origin
 
@@ -42,7 +42,7 @@ gateways = st.builds(
 )
 def test_service(record: ServiceRecord) -> None:
     is_exclusive = record.allocated is not None and record.allocated.exclusive_replica_nodes
-    assert parse_service(build_service(record), exclusive_replica_nodes=is_exclusive) == record
+    assert parse_service(build_service_record(record), exclusive_replica_nodes=is_exclusive) == record
 
 
 @given(

@@ -144,7 +144,7 @@ def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> R
 def _build_row(
     state: StorageState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
 ) -> Row:
-    weights = ReconciledWeights(state=state, plan=None, may_be_served=is_hydrated)
+    weights = ReconciledWeights(state=state, plan=None, service_may_read=is_hydrated)
     return build_row(environment, weights, recorded)
 
 

@@ -304,11 +304,11 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
     assert parse_claim(uri) == claim
 
 
-def _weights(uri: str, *, may_be_served: bool = True) -> ReconciledWeights:
+def _weights(uri: str, *, service_may_read: bool = True) -> ReconciledWeights:
     return ReconciledWeights(
         state=StorageState(finding=WeightsStatus.HYDRATED),
         plan=StoragePlan(storage_type=StorageCase.MANAGED, uri=uri) if uri else None,
-        may_be_served=may_be_served,
+        service_may_read=service_may_read,
     )
 
 
@@ -322,7 +322,7 @@ NEW = _weights("pvc://c/new")
         ("pvc://c/old", NEW, False, "it reads the old weights"),
         ("pvc://c/new", NEW, True, "it reads the new ones"),
         ("pvc://elsewhere/old", NEW, True, "it reads none of them"),
-        ("pvc://c/new", _weights("pvc://c/new", may_be_served=False), False, "the new ones are not complete"),
+        ("pvc://c/new", _weights("pvc://c/new", service_may_read=False), False, "the new ones are not complete"),
         ("pvc://elsewhere/old", _weights(""), False, "nothing is planned that replaces them"),
         ("hf://org/model:main", None, True, "it downloads for itself"),
         ("pvc://c/new", None, False, "it reads from the claim, which nothing replaces"),

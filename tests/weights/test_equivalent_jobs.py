@@ -118,7 +118,7 @@ def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str
     observed = observe_started(request_storage(UserClaim(claim="mine")), with_job_status(COMPLETE))
     wanted = request_storage(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
     found = reconcile_observed(wanted, observed)
-    assert not found.may_be_served, reason
+    assert not found.service_may_read, reason
     assert not jobs(found.composed) & jobs(observed), reason
 
 
@@ -143,7 +143,7 @@ def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> No
     observed = observe_started(request_storage(), with_job_status(COMPLETE), with_sync_error("claim-", ABSENT))
     found = reconcile_observed(change_download(request_storage(), proxied), observed)
     assert jobs(found.composed) == jobs(observed)
-    assert not found.may_be_served
+    assert not found.service_may_read
 
 
 def test_drops_failed_job_when_replaced() -> None:
@@ -173,7 +173,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     assert len(jobs(second.composed)) == 1
     assert old not in {**second.composed, **second.kept}
     assert second.hydration == first.hydration
-    assert not second.may_be_served
+    assert not second.service_may_read
 
 
 SCRIPT_CHANGES: tuple[tuple[str, CacheChoice, Manifest, Edit | Change | None, bool, str], ...] = (
@@ -236,7 +236,7 @@ def test_deletes_running_job_beside_completed_one() -> None:
     started = observe_started(changed, with_job_status(RUNS))
     (runs,) = jobs(started)
     found = reconcile_observed(changed, {**started, **observed})
-    assert found.may_be_served
+    assert found.service_may_read
     assert jobs(found.composed) == {done, runs}
     assert _to_delete(runs, found.composed)
     assert get(found.composed[done].manifest, "spec.managementPolicies") == ["Observe"]

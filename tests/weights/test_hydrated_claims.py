@@ -130,7 +130,7 @@ def test_accepts_new_job_after_claim_was_replaced() -> None:
         request_storage(), with_job_status(later), with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     )
     found = reconcile_observed(request_storage(), refilled, earlier)
-    assert (found.may_be_served, list_policies(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
+    assert (found.service_may_read, list_policies(found.composed)["job"]) == (True, ManagementPolicy.OBSERVE_ONLY)
     assert found.hydration == replace(earlier, completed_at="2026-02-02T00:00:00Z", claim_uid="2")
 
 
@@ -143,11 +143,11 @@ def test_accepts_recorded_hydration_without_namespace() -> None:
         observe_started(request_storage(), without("job-")),
         replace(earlier, namespace="", claim_uid=""),
     )
-    assert (found.may_be_served, found.hydration) == (True, earlier)
+    assert (found.service_may_read, found.hydration) == (True, earlier)
     elsewhere = reconcile_observed(
         request_storage(), observe_started(request_storage(), without("job-")), replace(earlier, namespace="another")
     )
-    assert not elsewhere.may_be_served
+    assert not elsewhere.service_may_read
 
 
 @pytest.mark.parametrize(

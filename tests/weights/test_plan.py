@@ -233,7 +233,7 @@ def test_plans_each_row_of_the_case_table(case: Case) -> None:
     found = planned(case.request)
     assert found.storage_type is case.type, case.reason
     assert found.uri == case.uri.format(claim=found.claim_name), case.reason
-    assert reconcile_observed(case.request, {}).may_be_served is not case.waits, case.reason
+    assert reconcile_observed(case.request, {}).service_may_read is not case.waits, case.reason
     assert (found.claim.policy if found.claim else None) is case.claim, case.reason
     assert (found.job.policy if found.job else None) is case.job, case.reason
     assert (found.claim.size if found.claim else None) == case.size, case.reason

@@ -55,8 +55,8 @@ class Case:
     edits: tuple[Edit, ...]
     want: dict[str, ManagementPolicy]
     finding: WeightsStatus
-    open: bool = False
-    remembers: bool = False
+    may_be_read: bool = False
+    is_recorded: bool = False
 
 
 CASES = (
@@ -115,7 +115,7 @@ CASES = (
     ),
     Case(
         "unanswered",
-        "so it does",
+        "a cluster that does not answer is reported for the claim first",
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
         ALL_KEPT,
@@ -136,8 +136,8 @@ CASES = (
         (with_job_status(COMPLETE),),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         WeightsStatus.HYDRATED,
-        open=True,
-        remembers=True,
+        may_be_read=True,
+        is_recorded=True,
     ),
     Case(
         "own-complete",
@@ -146,8 +146,8 @@ CASES = (
         (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
         WeightsStatus.HYDRATED,
-        open=True,
-        remembers=True,
+        may_be_read=True,
+        is_recorded=True,
     ),
     Case(
         "complete-and-silent",
@@ -156,8 +156,8 @@ CASES = (
         (with_job_status(COMPLETE), with_sync_error("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         WeightsStatus.UNKNOWN,
-        open=True,
-        remembers=True,
+        may_be_read=True,
+        is_recorded=True,
     ),
     Case(
         "complete-and-refused",
@@ -166,8 +166,8 @@ CASES = (
         (with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
         WeightsStatus.HYDRATED,
-        open=True,
-        remembers=True,
+        may_be_read=True,
+        is_recorded=True,
     ),
     Case(
         "complete-and-gone",
@@ -185,10 +185,14 @@ def test_composes_by_observed_state(case: Case) -> None:
     request = request_storage(case.choice)
     found = reconcile_observed(request, observe_started(request, *case.edits))
     assert list_policies(found.composed) == case.want, case.reason
-    assert (found.state.finding, found.may_be_served, found.kept) == (case.finding, case.open, {}), case.reason
+    assert (found.state.finding, found.service_may_read, found.kept) == (case.finding, case.may_be_read, {}), (
+        case.reason
+    )
     assert found.state.environment == "east", case.reason
     want = DownloadRecord(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
-    assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.remembers else want), case.reason
+    assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.is_recorded else want), (
+        case.reason
+    )
     places = {text(item.manifest, f"{DESCRIBED}.metadata.namespace") for item in found.composed.values()}
     assert places == {"ml-team-research"}, case.reason
     assert found.plan
@@ -202,7 +206,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
     assert set(list_policies(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
-    assert (found.state.finding, found.may_be_served, found.hydration) == (WeightsStatus.HYDRATED, True, earlier)
+    assert (found.state.finding, found.service_may_read, found.hydration) == (WeightsStatus.HYDRATED, True, earlier)
     absent = reconcile_observed(
         request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
     )
@@ -224,7 +228,7 @@ def test_deletes_job_that_filled_a_replaced_claim(
     replaced = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     found = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE), replaced), earlier)
     assert list_policies(found.composed) == want, reason
-    assert (found.may_be_served, found.hydration) == (False, earlier), "and nothing is served on the new one"
+    assert (found.service_may_read, found.hydration) == (False, earlier), "and nothing is served on the new one"
 
 
 def test_returns_objects_of_other_bytes_as_stale() -> None:
@@ -252,7 +256,7 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
     ("edits", "planned", "reason"),
     [
         (GONE, False, "nothing was begun"),
-        ((without(""),), False, "nor is there a claim"),
+        ((without(""),), False, "nothing was begun, and there is no claim"),
         ((with_job_status(RUNS),), True, "it fetches already"),
         ((with_job_status(COMPLETE),), True, "they are there"),
         ((with_job_status(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
@@ -265,7 +269,7 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
         assert (found.state.finding, found.state.environment) == (WeightsStatus.CLAIM_TOO_SMALL, "east")
-        assert (found.may_be_served, found.kept) == (False, {})
+        assert (found.service_may_read, found.kept) == (False, {})
         assert found.composed.keys() == observed.keys(), "what is there stays as it is"
 
 
@@ -278,7 +282,7 @@ def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
     earlier = reconcile_observed(
         request_storage(SMALL), observe_started(request_storage(SMALL), with_job_status(COMPLETE))
     ).hydration
-    assert reconcile_observed(request, observed, earlier).may_be_served
+    assert reconcile_observed(request, observed, earlier).service_may_read
     refused = reconcile_observed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
     assert refused.hydration.path == "models/other", "what was known is not forgotten"
@@ -297,7 +301,7 @@ def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
 
 def test_neither_downloads_nor_waits_without_preload() -> None:
     found = reconcile_observed(request_storage(CreatedStorage(preload=False)), {})
-    assert (list_policies(found.composed), found.may_be_served) == ({"claim": OWNED}, True)
+    assert (list_policies(found.composed), found.service_may_read) == ({"claim": OWNED}, True)
     request = request_storage(CreatedStorage())
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
@@ -311,8 +315,8 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
     assert refused.state.finding is WeightsStatus.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
     users = request_storage(UserClaim(claim="mine", preload=False))
     assert (
-        reconcile_observed(users, {}).may_be_served,
-        reconcile_observed(users, observe_started(users)).may_be_served,
+        reconcile_observed(users, {}).service_may_read,
+        reconcile_observed(users, observe_started(users)).service_may_read,
     ) == (False, True), "but for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
     assert reconcile_observed(users, observe_started(users)).state.finding is WeightsStatus.PRESTAGED
@@ -338,13 +342,13 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.kept) == ("east", "", {}), reason
-    assert found.may_be_served is (finding is WeightsStatus.CACHE_HYDRATED), reason
+    assert found.service_may_read is (finding is WeightsStatus.CACHE_HYDRATED), reason
     known = DownloadRecord(claim="c", path=PATH, namespace="ml-team-research")
     assert found.hydration == (known if found.plan else NOTHING), reason
 
 
 @pytest.mark.parametrize(
-    ("namespace", "finding", "may_be_served"),
+    ("namespace", "finding", "service_may_read"),
     [
         ("", WeightsStatus.CACHE_HYDRATED, True),
         ("ml-team-research", WeightsStatus.CACHE_HYDRATED, True),
@@ -352,17 +356,17 @@ def test_a_named_cache_is_waited_for_and_nothing_is_composed(
     ],
 )
 def test_names_namespace_in_which_another_prefix_left_named_cache(
-    namespace: str, finding: WeightsStatus, *, may_be_served: bool
+    namespace: str, finding: WeightsStatus, *, service_may_read: bool
 ) -> None:
     cache = named_cache(PATH, phase=Phase.READY, namespace=namespace)
     weights = reconcile_observed(request_storage(ModelCacheChoice(name="weights"), named_cache=cache), {})
-    assert (weights.state.finding, weights.may_be_served) == (finding, may_be_served)
+    assert (weights.state.finding, weights.service_may_read) == (finding, service_may_read)
     message = (
         "The ModelCache has its weights in namespace a-research of environment east, where it started under another "
         "remoteNamespacePrefix, and pods in namespace ml-team-research cannot mount them; create another ModelCache "
         "and name that one"
     )
-    assert (describe_storage(weights.state) == message) is not may_be_served
+    assert (describe_storage(weights.state) == message) is not service_may_read
 
 
 def test_prepares_job_after_write_failure() -> None:

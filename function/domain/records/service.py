@@ -41,7 +41,7 @@ def parse_service(status: Manifest, *, exclusive_replica_nodes: bool) -> Service
     )
 
 
-def build_service(record: ServiceRecord) -> Manifest:
+def build_service_record(record: ServiceRecord) -> Manifest:
     """Returns `status.service` and `status.gateway`, as far as they are known."""
     allocated = record.allocated
     labels = allocated.labels if allocated else None
