@@ -125,3 +125,5 @@ class Outcome:
     ready: bool | None = None  # False: the composite is not ready; None: Crossplane decides
     ttl_seconds: int = 60
     version: str = ""  # the status is written only over this resourceVersion, which it was computed from; empty: any
+    # What was decided and from what, for the command line; None where nothing was.
+    explanation: object = field(default=None, compare=False)

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from function.api.model_deployment import parse_deployment
-from function.api.settings import parse_settings
 from function.capacity.ledger import Ledger
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
-from function.composers.model_deployment import Scheduling, decide
+from function.composers.model_deployment import Scheduling
 from function.contract import Call, Condition, Outcome
 from function.domain.allocation import Cost, add_up, format_replica
 from function.domain.environment import Environment
@@ -95,13 +93,11 @@ class Plan:
         composed = (item.manifest for _, item in sorted(self.outcome.composed.items()))
         return [manifest for manifest in composed if text(manifest, "kind") == "ModelPlacement"]
 
-    @cached_property
+    @property
     def scheduling(self) -> Scheduling | None:
         """The scheduler's decision with its inputs; None: something that it needs is missing or invalid."""
-        scheduling = decide(
-            self.call, parse_deployment(self.call.xr), parse_settings(self.call.input, self.call.context).value
-        )
-        return scheduling if isinstance(scheduling, Scheduling) else None
+        explanation = self.outcome.explanation
+        return explanation if isinstance(explanation, Scheduling) else None
 
     @property
     def decision(self) -> Decision:

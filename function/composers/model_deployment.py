@@ -88,6 +88,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     scheduling = decide(call, parsed, settings)
     if isinstance(scheduling, Outcome):
         return scheduling
+    explanation = scheduling
     orphans = scheduling.scope.orphans
     call = observe_orphans(call, orphans)
     scheduling, services_requirement = _delay_deletions(call, scheduling)
@@ -122,6 +123,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         conditions=conditions,
         ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
+        explanation=explanation,
     )
 
 
