@@ -161,14 +161,19 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         labels = SchedulingRequest(deployment=deployment, model=model).labels
         first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
         return keep(first_scope, resolving)
-    scheduling = _decide_from_own_scope(deployment, model, own_scope)
-    if not _is_steady(scheduling):
-        scheduling = _decide_from_fleet(call, settings, scheduling)
+    undecided = _build_request(deployment, model, own_scope)
+    if len(own_scope.own) >= deployment.environments:
+        # As if there were only the environments that it uses, and its own placements.
+        decision = schedule(undecided.request, own_scope.environments, own_scope.own)
+        scheduling = replace(undecided, decision=decision)
+        if _is_steady(scheduling):
+            return scheduling
+    scheduling = _decide_from_fleet(call, settings, undecided)
     return scheduling if scheduling.scope.answered else keep(scheduling.scope, resolving)
 
 
-def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
-    """Decides as if there were only the environments that the deployment uses and its own placements."""
+def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
+    """Returns what is decided from, without a decision."""
     storage_request = StorageRequest(
         model=model,
         choice=deployment.cache,
@@ -179,24 +184,23 @@ def _decide_from_own_scope(deployment: Deployment, model: Model, scope: Scope) -
     request = SchedulingRequest(
         deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
     )
-    decision = schedule(request, scope.environments, scope.own)
-    return Scheduling(request=request, storage_request=storage_request, scope=scope, decision=decision)
+    return Scheduling(request=request, storage_request=storage_request, scope=scope, decision=Decision())
 
 
-def _decide_from_fleet(call: Call, settings: Settings, from_own_scope: Scheduling) -> Scheduling:
+def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) -> Scheduling:
     """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
-    scheduling = from_own_scope
-    request = from_own_scope.request
+    scheduling = undecided
+    request = undecided.request
     # Required only where a quota limits the namespace.
     namespace_placements = requirements.collect_placements(call, [requirements.PLACEMENTS_IN_NAMESPACE]) or []
     limits = settings.limits_of(request.deployment.namespace)
     usage = namespace_usage(request.deployment.namespace, namespace_placements, limits)
-    for scope in scopes.fleet_scopes(call, from_own_scope.scope, request.labels, settings):
+    for scope in scopes.fleet_scopes(call, undecided.scope, request.labels, settings):
         if not scope.answered:
-            return replace(from_own_scope, scope=scope)
+            return replace(undecided, scope=scope)
         make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
-        scheduling = replace(from_own_scope, scope=scope, decision=decision)
+        scheduling = replace(undecided, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
     # What is new was chosen within the quota already, in a smaller shape if need be; this refuses what still exceeds it
