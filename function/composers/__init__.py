@@ -1,7 +1,8 @@
-"""One file for each kind of composite: `read`, `require` and `compose`. The rules are in the packages below.
+"""One file for each kind of composite, with the functions `read`, `require` and `compose`.
 
-Each composer reads its composite, requires resources, hands them to those packages, and turns what comes back into an
-outcome. Here is what holds for all kinds: the table of composers, adoption of orphans, and the outcome after an error.
+Each composer reads its composite, requires resources, passes them to the packages below, which hold the rules, and
+turns the results into an outcome. This file has what all kinds share: the table of composers, the adoption of orphans,
+and the outcome after an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,15 +45,15 @@ Read = TypeVar("Read")
 class Composer(Generic[Read]):
     """How a kind is read, what it requires, and how it is composed: each happens once in a call.
 
-    What is required depends only on what is observed and was answered before, so that it is the same in every call of a
-    reconcile, and after an error.
+    `require` depends only on observed resources and earlier answers. It therefore returns the same requirements in
+    every call of a reconcile, and after an error.
     """
 
     read: Callable[[Call, Settings], Read]
     require: Callable[[Call, Read, Settings], Mapping[str, Requirement]]
     compose: Callable[[Call, Read, Settings], Outcome]
-    names: Names = field(default_factory=lambda: Names({}))  # of what it composes
-    # Its outcome returns what it requires, since that follows from its decision; it adopts its own orphans.
+    names: Names = field(default_factory=lambda: Names({}))  # of the resources that it composes
+    # `compose` returns the requirements, because they follow from its decision, and adopts the orphans itself.
     requires_last: bool = False
 
 
@@ -74,14 +75,14 @@ COMPOSERS: Mapping[str, Composer[Any]] = {
     "ModelCache": Composer(model_cache.read, model_cache.require, model_cache.compose, model_cache.NAMES),
     "ModelService": Composer(model_service.read, model_service.require, model_service.compose, model_service.NAMES),
 }
-# The hits and misses of what is cached from call to call.
+# The hits and misses of the caches that last from call to call.
 CACHE_STATS: Mapping[str, CacheStats] = {
     "environments": ENVIRONMENT_CACHE.stats,
     "placements": PLACEMENT_CACHE.stats,
     "verdicts": model_deployment.VERDICT_CACHE.stats,
     "nodes": MEMBERS.stats,
 }
-_RETRY_SECONDS = 60  # after any failed call: no change by the user may come to trigger the next one
+_RETRY_SECONDS = 60  # after any failed call, since the user may make no change that triggers the next call
 
 
 def compose(call: Call) -> Outcome:
@@ -133,7 +134,7 @@ def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
 def _adopt_orphans(
     call: Call, names: Names, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]
 ) -> Outcome:
-    """Composes as if Crossplane had observed the orphans; drops nothing while it has not answered for all of them."""
+    """Composes as if Crossplane had observed the orphans; drops nothing until requirements for them are answered."""
     by_crossplane = call.observed
     listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed, names)
@@ -155,12 +156,12 @@ def _adopt_orphans(
 
 
 def _find_expected_version(call: Call, outcome: Outcome) -> str:
-    """Returns the resourceVersion over which alone the status may be written; empty for any.
+    """Returns the only resourceVersion that the status may overwrite; empty: it may overwrite any.
 
-    Much of a status is read back from it, and Crossplane reads the composite from a cache that may be older than its
-    own last write: written over that, facts would be lost, or two statuses would overwrite each other for ever. Where
-    the set of composed resources changes there is no version, since Crossplane writes their list first and reconciles
-    again at once. The exception is an environment, whose ledger must never overwrite another one.
+    Later calls read much of the status back. Crossplane reads the composite from a cache that may be older than its own
+    last write. If a status from such a read were written, facts would be lost, or two statuses would overwrite each
+    other for ever. If the set of composed resources changes, no version is returned, because Crossplane writes their
+    list first and reconciles again at once. An environment is the exception: its ledger must never overwrite another.
     """
     is_stable = outcome.composed.keys() == call.observed.keys()
     has_ledger = _known_kind(call.xr) == "InferenceEnvironment"
@@ -168,7 +169,7 @@ def _find_expected_version(call: Call, outcome: Outcome) -> str:
 
 
 def _find_names(kind: str) -> Names:
-    """Returns the names under which a kind composes resources; those of all kinds if it is not known."""
+    """Returns the names under which a kind composes resources; the names of all kinds if the kind is unknown."""
     return COMPOSERS[kind].names if kind else Names.join(composer.names for composer in COMPOSERS.values())
 
 
@@ -179,7 +180,7 @@ def _known_kind(xr: Manifest) -> str:
 
 
 def _reject_unknown_kind(call: Call) -> Outcome:
-    """Returns the outcome for another function's kind; the status of one of ours in another version stays."""
+    """Returns the outcome for a kind of another function; our kinds in another version keep their status."""
     version = text(call.xr, "apiVersion")
     message = truncate_middle(unknown_kind(version, text(call.xr, "kind"), tuple(COMPOSERS)))
     return Outcome(

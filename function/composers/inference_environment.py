@@ -1,6 +1,6 @@
 """InferenceEnvironment: connect to the cluster, observe its storage class and nodes, publish the ledger of GPUs.
 
-What is observed stays while the spec or the settings are invalid, and the ledger is published nevertheless.
+While the spec or the settings are invalid, observed resources stay, and the ledger is still published.
 """
 
 from collections.abc import Collection
@@ -76,7 +76,7 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
     is_settled = all(item.ready for item in joined.desired.composed.values()) and not is_draining
     return Outcome(
         composed=joined.desired.composed,
-        drops=joined.desired.drops if placements is not None else (),  # nothing goes while one is not answered
+        drops=joined.desired.drops if placements is not None else (),  # drops nothing while placements are unanswered
         status={**report.build_status(environment, joined.decision.of(STORAGE_CLASS_PART)), **joined.status},
         conditions=conditions,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
@@ -84,17 +84,17 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
 
 
 def require(call: Call, inputs: _Inputs, _: Settings) -> dict[str, Requirement]:
-    """Requires the placements on an environment, its nodes, and while it is being drained the deployments on it."""
+    """Requires the placements on an environment and its nodes, and during a drain also the deployments on it."""
     environment = inputs.parsed.value
     required = _require_placements(call, environment) | require_nodes(call, environment)
     return required | require_deployments(environment, inputs.placements or ())
 
 
 def _require_placements(call: Call, environment: Environment) -> dict[str, Requirement]:
-    """Requires the placements with the environment's label, and by name the admitted ones that lost it.
+    """Requires placements by the environment's label, and by name the admitted placements that lost this label.
 
-    All placements are required while a valid pool has no published ledger: the pool is new or was corrected, or the
-    status was lost, and a placement that runs there may be neither labelled nor admitted.
+    While a valid pool has no published ledger, all placements are required. Such a pool is new or was corrected, or the
+    status was lost. A placement that runs there may then have no label, and may not be listed as admitted.
     """
     if any(pool.name not in environment.free for pool in environment.pools):
         return {requirements.PLACEMENTS: requirements.placements()}

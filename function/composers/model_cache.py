@@ -1,8 +1,8 @@
 """ModelCache: keeps the same weights on several environments, whatever is deployed.
 
-Each environment gets what a placement would get for its weights, from the same planner. What an environment has is
-carried over while the environment does not exist or cannot be parsed. Crossplane reads a response up to a size: an
-environment to which more would be added stays as observed until others are complete and need less.
+On each environment, the same planner plans the same resources as for the weights of a placement. While an environment
+does not exist or cannot be parsed, its resources are carried over. Crossplane limits the size of a response: an
+environment whose new resources would exceed the limit stays as observed until others are complete and need less.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -45,11 +45,10 @@ _PER_ENVIRONMENT = rf"[^/]+{CLUSTER_SEPARATOR}"
 NAMES = Names(
     {**join_names(PARTS, prefix=_PER_ENVIRONMENT), requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE}
 )
-# Bytes of a response besides what is composed: conditions, events and the like; for each environment its row of the
-# status without the message, and its requirement; for each resource what surrounds its manifest.
-_BASE_BYTES = 128 * 1024
-_ROW_BYTES = 768
-_RESOURCE_BYTES = 24
+# Bytes of a response besides the composed manifests.
+_BASE_BYTES = 128 * 1024  # conditions, events and the like
+_ROW_BYTES = 768  # for each environment: its row of the status without the message, and its requirement
+_RESOURCE_BYTES = 24  # for each resource: the fields around its manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class _Inputs:
     cache: ModelCache
     model: Model
     environments: Mapping[str, Environment]
-    selected: Collection[str]  # environments that must have the weights: those that the cache names, or selects
+    selected: Collection[str]  # the environments that the cache names or selects: they must have the weights
     named_by: tuple[Placement, ...]  # the placements that name the cache
     consumers: tuple[Consumer, ...]
     settings: Settings
@@ -67,9 +66,9 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OnCluster:
-    """What the cache has on the cluster of one environment, by the names of composed resources."""
+    """What the cache has on the cluster of one environment; mappings are by composition-resource-name."""
 
-    composed: Mapping[str, Composed]  # also what is observed and stays, since it counts for the size of the response
+    composed: Mapping[str, Composed]  # also carried over resources, since they count for the size of the response
     observed: Mapping[str, Manifest]
     drops: tuple[Drop, ...] = ()
     row: report.Row | None = None  # None: the environment is not selected any more
@@ -81,7 +80,7 @@ class _OnCluster:
 
     @property
     def as_observed(self) -> Mapping[str, Composed]:
-        """What is observed; scripts only while they are needed, since other environments may wait for their bytes."""
+        """The observed resources without unneeded scripts, because other environments may wait for their bytes."""
         is_script = {key: key.rpartition(CLUSTER_SEPARATOR)[2].startswith(SCRIPTS) for key in self.observed}
         needed = {key: item for key, item in self.composed.items() if is_script.get(key)}
         return carry_over({key: m for key, m in self.observed.items() if not is_script[key]}) | needed
@@ -121,7 +120,7 @@ def compose(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -
 
 
 def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mapping[str, Manifest]) -> _OnCluster:
-    """Composes what one environment has; drops what has no consumer where the environment is not selected any more."""
+    """Composes the resources of one environment; drops them once it is deselected and the weights have no consumer."""
     cache = inputs.cache
     environment = inputs.environments.get(name)
     prefix = f"{name}{CLUSTER_SEPARATOR}"
@@ -162,7 +161,7 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
 
 
 def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> dict[str, Requirement]:
-    """Returns what a ModelCache requires; only its own Objects where it cannot be parsed."""
+    """Returns what a ModelCache requires; only its own Objects if its spec cannot be parsed."""
     required = requirements.unobserved_resources(call, (OBJECT,))
     required |= requirements.labelled_resources(call, (OBJECT, requirements.PROVIDER_USAGE))
     call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ()), NAMES))
@@ -174,7 +173,7 @@ def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -
 
 
 def _require_environments(call: Call, cache: ModelCache, settings: Settings) -> dict[str, Requirement]:
-    """Requires the environments that the cache names or selects, and those on which it has something."""
+    """Requires the environments that the cache names or selects, and the environments on which it has resources."""
     names = {*(cache.environments or ()), *_group_observed(call)}
     if cache.environments is not None:
         return requirements.environments_by_name(sorted(names))
@@ -187,7 +186,7 @@ def _require_environments(call: Call, cache: ModelCache, settings: Settings) -> 
 
 
 def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]:
-    """Requires the placements with the cache's label, and recorded consumers without it by name.
+    """Requires placements by the cache's label, and by name the recorded consumers that lack this label.
 
     Until the status records consumers, all placements of the namespace are required.
     """
@@ -208,7 +207,7 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
     selected = [e.name for e in environments.values() if cache.selects(e)]
     placements = {(p.namespace, p.name): p for p in PLACEMENT_CACHE.parse(items) if p}
     existing_names = {text(item.load(), "metadata.name") for item in items}
-    # A placement that exists and cannot be parsed may read what it read before.
+    # A placement that exists but cannot be parsed may still read the weights that it read before.
     unparsed = [c for c in cache.consumers if c.name in existing_names and (cache.namespace, c.name) not in placements]
     named_cache = ModelCacheChoice(name=cache.name)
     observed = _group_observed(call).items()
@@ -232,7 +231,7 @@ def _group_observed(call: Call) -> dict[str, dict[str, Manifest]]:
 
 
 def _fit_response(xr: Manifest, clusters: list[_OnCluster]) -> list[_OnCluster]:
-    """Once the response is full, leaves each environment as observed to which something would be added."""
+    """Leaves an environment as observed if its new resources do not fit into the response any more."""
     base = _BASE_BYTES + sum(_ROW_BYTES + len(cluster.row.message.encode()) for cluster in clusters if cluster.row)
     complete = [_with_usages(xr, cluster, cluster.composed) for cluster in clusters]
     upper_bound = base + sum(_measure(composed, max_wire_bytes) for composed in complete)

@@ -58,16 +58,16 @@ _DROP_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """A decision for a deployment, with everything that it was made from."""
+    """A decision for a deployment, with all its inputs."""
 
     request: SchedulingRequest
     storage_request: StorageRequest  # for the weights on any environment
     scope: Scope
     decision: Decision
-    usage: QuotaUsage | None = None  # what the namespace has of its quota; None: it was not needed, or has none
+    usage: QuotaUsage | None = None  # how much of its quota the namespace uses; None: not needed, or no quota
 
     def take_snapshot(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> Snapshot:
-        """Returns what it was decided from, with the placements of others and their requests as far as known."""
+        """Returns the inputs of the decision, with the placements of others, and their requests as far as known."""
         others = defaultdict[str, list[Placement]](list)
         for placement in sorted(placements, key=attrgetter("namespace", "name")):
             others[placement.environment].append(placement)
@@ -128,12 +128,12 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
 
 
 def _lacks_replicas(deployment: Deployment, placed: Iterable[Placement]) -> bool:
-    """Tells whether a placement serves nothing because no replica of those that are requested fits or is allowed."""
+    """Tells whether a placement serves nothing because none of the requested replicas fits or is allowed."""
     return deployment.replicas > 0 and any(placement.replicas == 0 for placement in placed)
 
 
 def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Scheduling | Outcome:
-    """Decides where a deployment runs; returns the outcome that keeps its placements where it cannot be decided now."""
+    """Decides where a deployment runs; if this is impossible now, returns the outcome that keeps its placements."""
     deployment = parsed.value
     if deployment is None:
         invalid = faulty(ConditionType.SCHEDULED, Refused.INVALID_DEPLOYMENT, parsed.problems)
@@ -153,8 +153,8 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         return keep(own_scope, [invalid])
     resolving = [references.model_resolved(model), references.resolving(ConditionType.SCHEDULED)]
     if not own_scope.answered:
-        # With too few placements the fleet is needed in any case, and with orphans a round has gone by to find them:
-        # asking for it now saves a round of requirements.
+        # With too few placements, the fleet is needed in any case. With orphans, one round has gone by to find them.
+        # In both cases, requiring the fleet now saves a round of requirements.
         needs_fleet = requirements.OWN_PLACEMENTS in call.answers and (
             len(own_scope.own) < deployment.environments or bool(own_scope.orphans)
         )
@@ -163,7 +163,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         return keep(first_scope, resolving)
     undecided = _build_request(deployment, model, own_scope)
     if len(own_scope.own) >= deployment.environments:
-        # As if there were only the environments that it uses, and its own placements.
+        # Decides as if only its own placements and their environments existed.
         decision = schedule(undecided.request, own_scope.environments, own_scope.own)
         scheduling = replace(undecided, decision=decision)
         if _is_steady(scheduling):
@@ -173,7 +173,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
 
 
 def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
-    """Returns what is decided from, without a decision."""
+    """Returns the inputs of a decision, without the decision."""
     storage_request = StorageRequest(
         model=model,
         choice=deployment.cache,
@@ -188,7 +188,7 @@ def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Schedu
 
 
 def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) -> Scheduling:
-    """Decides from each wider scope until everything is placed, within the quota; stops where one is unanswered."""
+    """Decides within the quota, from ever wider scopes until everything is placed; stops at an unanswered scope."""
     scheduling = undecided
     request = undecided.request
     # Required only where a quota limits the namespace.
@@ -203,7 +203,8 @@ def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) ->
         scheduling = replace(undecided, scope=scope, decision=decision)
         if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
             break
-    # What is new was chosen within the quota already, in a smaller shape if need be; this refuses what still exceeds it
+    # The scheduler has chosen new placements within the quota, in a smaller shape if necessary. `limit_decision`
+    # refuses the placements that still exceed the quota.
     decision = limit_decision(scheduling.decision, request.to_placement, namespace_placements, limits)
     request = replace(request, quota_usage=find_exceeded_usage(decision))
     return replace(scheduling, request=request, decision=decision, usage=usage)
@@ -224,7 +225,7 @@ def _keep_placements(
 
 
 def _is_steady(scheduling: Scheduling) -> bool:
-    """Whether the deployment's own scope suffices: all is placed and unchanged, or only has to be scaled down."""
+    """Tells whether the deployment's own scope suffices: everything is placed, and at most needs to be scaled down."""
     decision = scheduling.decision
     return (
         not scheduling.scope.has_file_environments
@@ -272,7 +273,7 @@ def _find_ways_out(scheduling: Scheduling) -> tuple[WayOut, ...]:
 
 
 def _delay_deletions(call: Call, scheduling: Scheduling) -> tuple[Scheduling, dict[str, Requirement]]:
-    """Returns the decision that deletes no placement that may get requests, and what it requires to know that."""
+    """Returns the decision without deletions of placements that may still get requests, and its requirement."""
     if not drains_first(scheduling.decision):
         return scheduling, {}
     answer = call.answers.get(requirements.MODEL_SERVICES)
@@ -289,10 +290,11 @@ def _check_gate(
     placements: Iterable[Placement],
     leaving: Collection[Placement],
 ) -> tuple[str, dict[str, Requirement]]:
-    """Returns why the gate of a deployment stops the next change, empty if it does not, and what it requires.
+    """Returns why the gate of a deployment stops the next change (empty: it does not), and the required gate.
 
-    A kind that Crossplane may not read, or that does not exist, fails the whole reconcile. Only kinds that the platform
-    settings list are therefore required (decision 32), and only while a change waits for the gate.
+    The whole reconcile fails if a required kind does not exist, or if Crossplane may not read it. The function
+    therefore requires only kinds that the platform settings list (decision 32), and only while a change waits for the
+    gate.
     """
     rollout = deployment.rollout
     if rollout is None or rollout.gate is None or not needs_gate(rollout, placements, leaving):
@@ -327,10 +329,10 @@ def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Comp
 
 
 def _compose_provider_usages(call: Call, scheduling: Scheduling) -> dict[str, Composed]:
-    """Returns what keeps the ClusterProviderConfig of an environment until no placement is left there.
+    """Returns the usages that keep the ClusterProviderConfig of an environment until its last placement is gone.
 
-    It is needed where the environment or a placement on it is deleted: such a placement exists until its Objects are
-    gone.
+    An environment needs a usage if the environment or a placement on it is deleted: such a placement exists until its
+    Objects are gone.
     """
     scope = scheduling.scope
     configs = {environment.name: environment.provider_config for environment in scope.environments}
@@ -356,7 +358,7 @@ def refuse_foreign_service(name: str) -> Problem:
 
 
 def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Composed]:
-    """Returns the placements that stay as observed, also those that are unreadable."""
+    """Returns the placements that stay as observed, including unreadable ones."""
     dropped = {drop.placement.name for drop in scheduling.decision.dropped}
     draining = {drained.placement.name for drained in scheduling.decision.draining}
     composed: dict[str, Composed] = {}
@@ -394,7 +396,7 @@ def _compose_placements(call: Call, scheduling: Scheduling, placed: Sequence[Pla
         manifest = build_placement(scheduling.request.deployment, placement, get(call.xr, "spec.modelCache"))
         composed[key] = Composed(manifest=manifest, ready=placement.ready)
         if key in call.observed and not assignment.is_rescheduled:
-            # The observed pool may be stale: applied as it was, it must not overwrite a later decision.
+            # The observed pool may be stale. Applying it again must not overwrite a later decision.
             composed[key] = with_resource_version(composed[key], call.observed[key])
     return composed
 

@@ -1,7 +1,8 @@
 """ModelPlacement: carries out one scheduling decision on one cluster.
 
-Its parts run in the order in which a placement comes to them: nothing is composed before the environment has admitted
-it, and the service follows the weights. What exists stays as observed while a reference does not resolve.
+Its parts run in the order in which a placement reaches them: nothing is composed before the environment has admitted
+the placement, and the service follows the weights. While a reference does not resolve, existing resources stay as
+observed.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
 )
 NAMES = Names(join_names(PARTS))
 # Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
-# takes no GPUs from a placement that it has admitted.
+# takes no GPUs from an admitted placement.
 _CANNOT_START = {
     ReferencesResolved.INVALID_PLACEMENT,
     ReferencesResolved.MODEL_NOT_FOUND,
@@ -143,8 +144,8 @@ def _keep_as_observed(
 ) -> Outcome:
     """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
 
-    Neither depends on anything that is missing, except that an invalid placement may not say what it requests.
-    `conditions` are those that are known, ReferencesResolved first.
+    Both work without the missing inputs, except that an invalid placement may not state the requested replicas.
+    `conditions` are the known conditions, ReferencesResolved first.
     """
     references_resolved = conditions[0]
     if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and is_nothing_composed(call):

@@ -1,9 +1,9 @@
 """ModelService: one URL for deployments on many clusters.
 
-It requires the placements of its backends, whose statuses say how to reach them. One that the status lists and its
-label does not find is required by name, since it may only have lost the label. It also requires what it has composed
-itself, because Crossplane may have lost sight of that (remote/adoption.py). What is composed stays as observed while
-anything is unanswered, while the spec is invalid, or while the platform names no Gateway.
+It requires the placements of its backends by label; their statuses say how to reach them. A placement that the status
+lists but the label does not find is required by name, since it may only have lost the label. It also requires its own
+composed resources, because Crossplane may not observe them any more (remote/adoption.py). Its composed resources stay
+as observed while a requirement is unanswered, while the spec is invalid, or while the platform names no Gateway.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ def compose(call: Call, parsed: Parsed[ModelService | None], settings: Settings)
         invalid = faulty(ConditionType.BACKENDS_RESOLVED, BackendsResolved.INVALID_SERVICE, parsed.problems)
         return keep_observed(call, settings, [invalid])
     placements = requirements.collect_placements(call, _require_placements(call, service))
-    # A route that is decided without its own resources would leave out what Crossplane has lost sight of.
+    # Without the answers about its own resources, the route would leave out the orphans among them.
     if placements is None or any(key not in call.answers for key in require(call, parsed, settings)):
         return keep_observed(call, settings, [references.resolving(ConditionType.BACKENDS_RESOLVED)])
     placements = [placement for placement in placements if placement.deployment in service.backends]
@@ -90,8 +90,8 @@ def require(call: Call, parsed: Parsed[ModelService | None], _: Settings) -> dic
 def _list_kinds(call: Call) -> list[ResourceKind]:
     """Returns the kinds of which the service may have composed resources that Crossplane does not observe.
 
-    Where a kind does not exist, or Crossplane may not list it, requiring it would end every reconcile. So one of
-    Gateway API, or one whose right is granted with that to routes, is required only once such a resource is observed.
+    If a kind does not exist, or Crossplane may not list it, requiring the kind would end every reconcile. A kind of
+    Gateway API, or a kind whose rights come with those to routes, is required only once such a resource is observed.
     """
     kinds = [OBJECT]
     if routes.ROUTE in call.observed:
@@ -102,9 +102,9 @@ def _list_kinds(call: Call) -> list[ResourceKind]:
 
 
 def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requirement]:
-    """Requires the CRD of BackendTLSPolicies where a gateway needs one and none is observed.
+    """Requires the CRD of BackendTLSPolicies if a gateway needs such a policy and none is observed.
 
-    A kind that the control plane does not serve would cost the ModelService its whole status.
+    Composing a kind that the control plane does not serve would cost the ModelService its whole status.
     """
     is_needed = any(p.service.gateway is not None and p.service.gateway.origin.scheme == "https" for p in placements)
     if not is_needed or any(key.endswith(CLUSTER_SEPARATOR + routes.TLS) for key in call.observed):

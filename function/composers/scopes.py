@@ -1,11 +1,12 @@
-"""Scopes: what a deployment decides from. Its own first, and the fleet only where that does not suffice.
+"""Scopes: the inputs of a deployment's decision. Its own scope comes first, the fleet only if that does not suffice.
 
-A deployment that has what it requests requires its own placements and, by name, the environments that they use.
+A deployment whose request is satisfied requires its own placements and, by name, the environments that they use.
 Otherwise it requires every environment that its selectors admit, and then every environment, so that each refusal has
-its reason. Placements of others are required on environments that it uses itself, since it must know what is free there
-without its own, and everywhere if an environment comes from a file, which publishes nothing.
+its reason. It requires the placements of others on the environments that it uses itself, to know how much is free there
+without its own placements. If an environment comes from a file, which publishes no ledger, it requires the placements
+on all environments.
 
-Requirements follow from what was required and answered before, and so are the same in every call of a reconcile.
+Requirements follow from earlier requirements and answers, and are therefore the same in every call of a reconcile.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,13 +40,13 @@ _MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What one decision is made from."""
+    """The inputs of one decision."""
 
     requirements: Mapping[str, Requirement]
     answered: bool = False  # every requirement is answered
     environments: tuple[Environment, ...] = ()
     own: tuple[Placement, ...] = ()
-    deleting: tuple[Placement, ...] = ()  # own ones that exist until their Objects are deleted, also if not observed
+    deleting: tuple[Placement, ...] = ()  # own ones, even if unobserved, that exist until their Objects are deleted
     others: tuple[Placement, ...] = ()  # placements of other deployments
     # Own placements and ProviderConfigUsages that Crossplane did not observe, by composition-resource-name.
     orphans: Mapping[str, Manifest]
@@ -54,7 +55,7 @@ class Scope:
 
     @property
     def has_file_environments(self) -> bool:
-        """Whether an environment comes from a file and publishes no ledger."""
+        """Tells whether an environment comes from a file, and thus publishes no ledger."""
         return any(not environment.uid for environment in self.environments)
 
     @property
@@ -88,7 +89,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         required[requirements.MODEL_SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
     if isinstance(deployment.cache, ModelCacheChoice):
         required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
-    # They are its own whatever a user has made of their deploymentRef, which is composed again.
+    # These placements are its own even if a user has changed their deploymentRef, which is then composed again.
     own = tuple(
         placement if placement.deployment == deployment.name else replace(placement, deployment=deployment.name)
         for placement in (*parse_placements(call.observed), *parse_placements(orphans))
@@ -110,8 +111,8 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
 def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Settings) -> Iterator[Scope]:
     """Returns the wider scopes: the environments that the selectors admit, then all.
 
-    Only a new placement or more replicas can exceed the quota of the namespace, whose placements are therefore required
-    here. Once all environments were answered, selected ones need not be required as well.
+    Only a new placement or more replicas can exceed the quota of the namespace. Its placements are therefore required
+    here. Once all environments are answered, the selected environments need not be required as well.
     """
     required = {
         **own.requirements,
@@ -134,7 +135,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
 def required_resources(
     call: Call, deployment: Deployment, labels: Mapping[str, str], settings: Settings
 ) -> dict[str, Requirement]:
-    """Returns what the calls of a reconcile have required so far, whatever prevents a decision now."""
+    """Returns what the calls of a reconcile have required so far, even if no decision is possible now."""
     own = find_own_scope(call, deployment, settings)
     wider = {
         **_require_namespace(call, settings),
@@ -202,6 +203,6 @@ def _parse_others(call: Call, keys: Iterable[str], own_scope: Scope) -> Iterator
     own_names = {(placement.namespace, placement.name) for placement in own_scope.own}
     for placement in requirements.collect_placements(call, keys) or ():
         if (placement.namespace, placement.name) not in own_names:
-            # One that names this deployment but was not composed by it takes GPUs like any other.
+            # A placement that names this deployment, but was not composed by it, takes GPUs like any other.
             is_namesake = (placement.namespace, placement.deployment) == deployment
             yield replace(placement, deployment="") if is_namesake else placement

@@ -1,6 +1,6 @@
-"""What composites consist of: each part has its names, its conditions and what it composes in one file.
+"""The parts of composites: each file has the names, the conditions and the composed resources of one part.
 
-Five files are no parts. `part.py` has what every part has. `placement.py` and `environment.py` have what all parts of
-these composites read. `requirements.py` and `outcome.py` have what parts and composers share. The rules that a part
-follows are in the packages below, and the list of the parts of a kind is in its composer.
+Five files are not parts. `part.py` defines what a part is. `placement.py` and `environment.py` define the inputs of all
+parts of these composites. `requirements.py` and `outcome.py` have the functions that parts and composers share. The
+rules that a part follows are in the packages below, and the list of the parts of a kind is in its composer.
 """

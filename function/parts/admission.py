@@ -20,7 +20,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     """Admits a placement.
 
     Raises:
-        NotComposableError: It waits, and has nothing on the cluster yet; or its quota is not known yet.
+        NotComposableError: The placement waits and has nothing on the cluster yet, or its quota is not known yet.
     """
     placement = context.resolved.placement
     admission = _check_admission(context.call, context.resolved)
@@ -44,7 +44,7 @@ def is_nothing_composed(call: Call) -> bool:
 
 
 def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
-    """Returns the admission by the environment, which finds the placement by its labels, within the quota."""
+    """Returns the admission by the environment, within the quota; the environment finds placements by their labels."""
     placement = resolved.placement
     quota_excess: QuotaUsage | None = None
     limits = resolved.settings.limits_of(placement.namespace)

@@ -1,4 +1,4 @@
-"""The weights of a ModelCache on one environment: what a placement would have for them, from the same planner."""
+"""The weights of a ModelCache on one environment, from the same planner as the weights of a placement."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from function.weights.request import StorageRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheContext:
-    """What the parts of a ModelCache read of one of its environments."""
+    """What the parts of a ModelCache read for one of its environments."""
 
     request: StorageRequest
     recorded: DownloadRecord

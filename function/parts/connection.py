@@ -1,7 +1,7 @@
 """The connection to a cluster: a ClusterProviderConfig, and KServe's pipeline preset, which shows whether it works.
 
-The preset is missing in KServe, and is never deleted, because running services refer to it. The CRD of the services
-would show as much, but nests deeper than a request can hold.
+KServe lacks this preset. The preset is never deleted, because running services refer to it. The CRD of the services
+would also show whether the connection works, but it nests deeper than a request can hold.
 """
 
 from function.contract import Composed, Desired

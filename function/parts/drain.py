@@ -1,4 +1,4 @@
-"""Draining: whether all placements have left an environment with a taint that evicts them, and what keeps them."""
+"""Draining: whether all placements have left an environment whose taint evicts them, and what keeps the rest."""
 
 from collections.abc import Collection
 
@@ -21,7 +21,7 @@ DRAIN_PART = Part(run=_run)
 
 
 def require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:
-    """Requires the deployments of the placements that have to leave; they say why these have not left yet."""
+    """Requires the deployments of the placements that must leave: a deployment shows why its placement remains."""
     return {
         _deployment_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace)
         for p in report.find_draining(environment, placements)
@@ -30,7 +30,7 @@ def require_deployments(environment: Environment, placements: Collection[Placeme
 
 
 def _build_drained(context: EnvironmentContext) -> tuple[Condition, ...]:
-    """Returns Drained; none where the environment never had a taint."""
+    """Returns Drained, or no condition if the environment never had a taint."""
     call, environment, placements = context.call, context.environment, context.placements
     if not environment.taints and not condition(call.xr, ConditionType.DRAINED):
         return ()

@@ -1,7 +1,7 @@
 """The nodes of an environment: a collection that observes them, and what they show of each pool.
 
-The collection is composed once the control plane is observed to serve its kind: otherwise Crossplane could apply
-nothing of the environment. From then on the members of the collection are required instead.
+The collection is composed only once the control plane is observed to serve its kind: otherwise, Crossplane could apply
+none of the environment's resources. Once the collection exists, its members are required instead of its CRD.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ NODES_PART = Part(run=_run, names={(OBJECT_VERSION, COLLECTION_KIND): NODES})
 
 
 def require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:
-    """Requires the members of the collection, or the CRD before there is one; nothing where nodes are not observed."""
+    """Requires the members of the collection, or its CRD before it exists; nothing if nodes are not observed."""
     collection = call.observed.get(NODES)
     if isinstance(select_nodes(environment, collection), Unobserved):
         return {}
@@ -60,7 +60,7 @@ def require_nodes(call: Call, environment: Environment) -> dict[str, Requirement
 
 
 def find_nodes(call: Call, environment: Environment) -> tuple[NodeObservation, Manifest | None]:
-    """Returns what is observed, and the selector of the collection; None: there should be no collection."""
+    """Returns the observation of the nodes, and the selector of the collection; None: there should be no collection."""
     collection = call.observed.get(NODES)
     selector = select_nodes(environment, collection)
     if isinstance(selector, Unobserved):

@@ -1,8 +1,8 @@
-"""A part of a composite, and how the parts of one are run.
+"""A part of a composite, and how the parts of a composite are run.
 
 Most composites are lists of parts; a ModelCache has the same list for each of its environments. Each part is run once,
 in the order of the list, and reads what the parts before it decided. A part cannot delete by omission: only a `Drop`
-deletes (contract.py). Everything with a name of a part is taken for that part's, so no two parts share names.
+deletes (contract.py). Every resource under a name of a part counts as this part's, so no two parts share a name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Decision = TypeVar("Decision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartOutcome(Generic[Decision]):
-    decision: Decision  # for the parts after it, and for what the composite says as a whole
+    decision: Decision  # for later parts, and for the composer
     desired: Desired = Desired()
     conditions: tuple[Condition, ...] = ()
     status: Manifest = field(default_factory=dict)  # the fields that this part alone writes
@@ -29,7 +29,7 @@ class PartOutcome(Generic[Decision]):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part(Generic[Context_contra, Decision]):
     run: Callable[[Context_contra, "Decisions"], PartOutcome[Decision]]
-    # The regular expression of the composition-resource-names that it gives, for each kind that it composes.
+    # For each kind that the part composes: the regular expression of its composition-resource-names.
     names: Mapping[ResourceKind, str] = field(default_factory=dict)
 
 
@@ -46,13 +46,13 @@ class Decisions:
         """Returns what a part decided.
 
         Raises:
-            KeyError: It has not been run yet: it comes later in the list.
+            KeyError: The part has not been run yet, because it comes later in the list.
         """
         return cast("Decision", self._by_part[part])
 
 
 def run_parts(parts: Iterable[Part[Context_contra, Any]], context: Context_contra) -> PartOutcome[Decisions]:
-    """Runs parts in order, and returns together what they return; what a part raises ends the composite."""
+    """Runs parts in order, and joins their outcomes; an exception of one part ends the run."""
     decisions = Decisions()
     desired: list[Desired] = []
     conditions: list[Condition] = []
@@ -71,7 +71,7 @@ def run_parts(parts: Iterable[Part[Context_contra, Any]], context: Context_contr
 
 
 def join_names(parts: Iterable[Part[Any, Any]], *, prefix: str = "") -> dict[ResourceKind, str]:
-    """Returns the patterns of all names that parts give, behind a prefix where a composite has them several times."""
+    """Returns the patterns of the names of all parts, with a prefix if a composite has the same parts several times."""
     patterns: dict[ResourceKind, list[str]] = {}
     for part in parts:
         for kind, pattern in part.names.items():

@@ -1,4 +1,4 @@
-"""What the parts of a ModelPlacement read: the placement with all it refers to, and what is observed of it."""
+"""What the parts of a ModelPlacement read: the placement with all that it refers to, and its observed Objects."""
 
 from dataclasses import dataclass
 
@@ -19,5 +19,5 @@ class PlacementContext:
 
     @property
     def rolls_out_in_order(self) -> bool:
-        """Its deployment changes one environment after the other."""
+        """Tells whether its deployment changes one environment after the other."""
         return self.resolved.placement.allowed_digest is not None

@@ -1,6 +1,6 @@
 """The resources that composites require, by names that are stable within a reconcile, and what they resolve to.
 
-A requirement that is not answered yet makes a condition Unknown, one that is answered with nothing makes it False.
+A requirement that is not answered yet makes a condition Unknown; an empty answer makes the condition False.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -63,7 +63,7 @@ def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
 
 
 def require_definition(name: str) -> Requirement:
-    """Requires a CRD by name, to know whether the control plane serves a kind before anything of it is composed."""
+    """Requires a CRD by name, to know whether the control plane serves a kind before a resource of it is composed."""
     return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=name)
 
 
@@ -88,7 +88,7 @@ def environments(labels: Mapping[str, str]) -> Requirement:
 def placements(
     namespace: str | None = None, *, deployment: str = "", environment: str = "", cache: str = ""
 ) -> Requirement:
-    """Requires the placements of a namespace (None: of all) of which each filter that is set holds.
+    """Requires the placements of a namespace (None: of all namespaces) that match every filter that is set.
 
     The filters are the deployment of a placement, its environment, and the ModelCache that it names.
     """
@@ -123,9 +123,9 @@ def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) ->
 def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
     """Requires each resource of some kinds that the composite lists and that Crossplane does not observe.
 
-    If an Object were found only by its label, a list that is always late would show it in every second call, and each
-    call would undo the one before, for ever (tests/simulator/test_races.py). A Usage has no such label, and is found
-    only by its name (decision 14).
+    A list by label is always late. If an Object were found only by its label, the list would show it in every second
+    call, and each call would undo the previous one for ever (tests/simulator/test_races.py). A Usage has no such label,
+    and is found only by its name (decision 14).
     """
     namespace = text(call.xr, "metadata.namespace")
     observed = {(text(manifest, "kind"), text(manifest, "metadata.name")) for manifest in call.observed.values()}
@@ -139,7 +139,7 @@ def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) 
 
 
 def collect_own_resources(call: Call, names: Iterable[str]) -> tuple[Answered, bool]:
-    """Returns what the requirements for resources of the composite itself answer, and whether all of them do."""
+    """Returns the answered resources of the composite itself, and whether all requirements for them are answered."""
     answers = [call.answers.get(name) for name in names if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers
 
@@ -151,7 +151,7 @@ def collect_items(call: Call, required: Iterable[str]) -> list[RequiredResource]
 
 
 def collect_placements(call: Call, required: Iterable[str]) -> list[Placement] | None:
-    """Returns the placements that can be read of all answers; None while one is not answered."""
+    """Returns the readable placements of all answers; None while a requirement is not answered."""
     items = collect_items(call, required)
     return (
         None
@@ -163,7 +163,7 @@ def collect_placements(call: Call, required: Iterable[str]) -> list[Placement] |
 def with_recorded_placements(
     call: Call, labelled: Mapping[str, Requirement], recorded: Iterable[str], namespace: str
 ) -> dict[str, Requirement]:
-    """Requires placements by label and, once these are answered, by name those of the status that the label misses."""
+    """Requires placements by label and, once these are answered, by name the recorded ones that the label misses."""
     found = collect_placements(call, labelled)
     if found is None:
         return dict(labelled)
@@ -172,9 +172,9 @@ def with_recorded_placements(
 
 
 class NotComposableError(Exception):
-    """A composite can be composed no further now, and stays as observed; the last of the conditions says why.
+    """A composite cannot be composed further now, and stays as observed; the last condition says why.
 
-    A reference does not resolve, or not yet; or a placement waits for its admission and has nothing to keep.
+    Either a reference does not resolve (yet), or a placement waits for its admission and has nothing on the cluster.
     """
 
     def __init__(self, *conditions: Condition) -> None:
@@ -214,9 +214,9 @@ def resolve_placement(call: Call, placement: Placement, settings: Settings) -> R
 def find_other_cluster(observed: Mapping[str, Manifest], environment: Environment) -> str:
     """Returns the ClusterProviderConfig of an Object on another cluster than the environment's; empty if there is none.
 
-    An Object that is pointed at another cluster leaves behind what it created on the first one, and nothing deletes
-    it, so the environment of a placement never changes. An environment that was recreated has the same
-    ClusterProviderConfig by the rule of names, whatever an earlier one had in its status.
+    If an Object were pointed at another cluster, nothing would delete the remote object on the first cluster. The
+    environment of a placement therefore never changes. A recreated environment has the same ClusterProviderConfig by
+    the rule of names, whatever the earlier environment had in its status.
     """
     known = {"", environment.provider_config, name_provider_config(environment.name)}
     configs = (text(observed[key], "spec.providerConfigRef.name") for key in sorted(observed))
@@ -224,9 +224,9 @@ def find_other_cluster(observed: Mapping[str, Manifest], environment: Environmen
 
 
 def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
-    """Returns the model; raises NotComposableError with a condition of the given type where there is none.
+    """Returns the model; raises NotComposableError with a condition of the given type if there is none.
 
-    Nothing is resolved with invalid settings either: what exists stays as observed.
+    It also raises the error while the settings are invalid, so that existing resources stay as observed.
     """
     if not settings.valid:
         raise NotComposableError(references.settings_invalid(type_))
@@ -238,7 +238,7 @@ def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionTyp
 
 
 def _resolve_environment(call: Call, name: str, settings: Settings) -> Environment:
-    """Returns the environment of a placement, which is on the cluster on which the placement started."""
+    """Returns the environment of a placement, which must still be on the cluster on which the placement started."""
     manifest = _load(call, ENVIRONMENT, references.environment_not_found(name))
     parsed = parse_environment(manifest, settings)
     if parsed.value.broken:

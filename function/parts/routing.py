@@ -1,6 +1,6 @@
-"""What a ModelService has on the control plane and on the clusters: a route here, and what each gateway needs.
+"""What a ModelService has: a route on the control plane, and for each gateway resources there and on the GPU cluster.
 
-Everything for one gateway has that gateway's key before its name.
+The names of all resources for a gateway start with the key of this gateway.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class ServiceContext:
 
 
 def _run_route(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
-    """Composes the control plane's route over the version that was seen: one decided from less must not replace it."""
+    """Composes the control plane's route over the observed version: a route from fewer inputs must not replace it."""
     observed = context.call.observed.get(routes.ROUTE)
     manifest = routes.build_route(context.service, context.platform, context.traffic.weights)
     route = with_resource_version(Composed(manifest=manifest, ready=assess(observed or {}).up), observed or {})

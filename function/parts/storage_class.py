@@ -20,7 +20,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[ObservedObjec
     if name:
         manifest: Manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         item = context.writer.compose(CLASS, manifest, ManagementPolicy.OBSERVE_ONLY)
-        # A missing class refuses models that need a claim of it (weights/faults.py); the others do not wait for it.
+        # A missing class refuses models that need a claim of this class (weights/faults.py). Other models do not wait.
         desired = Desired({CLASS: replace(item, ready=item.ready or observed.state is State.ABSENT)})
     else:
         desired = Desired(drops=(Drop(CLASS, "spec.storage names no class"),))

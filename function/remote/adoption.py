@@ -1,15 +1,16 @@
-"""Which resources this function composed for a composite, also those that Crossplane does not observe.
+"""Which resources this function composed for a composite, including resources that Crossplane does not observe.
 
-Crossplane observes what all steps of a pipeline composed for a composite, and nothing that another controller owns.
-Resources that an earlier step desires in this call belong to that step. Of the rest, the kind and the
-composition-resource-name identify those of this function. Labels do not: any user who may edit a resource may remove or
-change them. What another step composed and does not desire any more is left to Crossplane.
+Crossplane observes the resources that all steps of a pipeline composed for a composite, and no resource that another
+controller owns. A resource that an earlier step desires in this call belongs to that step. Among the other resources,
+the function recognises its own by kind and composition-resource-name. Labels are no proof, because any user who may
+edit a resource may remove or change them. A resource that another step no longer desires is left to Crossplane.
 
-Crossplane neither shows nor deletes a resource that it does not observe: if it is no longer composed, it runs on and
-nothing ever deletes it. Such an orphan is found by its label, and by its name in Crossplane's list. Its controller is
-this composite, and it is in its namespace (an owner's uid can be forged in any other). It counts as observed and is
-composed once more over the resourceVersion that was seen, so that Crossplane adopts it; what should be deleted is
-deleted on the reconcile that observes it (decisions 9 and 14).
+Crossplane neither shows nor deletes an orphan, which is a resource that it does not observe. If the function stopped
+composing an orphan, the orphan would run on, and nothing would ever delete it. The function finds orphans by their
+label, and by their name in Crossplane's list. The controller of an orphan is this composite, and both are in the same
+namespace (in any other namespace, the uid of an owner can be forged). An orphan counts as observed, and is composed
+once more over the observed resourceVersion, so that Crossplane adopts it. An orphan that should be deleted is deleted
+on the reconcile that observes it (decisions 9 and 14).
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,8 +54,8 @@ def find_orphan_placements(
 ) -> dict[str, Manifest]:
     """Returns the orphans of a ModelDeployment by composition-resource-name.
 
-    An observed placement keeps its name. Of several orphans with one name the one with the lowest uid has it, and each
-    of the others gets a name of its own.
+    An observed placement keeps its name. If several orphans have the same name, the orphan with the lowest uid keeps
+    it, and each other orphan gets a name of its own.
     """
     uid = text(xr, "metadata.uid")
     namespace = text(xr, "metadata.namespace")
@@ -81,9 +82,9 @@ def find_orphan_placements(
 def find_orphans(call: Call, listed: Answered, names: Names, *, deleting: bool = False) -> dict[str, Manifest]:
     """Returns the orphans under some names by composition-resource-name; placements have `find_orphan_placements`.
 
-    `listed` are the resources with the label of the composite, and those that it lists; of two with one name the one
-    that is not being deleted counts. With `deleting`, those that are being deleted are returned (their remote objects
-    exist until the deletion is complete), otherwise the others.
+    `listed` are the resources that have the label of the composite or that the composite lists. If two have the same
+    name, the one that is not being deleted counts. With `deleting`, returns the orphans that are being deleted, whose
+    remote objects exist until the deletion is complete; otherwise returns the other orphans.
     """
     uid = text(call.xr, "metadata.uid")
     if not uid or not listed:
@@ -112,7 +113,7 @@ def observe_orphans(call: Call, orphans: Mapping[str, Manifest]) -> Call:
 
 
 def adopt(composed: Mapping[str, Composed], orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
-    """Returns the composed resources, the orphans among them applied only over the versions that were seen."""
+    """Returns the composed resources; the orphans among them are applied only over their observed versions."""
     return {
         key: with_resource_version(item, orphans[key]) if key in orphans else item for key, item in composed.items()
     }
@@ -121,8 +122,8 @@ def adopt(composed: Mapping[str, Composed], orphans: Mapping[str, Manifest]) -> 
 def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str, Manifest]) -> dict[str, Composed]:
     """Returns the composed resources and every orphan: none is dropped before Crossplane observes it.
 
-    An orphan that should be deleted creates nothing meanwhile. While a service is among those, everything else stays as
-    observed, because the service may have pods on the GPUs that another one would get.
+    Until then, an orphan that should be deleted creates nothing. While such an orphan is a service, everything else
+    stays as observed, because this service may have pods on the GPUs that another service would get.
     """
     leaving = {
         key: stop_managing(orphans[key]) if text(orphans[key], "kind") == "Object" else reapply_observed(orphans[key])
@@ -135,11 +136,11 @@ def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str
 
 
 def _may_be_gone(orphan: Manifest, now: float) -> bool:
-    """Tells whether an orphan that should be deleted may have been deleted already, since nothing would hold it.
+    """Tells whether an orphan that should be deleted may be gone already: it is new, and no finalizer holds it.
 
-    Applied once more, it would be created, and dropped again once it is observed. Crossplane sees each kind with a
-    delay of its own, so that this might never end (tests/simulator/test_races.py). An orphan older than a minute was
-    not created just now, and is adopted.
+    Applying a deleted orphan would create it again, and a later call would drop it once it is observed. Crossplane sees
+    each kind with a delay of its own, so this cycle might never end (tests/simulator/test_races.py). An orphan that is
+    older than a minute was not created just now, and is adopted.
     """
     created = parse_time(text(orphan, "metadata.creationTimestamp"))
     is_new = created is not None and abs(now - created) < _MOST_LATE_SECONDS

@@ -1,9 +1,9 @@
 """The kinds of resources that this function composes: one row each, and every list of them follows from these rows.
 
-A row says when one is up, and what must be allowed for it. Under which names it is composed, each part of a composite
-says (parts/part.py). Two tables:
-what Crossplane applies on the control plane, and what provider-kubernetes applies on GPU clusters. The rules in
-`install/*.yaml` are compared with the rows by tests.
+A row defines when a resource of the kind is up, and which rights the kind needs. The parts of composites define the
+names of composed resources (parts/part.py). One table has the kinds that Crossplane applies on the control plane, the
+other table the kinds that provider-kubernetes applies on GPU clusters. Tests compare the rules in `install/*.yaml` with
+the rows.
 """
 
 import re
@@ -34,7 +34,7 @@ OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
-# When what the command line plans was created: placements are charged in the order of their creation, these last.
+# The creation time of planned resources: placements are charged in the order of creation, and planned ones last.
 PLANNED_TIME = "9999-12-31T23:59:59Z"
 PROVIDER_CONFIG_KIND = "ClusterProviderConfig"
 COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
@@ -74,7 +74,7 @@ class ComposedKind:
     namespaced: bool = True
     verbs: tuple[str, ...]  # that Crossplane or the provider needs
     assess: Callable[[Manifest], Health] = assess_ready_condition
-    # How the fields look that its controller writes once it is up, where the command line plays that controller.
+    # Returns the fields that its controller writes once it is up, where the command line plays this controller.
     report_up: Callable[[Manifest], Manifest] = _nothing
 
     @property
@@ -293,7 +293,7 @@ class Names:
         return joined
 
     def include(self, name: str, manifest: Manifest) -> bool:
-        """Tells whether a resource of this kind is composed under this name, in whichever version of its API."""
+        """Tells whether a resource of this kind is composed under this name, in any version of its API."""
         pattern = self.patterns.get(_identify(manifest))
         return pattern is not None and pattern.fullmatch(name) is not None
 
@@ -307,7 +307,7 @@ def assess(manifest: Manifest) -> Health:
 
 
 def build_readiness(manifest: Manifest) -> Manifest | None:
-    """Returns when the provider calls an Object ready; None: as soon as it has applied the manifest."""
+    """Returns the rule by which the provider reports an Object ready; None: as soon as it has applied the manifest."""
     row = find_gpu_cluster_kind(manifest)
     return {"policy": "DeriveFromCelQuery", "celQuery": row.readiness} if row and row.readiness else None
 

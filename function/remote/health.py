@@ -1,6 +1,6 @@
 """The health of a manifest, as its controller reports it.
 
-Health is a level with a message and not a bool: a failed Job and a running Job are both not ready, and differ. A
+Health is a level with a message, not a bool: neither a failed Job nor a running Job is ready, but they differ. A
 condition counts only if it is about the current generation.
 """
 
@@ -39,7 +39,7 @@ def is_current(manifest: Manifest) -> bool:
 
 
 def is_programmed(route: Manifest) -> bool:
-    """Tells whether every gateway has seen the current generation of a route; one without gateways is used by none."""
+    """Tells whether every gateway has seen the current generation of a route; true without gateways."""
     generation = get(route, "metadata.generation")
     conditions = [listing(parent, "conditions") for parent in listing(route, "status.parents")]
     return all(any(c.get("observedGeneration") == generation for c in of_parent) for of_parent in conditions)
@@ -114,5 +114,5 @@ def assess_service(manifest: Manifest) -> Health:
 
 
 def _describe(entry: Manifest) -> str:
-    # Without the reason: KServe sets AllGroupsReady while pods are not ready (docs/facts.md, KServe).
+    # The reason is left out: KServe sets AllGroupsReady while pods are not ready (docs/facts.md, KServe).
     return ": ".join(part for part in (text(entry, "type"), text(entry, "message")) if part)

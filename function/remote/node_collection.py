@@ -1,7 +1,7 @@
 """The ObservedObjectCollection by which provider-kubernetes mirrors the nodes of an environment, and what it shows.
 
-The collection keeps one Object for each node that its selector matches. It lists at each poll, and a list that fails
-changes nothing, so that its Objects are stale as those of any Object that is Synced=False.
+The collection keeps one Object for each node that its selector matches. The provider lists the nodes at each poll. A
+failed list changes nothing: the Objects of the collection are then stale, like any Object that is Synced=False.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ from function.remote.nodes import Node, parse_node
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import ObservedObject, State, read_object, read_written
 
-# The CRD of the kind. If it is missing, Crossplane can apply nothing of an environment that composes a collection.
+# The CRD of the collection. Without it, Crossplane can apply no resource of an environment with a collection.
 DEFINITION = "observedobjectcollections.kubernetes.m.crossplane.io"
 MEMBERSHIP = "kubernetes.crossplane.io/owned-by-collection"  # the label that the provider sets on the Objects
 NODES = "nodes"  # composition-resource-name
 _NAME_LIMIT = 55  # the provider appends eight characters for its Objects' names, which may have 63
 
-# Each node is some 20 kB of every call, and wakes its environment at every poll (docs/nodes.md).
+# Each node adds about 20 kB to every call, and wakes its environment at every poll (docs/nodes.md).
 MAX_AUTO_NODES = 64
 _ANSWERED = frozenset({State.PRESENT, State.UNSEEN})
 
@@ -66,9 +66,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObservation:
-    """The nodes of an environment, or why they are not known now. In that case the facts of before are kept."""
+    """The nodes of an environment, or why they are not known now. In that case, earlier facts are kept."""
 
-    reason: HardwareAsDeclared | None = None  # None: `nodes` is what the cluster has now
+    reason: HardwareAsDeclared | None = None  # None: `nodes` are the current nodes of the cluster
     unobserved: Unobserved | None = None  # set with reason NOT_OBSERVED
     message: str = ""  # of the provider
     nodes: tuple[Node, ...] = ()
@@ -107,7 +107,7 @@ def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
 def select_nodes(environment: Environment, collection: Manifest | None) -> Manifest | Unobserved:
     """Returns a LabelSelector of the nodes to observe, which is empty for all nodes, or why no node is observed.
 
-    A selector that follows from labels stays as in the collection while a pool is invalid, whose labels are unknown.
+    While a pool is invalid, its labels are unknown: a selector that follows from labels stays as in the collection.
     """
     if environment.observe is Observe.NEVER:
         return Unobserved.NEVER
@@ -125,7 +125,7 @@ def select_nodes(environment: Environment, collection: Manifest | None) -> Manif
 
 
 def _derive_selector(pools: Iterable[Pool]) -> Manifest | None:
-    """Returns the labels that all pools share, else the first key that all have, with its values."""
+    """Returns the labels that all pools share, otherwise the first label key that all pools have, with its values."""
     labels_of_pools = [dict(pool.labels) for pool in pools] or [{}]
     shared = set.intersection(*(set(labels.items()) for labels in labels_of_pools))
     if shared:
@@ -158,7 +158,7 @@ def observe_nodes(collection: Manifest, members: Iterable[Member] | None) -> Nod
 
 
 def _build_failure(failed: Sequence[ObservedObject]) -> NodeObservation:
-    """Returns that nodes cannot be read; what a user can correct comes first."""
+    """Returns why nodes cannot be read; a failure that a user can correct comes first."""
     forbidden = [one for one in failed if one.state is State.REJECTED and "forbidden" in one.message.lower()]
     reason = HardwareAsDeclared.FORBIDDEN if forbidden else HardwareAsDeclared.UNREACHABLE
     return NodeObservation(reason=reason, message=(forbidden or failed)[0].message)

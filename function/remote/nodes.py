@@ -1,12 +1,12 @@
 """Which nodes of a cluster are usable for which pool, and the facts of each pool that follow from its nodes.
 
-A node is usable if it is Ready, is neither being deleted nor cordoned, has no taint that the pool's pods do not
-tolerate, and offers at least as many GPUs as the pool has on each node: a pod that requests all GPUs of a node would
-stay Pending on one with fewer. What runs on the node does not matter here.
+A node is usable if it is Ready, is not being deleted, is not cordoned, has only taints that the pool's pods tolerate,
+and offers at least as many GPUs as the pool has on each node: on a node with fewer GPUs, a pod that requests all GPUs
+of a node would stay Pending. The pods that run on the node do not matter here.
 
-A node belongs to the first pool whose labels it has; that it has the labels of another pool as well is drift of that
-pool. Observed values never match a pool to nodes, they only contradict its declaration. A GPU has a little less memory
-than its name promises (81559 MiB for 80Gi), so the declared value may be a tenth more.
+A node belongs to the first pool whose labels it has. If it also has the labels of another pool, this is drift of the
+other pool. Observed values never match a pool to nodes; they can only contradict the declaration of the pool. A GPU has
+a little less memory than its name promises (81559 MiB for 80Gi), so the declared value may be a tenth higher.
 """
 
 import re
@@ -45,7 +45,7 @@ _CLIQUE = "nvidia.com/gpu.clique"
 _MIG = "nvidia.com/mig.strategy"
 _MIB = 2**20
 _MAX_DIGITS = 12  # of a number in a label
-_MEMORY_PERCENT = 110  # allowed of declared memory, in percent of the observed
+_MEMORY_PERCENT = 110  # limit of the declared memory, in percent of the observed memory
 _MAX_ROWS = 8  # reasons of unusable nodes; further ones are counted with the last
 _MAX_TEXT = 120  # characters of a value that a node has
 # A GPU's model in a product or type: h100, l40s, gb200, mi300x.
@@ -63,9 +63,9 @@ class Node:
     ready: bool
     cordoned: bool
     deleting: bool
-    labelled_gpus: int | None  # None, as of the memory: no label has a number of them
+    labelled_gpus: int | None  # None: no label has their number
     product: str  # of its GPUs; empty: no label has it
-    memory_per_gpu: int | None  # bytes
+    memory_per_gpu: int | None  # bytes; None: no label has it
 
     def belongs_to(self, pool: Pool) -> bool:
         """Tells whether the node has the labels of a pool; a pool without labels has the nodes that offer its GPUs."""
@@ -74,7 +74,7 @@ class Node:
         return all(self.labels.get(key) == value for key, value in pool.labels)
 
     def count_gpus(self, resource: str) -> int | None:
-        """Returns the number of GPUs: from its label, which counts no parts of them, else what is allocatable."""
+        """Returns the GPUs by its label, which does not count parts of GPUs, otherwise the allocatable amount."""
         is_labelled = self.labelled_gpus is not None and not is_part_of_gpu(resource)
         return self.labelled_gpus if is_labelled else self.allocatable.get(resource)
 
@@ -165,7 +165,7 @@ def summarize_pools(environment: Environment, nodes: Iterable[Node]) -> dict[str
 
 
 def _group_unusable(reasons: Mapping[str, tuple[UnusableReason, str] | None]) -> tuple[Unusable, ...]:
-    """Returns a row for each reason and detail, the gravest first; the last one also counts those beyond the limit."""
+    """Returns a row for each reason and detail, the gravest first; the last row includes those beyond the limit."""
     names_by_reason: dict[tuple[UnusableReason, str], list[str]] = defaultdict(list)
     for name, reason in reasons.items():
         if reason is not None:
@@ -185,10 +185,10 @@ def _group_unusable(reasons: Mapping[str, tuple[UnusableReason, str] | None]) ->
 def _find_missing_nodes(
     pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]], nearby: Sequence[Node]
 ) -> Iterable[Drift]:
-    """Yields that a pool has fewer nodes than declared, with the nearest node where no node has its labels.
+    """Yields drift if a pool has fewer nodes than declared, with the nearest node if no node has its labels.
 
-    Nodes that are shared with an earlier pool have the labels, although they do not count for this one. An autoscaled
-    pool may be empty, but hardly beside nodes with its GPUs that belong to no pool: `nearby` are only those then.
+    Nodes that are shared with an earlier pool have the labels, although they do not count for this pool. An autoscaled
+    pool may be empty, unless there are nodes with its GPUs that belong to no pool: then `nearby` are only these nodes.
     """
     if not nodes and not shared and pool.max_nodes and (nearby or not pool.autoscaled):
         declared = ", ".join(f"{key}={value}" for key, value in pool.labels) or pool.gpu_resource
@@ -206,7 +206,7 @@ def _missing_labels(node: Node, pool: Pool) -> list[str]:
 
 
 def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tuple[Node, str]]) -> Iterable[Drift]:
-    """Yields one row for each declared field that nodes contradict, with the worst value, and for each other pool."""
+    """Yields a row for each declared field that nodes contradict, with the worst value, and each overlapping pool."""
     for owner in sorted({name for _, name in shared}):
         overlap = [node.name for node, name in shared if name == owner]
         yield _build_drift(DriftField.OVERLAP, "nodes of its own", f"pool {owner}", overlap)
@@ -234,10 +234,10 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
 
 
 def _find_small_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
-    """Yields that no NVLink clique of nodes has as many GPUs as declared, where all nodes have the label of theirs."""
+    """Yields drift if every NVLink clique has fewer GPUs than declared, provided that all nodes have a clique label."""
     domain = pool.nvlink_domain or 0
     cliques = [node.labels.get(_CLIQUE, "") for node in nodes]
-    # A domain within a node needs no clique, and an autoscaler may add the nodes that it lacks.
+    # A domain within a node needs no clique, and an autoscaler may add the missing nodes.
     if domain > pool.gpus_per_node and cliques and all(cliques) and not pool.autoscaled:
         largest = max(Counter(cliques).values()) * pool.gpus_per_node
         if largest < domain:
@@ -255,7 +255,7 @@ def _find_common_taint(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:
 def _find_lowest(
     field: DriftField, declared: object, values: Mapping[str, int] | Mapping[str, str], unit: str = ""
 ) -> Iterable[Drift]:
-    """Yields the lowest of the contradicting values by node, where there are any."""
+    """Yields the lowest of the contradicting values, with its nodes, if there are any."""
     if values:
         lowest = min(values.values())
         yield _build_drift(

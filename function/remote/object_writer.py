@@ -1,16 +1,16 @@
-"""Objects of provider-kubernetes: a remote manifest becomes one, and an observed one is composed again.
+"""Objects of provider-kubernetes: how they are composed for remote manifests, and how observed ones are reapplied.
 
 Names of Objects carry a hash of the composite and of the composition-resource-name, because `metadata.name` of a
-composed resource never changes. No Object is ever pointed at another namespace: what it created in the first one would
-stay there and nothing would delete it. So a placement or cache stays in the remote namespace in which it started.
+composed resource never changes. No Object is ever pointed at another namespace, because nothing would delete the remote
+object in the first namespace. A placement or cache therefore stays in the remote namespace in which it started.
 
-Observed resources are composed again so that nothing that runs is lost while an input is missing or invalid. The
-desired form of an observed resource has no status, none of Crossplane's own annotations, labels and bookkeeping, and
-never the data of a Secret, which the provider copies again.
+Observed resources are reapplied so that running workloads survive while an input is missing or invalid. The desired
+form of an observed resource has no status, none of Crossplane's own annotations, labels and bookkeeping, and never the
+data of a Secret, which the provider copies again.
 
-A more recent reconcile may already have written. What is only reapplied is therefore applied only over the
-resourceVersion that was seen; over another one the API server refuses it (409) and Crossplane reconciles again.
-Without that, two readings of a stale list could overwrite each other for ever.
+A more recent reconcile may already have written the resource. A resource that is only reapplied therefore carries the
+observed resourceVersion: if the version has changed, the API server refuses the write (409), and Crossplane reconciles
+again. Without the version, two reads of a stale list could overwrite each other for ever.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ from function.remote.composed_kinds import OBJECT_VERSION, build_readiness, find
 from function.remote.health import assess_ready_condition
 from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
 
-PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of such a usage
+PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of a usage
 NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
-# In a composition-resource-name, where a composite has the same on several clusters: behind what names the cluster.
+# Ends the prefix of a composition-resource-name that names the cluster, if a composite has several clusters.
 CLUSTER_SEPARATOR = "/"
 _OBJECT_NAME_LIMIT = 63
 _DELETING = frozenset({"*", "Delete"})
@@ -113,7 +113,7 @@ def deletes(manifest: Manifest) -> bool:
 def keep_undropped(
     observed: Mapping[str, Manifest], composed: Mapping[str, Composed], drops: Iterable[Drop]
 ) -> dict[str, Composed]:
-    """Returns the desired state: what is composed, and everything else that is observed and not dropped.
+    """Returns the desired state: the composed resources, and all other observed resources that are not dropped.
 
     Raises:
         ValueError: A drop has no reason.
@@ -132,7 +132,7 @@ def carry_over(observed: Mapping[str, Manifest]) -> dict[str, Composed]:
 
 
 def reapply_observed(manifest: Manifest) -> Composed:
-    """Returns one observed resource as desired, over the version that was seen."""
+    """Returns one observed resource as desired, to be applied only over its observed version."""
     return with_resource_version(desired_from_observed(manifest), manifest)
 
 
@@ -168,7 +168,7 @@ def with_management_policy(observed: Manifest, policy: ManagementPolicy) -> Comp
 
 
 def stop_managing(observed: Manifest) -> Composed:
-    """Returns an observed Object that creates and changes nothing any more; whether it deletes stays as it was."""
+    """Returns an observed Object that no longer creates or updates; it deletes only if it did before."""
     policy = ManagementPolicy.OBSERVE_DELETE if deletes(observed) else ManagementPolicy.OBSERVE_ONLY
     return with_management_policy(observed, policy)
 

@@ -1,8 +1,8 @@
 """The state of one remote object, read from the provider-kubernetes Object that describes it.
 
-The mirrored manifest of an Object that is Synced=False is stale: it says nothing about now. The state therefore comes
-first, and the manifest decides its health only where the state is PRESENT. The provider has no machine-readable reasons
-for a failed sync; the phrases below are those of provider-kubernetes v1.2, client-go and apimachinery's errors.
+The mirrored manifest of an Object that is Synced=False is stale: it does not show the present. The state therefore
+comes first, and the manifest decides its health only where the state is PRESENT. The provider has no machine-readable
+reasons for a failed sync; the phrases below are those of provider-kubernetes v1.2, client-go and apimachinery's errors.
 """
 
 import re
@@ -18,12 +18,12 @@ _WRITTEN = "spec.forProvider.manifest"
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What a state says to the user, and about the object and its cluster."""
+    """What a state means for the user, the object and its cluster."""
 
     message: str = ""  # the provider's own words follow
     cluster: ClusterReady = ClusterReady.SYNC_FAILED  # the reason, if this is the Object for KServe's preset
     unreachable: bool = False  # the cluster cannot be asked
-    refused: bool = False  # the cluster refuses what was written, and will as long as nothing changes
+    refused: bool = False  # the cluster refuses the write, and will refuse it until something changes
     transient: bool = False  # the write failed, the mirrored manifest is current
 
 
@@ -111,7 +111,7 @@ _PHRASES: tuple[tuple[State, tuple[str, ...]], ...] = (
             "currentcontext not set in kubeconfig",
         ),
     ),
-    # The API server cannot reach its webhook: the same words follow as when the API server itself is unreachable.
+    # The API server cannot reach a webhook. The same words follow as if the API server itself were unreachable.
     (State.WEBHOOK_FAILED, ("failed calling webhook",)),
     (State.REJECTED, ("denied the request",)),
     (State.UNAUTHORISED, ("x509:", "certificate has expired")),
@@ -127,7 +127,7 @@ _PHRASES: tuple[tuple[State, tuple[str, ...]], ...] = (
 )
 # Characters of a message that a condition can hold; a provider may quote a whole manifest in the middle.
 _HEAD, _TAIL = 560, 240
-# Anchored at the start of a word: tried at every character, it would cost the square of the length.
+# Anchored at the start of a word: matching from every character would take quadratic time.
 _CONNECTION = re.compile(r"(?<!\S)\S+:\d+->")
 
 
@@ -149,7 +149,7 @@ def read_object(observed: Manifest | None) -> ObservedObject:
             message = f"{message[:_HEAD]} … {message[-_TAIL:]}"
         message = _CONNECTION.sub("", message)
         state = _classify(message.lower())
-        # Of a Secret that is no kubeconfig the provider only quotes Go's parser.
+        # If the Secret is not a kubeconfig, the provider only quotes Go's parser.
         return ObservedObject(state, manifest, "" if state is State.INVALID_KUBECONFIG else message)
     return ObservedObject(State.PRESENT if manifest else State.UNSEEN, manifest)
 

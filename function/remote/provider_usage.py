@@ -1,10 +1,11 @@
 """The ProviderConfigUsage by which a composite keeps a ClusterProviderConfig until its last Object is deleted.
 
-provider-kubernetes lets a ClusterProviderConfig go once no ProviderConfigUsage names it, and without one it deletes
-nothing on the cluster. Each Object has its own, but where Crossplane deletes what is no longer composed, the garbage
-collector takes that one before the Object (docs/facts.md, provider-kubernetes). So ModelCaches and ModelServices have a
-ProviderConfigUsage of their own for each cluster until their Objects there are gone. A ModelDeployment has one for each
-environment that is deleted, or on which one of its placements is deleted (decision 37).
+provider-kubernetes releases a ClusterProviderConfig once no ProviderConfigUsage names it. Without a
+ClusterProviderConfig, the provider deletes nothing on the cluster. Each Object has its own usage, but when Crossplane
+deletes an Object that is no longer composed, the garbage collector deletes this usage before the Object (docs/facts.md,
+provider-kubernetes). ModelCaches and ModelServices therefore have a ProviderConfigUsage of their own for each cluster
+until their Objects there are gone. A ModelDeployment has one for each environment that is deleted, or on which one of
+its placements is deleted (decision 37).
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from function.remote.composed_kinds import OBJECT_VERSION, PROVIDER_USAGE_KIND
 from function.remote.object_writer import CLUSTER_SEPARATOR, PROVIDER_CONFIG_LABELS, object_name
 
 PROVIDER_USAGE = "provider-usage"  # composition-resource-name, behind a prefix or before a suffix for each cluster
-NO_OBJECTS_LEFT = "nothing is left on the cluster"  # why such a usage goes
+NO_OBJECTS_LEFT = "nothing is left on the cluster"  # why such a usage is dropped
 
 
 def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Composed:
@@ -32,7 +33,7 @@ def compose_provider_usage(xr: Manifest, key: str, provider_config: str) -> Comp
             "metadata": {
                 "name": object_name(owner, key),
                 "namespace": text(xr, "metadata.namespace"),
-                # The provider finds it by two of its labels, and an orphan is found by its owner's.
+                # The provider finds a usage by two of its labels; the function finds an orphan by its owner's label.
                 "labels": {**MANAGED_BY, LABEL_OWNER: label_value(owner), by_name: provider_config, by_kind: kind},
             },
             "providerConfigRef": {"kind": kind, "name": provider_config},

@@ -1,13 +1,12 @@
-"""Claims: what is written, what cannot be changed, how large they must be, and how long weights take to load from them.
+"""Claims: their manifests, their immutable fields, their sizes, and how long weights take to load from them.
 
-Only the size may change on a claim that exists. Class and access mode are written as the cluster has them: a changed
-setting then shows in a condition, and never as an error that the API server repeats for ever. An empty class name is
-the cluster's default class, for which the field is left out: in a claim `""` would mean no class at all.
+Only the size may change on a claim that exists. Class and access mode are written as they are on the cluster: a changed
+setting then shows in a condition, and not as an error that the API server repeats for ever. An empty class name stands
+for the cluster's default class. The field is then left out, because `""` in a claim means no class at all.
 
-The strongest statement about the size wins: the size asked for, the model's `disk`, its `vram`, the GPU memory of one
-replica (which bounds weights that must fit it). Sizes are whole Gi, rounded up. A request never shrinks, and it stays
-as it is while the capacity of the volume suffices: classes round up, and the API server refuses a request below the
-capacity.
+The strongest statement about the size wins: the requested size, the model's `disk`, its `vram`, the GPU memory of one
+replica (the weights must fit into it). Sizes are whole Gi, rounded up. A request never shrinks. It stays unchanged
+while the capacity of the volume suffices: classes round up, and the API server refuses a request below the capacity.
 """
 
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
-    """A claim to compose, or to observe: then size, class and access mode do not matter."""
+    """A claim to compose or to observe; size, class and access mode do not matter for a claim that is only observed."""
 
     name: str
     namespace: str
@@ -61,7 +60,7 @@ class ClaimPlan:
 
 
 def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:
-    """Builds the claim, with what cannot change as the cluster has it; `mirrored` is empty while it does not exist."""
+    """Builds the claim, with immutable fields as on the cluster; `mirrored` is empty while the claim does not exist."""
     metadata: Manifest = {"name": plan.name, "namespace": plan.namespace}
     manifest: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
     if plan.policy is ManagementPolicy.OBSERVE_ONLY:
@@ -103,12 +102,12 @@ def get_access_mode(mirrored: Manifest) -> str:
 
 
 def is_shared(mode: str) -> bool:
-    """Tells whether pods of several nodes can read a claim of this access mode; also where it is not known."""
+    """Tells whether pods of several nodes can read a claim of this access mode; true if it is unknown."""
     return mode in ("", READ_WRITE_MANY, READ_ONLY_MANY)
 
 
 def get_capacity(mirrored: Manifest) -> int | None:
-    """Returns the bytes of an observed claim's volume, or before it has one of its request; None where unknown."""
+    """Returns the bytes of an observed claim's volume, or of its request while it has no volume; None if unknown."""
     capacity = manifests.text(mirrored, _CAPACITY)
     return quantity.parse_or_none(capacity or manifests.text(mirrored, _REQUESTED)) or None
 
@@ -143,7 +142,7 @@ def format_request(size: int, mirrored: Manifest) -> str:
 class LoadEstimate:
     """How engines read weights from a claim whose speed was measured.
 
-    The time is that of one pod that reads all weights: the nodes of a replica read at the same time, each for itself.
+    The time is for one pod that reads all weights: the nodes of a replica read at the same time, each for itself.
     """
 
     weights_bytes: int
@@ -152,7 +151,7 @@ class LoadEstimate:
 
 
 def compute_load_seconds(weights_bytes: int, read_bandwidth: int) -> int:
-    """Computes how many seconds a pod reads these bytes at this many bytes per second, rounded up."""
+    """Computes the seconds, rounded up, that a pod takes to read these bytes at this many bytes per second."""
     return -(-weights_bytes // read_bandwidth)
 
 

@@ -1,9 +1,9 @@
 """Consumers of weights: placements whose service reads them. Weights that have a consumer are not deleted.
 
-A service reads the URI that it was Ready on until it is Ready on another one, whatever is planned meanwhile; once
-another URI is in its applied spec, it may read either. A placement says so in its status, and a ModelCache remembers
-its consumers by name: weights are deleted when every known consumer is gone or reads something else according to an
-answer about it, never because a list does not show it.
+A service reads its serving URI until it is Ready on another URI, whatever the plan is meanwhile. Once another URI is in
+its applied spec, the service may read either. A placement reports both URIs in its status, and a ModelCache records its
+consumers by name. Weights are deleted once an answer about each known consumer shows that the consumer is gone or reads
+other weights. They are never deleted because a list does not show a consumer.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ _USED_CACHE = "spec.of.resourceRef.name"
 def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], recorded: str) -> str:
     """Finds the URI that the ready service of a placement uses, or used when it was last ready.
 
-    `services` are the Objects of all services, for one that was never ready; `recorded` is the URI in the status.
+    `services` are the Objects of all services, for a service that was never ready; `recorded` is the URI in status.
     """
     if is_up(service):
         return text(service.manifest, _URI)
@@ -38,9 +38,9 @@ def find_serving_uri(service: ObservedObject, services: Iterable[Manifest], reco
 
 
 def find_applied_uri(services: Iterable[Manifest], serving_uri: str) -> str:
-    """Finds the URI in the spec of a service where it differs from what the service uses; empty where none does.
+    """Finds the URI in the spec of a service that differs from the serving URI; empty if there is none.
 
-    The service may switch to it at any moment, and be observed to do so much later.
+    The service may switch to this URI at any moment, and the switch may be observed much later.
     """
     uris = (text(read_written(service), _URI) for service in services)
     return next((uri for uri in uris if uri and uri != serving_uri), "")
@@ -49,9 +49,9 @@ def find_applied_uri(services: Iterable[Manifest], serving_uri: str) -> str:
 def find_consumers(
     cache: ModelCache, placements: Iterable[Placement], owned_claims: Mapping[str, Collection[str]]
 ) -> list[Consumer]:
-    """Finds the placements that name a cache, and those whose service is still on one of its own claims.
+    """Finds the placements that name a cache, and those whose service still uses one of the cache's own claims.
 
-    `owned_claims` has, by environment, the claims that would be deleted with their Objects.
+    `owned_claims` lists, for each environment, the claims that are deleted together with their Objects.
     """
     choice = ModelCacheChoice(name=cache.name)
     consumers = []
@@ -66,9 +66,9 @@ def find_consumers(
 
 
 def _find_uri(placement: Placement) -> str:
-    """Finds what a placement reads, or will read once it has a service; empty where that is not known.
+    """Finds the URI that a placement reads, or will read once it has a service; empty if unknown.
 
-    It is not known while the service switches from one URI to another.
+    The URI is unknown while the service switches from one URI to another.
     """
     if placement.service.applied_uri:
         return ""
@@ -83,14 +83,14 @@ def may_delete_weights(
 ) -> bool:
     """Tells whether a ModelCache may drop the claims and Jobs of weights that it does not need any more.
 
-    `claims` are those that the cache has on one environment, `consumers` the placements that may read from them, and
-    `named_by` those there that name the cache, whether or not they read from it yet. The claims are dropped when the
-    cache downloads to another one there (`current`), or does not select the environment any more (None), and then only
-    without a consumer. Whether they are then deleted on their cluster follows from `planner.CASES`.
+    `claims` are the claims of the cache on one environment, `consumers` the placements that may read from them, and
+    `named_by` the placements there that name the cache, whether or not they read from it yet. The cache drops the
+    claims when it downloads to another claim there (`current`), or no longer selects the environment (None), and only
+    if they have no consumer. Whether the claims are then deleted on their cluster follows from `planner.CASES`.
     """
     if current is None:
         if named_by:
-            # They may be about to read from it: a service reports its URI once it is ready on it.
+            # They may be about to read from the cache: a service reports its URI only once it is ready on this URI.
             return False
         current_uri = ""
     elif current.plan is None or not current.service_may_read:
@@ -101,7 +101,7 @@ def may_delete_weights(
 
 
 def _may_read(consumer: Consumer, claims: Collection[str], current_uri: str) -> bool:
-    """Tells whether a consumer may read from one of the claims anything but the current weights."""
+    """Tells whether a consumer may read weights other than the current ones from one of the claims."""
     return not consumer.uri or (consumer.uri != current_uri and parse_claim(consumer.uri) in claims)
 
 
@@ -127,16 +127,16 @@ def build_usage(placement: Placement, cache: str) -> dict[str, Composed]:
     name = build_name(placement.name, placement.name, cache)
     metadata: Manifest = {"name": name, "namespace": placement.namespace, "labels": {**MANAGED_BY}}
     manifest: Manifest = {"apiVersion": USAGE_VERSION, "kind": USAGE_KIND, "metadata": metadata, "spec": spec}
-    # Where Usages are not enforced their controller never makes them Ready, which must not hold up a model that serves.
+    # Where Usages are not enforced, their controller never makes them Ready. A model that serves must not wait for it.
     return {USAGE_KEY: Composed(manifest=manifest, ready=True)}
 
 
 def decide_usage(
     placement: Placement, cache: str, observed: Mapping[str, Manifest], *, may_read_previous: bool
 ) -> Desired:
-    """Returns the Usage of the ModelCache of a placement; empty: it names none.
+    """Returns the Usage of the ModelCache of a placement; empty: the placement names no ModelCache.
 
-    The Usage of another ModelCache stays while the service may still read from that one.
+    The Usage of another ModelCache stays while the service may still read from that ModelCache.
     """
     usage = observed.get(USAGE_KEY)
     if usage is not None and may_read_previous and text(usage, _USED_CACHE) != cache:

@@ -1,12 +1,13 @@
 """Secrets that pods of a remote cluster need: how the download reads them, and their copies.
 
-What the storage-initializer reads differs by scheme. The hub wants one value, `HF_TOKEN`: the named key. Google wants a
-file: the named key, mounted, its path in `GOOGLE_APPLICATION_CREDENTIALS`. Everything else is configured by variables
-(`AWS_ACCESS_KEY_ID` …, `AZURE_…`, `<host>-headers` for https): every key of the Secret becomes one.
+The storage-initializer reads credentials differently for each scheme. For the hub, the named key becomes the variable
+`HF_TOKEN`. For Google, the named key is mounted as a file, and `GOOGLE_APPLICATION_CREDENTIALS` holds its path. For all
+other schemes, every key of the Secret becomes a variable (`AWS_ACCESS_KEY_ID` …, `AZURE_…`, `<host>-headers` for
+https).
 
-The provider copies a Secret from the control plane by reference: its values pass through none of our code. The copy is
-removed once the bytes are verified, unless the environment names a Secret that is on the remote cluster already. On one
-node without a claim every pod start downloads, so there it stays.
+The provider copies a Secret from the control plane by reference, so its values never pass through this function. The
+copy is deleted once the bytes are verified. If the environment names a Secret that is already on the remote cluster,
+there is no copy. On one node without a claim, every pod downloads when it starts, so the copy stays there.
 """
 
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ class SecretCopy:
     name: str
     origin: SecretKey
     type: str = "Opaque"
-    all_keys: bool = False  # else the one key
+    all_keys: bool = False  # otherwise only the key of `origin`
 
     @property
     def label(self) -> str:
@@ -63,7 +64,7 @@ class Credential:
 
 
 def plan_credential(source: DownloadedSource, existing: str | None, name: str) -> Credential:
-    """Plans what the download reads: the environment's Secret, else a copy as `name`; empty where it reads nothing."""
+    """Plans the Secret that a download reads: the environment's, otherwise a copy as `name`; empty if it needs none."""
     origin = source.secret
     is_hub = isinstance(source, HuggingFaceSource)
     name = existing or name

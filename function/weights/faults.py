@@ -1,8 +1,8 @@
-"""Storage faults: every reason why weights cannot reach the pods, with everything that is said about each.
+"""Storage faults: every reason why weights cannot reach the pods, with the messages for each reason.
 
-The scheduler checks each environment with these rules before it places anything, the planner checks what is placed,
-and ModelCaches and the command line use the same ones: what is placed can be planned. Every rule runs, so that a user
-sees all faults at once. Whether a user's claim or a Secret exists is not known here.
+The scheduler checks each environment with these rules before it places anything. The planner checks placements with the
+same rules, and so do ModelCaches and the command line: every placement can therefore be planned. Every rule runs, so
+that a user sees all faults at once. The rules do not know whether a user's claim or a Secret exists.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -238,9 +238,9 @@ class FaultKind(Enum):
     )
 
 
-# Ignored once these bytes are or were being downloaded: a model whose disk is raised later must not stop them.
+# Ignored once the download of these bytes has started, so that raising the model's disk later does not stop it.
 SIZE_FAULTS = frozenset({FaultKind.OWN_SIZE, FaultKind.SHARED_SIZE, FaultKind.CLAIM_SIZE})
-# Ignored once the claim exists: nothing of it can be changed.
+# Ignored once the claim exists, because the claim cannot be changed any more.
 NEW_CLAIM_FAULTS = frozenset(
     {
         FaultKind.SIZE,
@@ -276,7 +276,7 @@ def list_remaining_faults(
 def find_faults_for_existing_claim(
     faults: tuple[StorageFault, ...], mode: str, nodes: int, replicas: int
 ) -> tuple[StorageFault, ...]:
-    """Finds the faults that count where the weights exist, on a claim of this access mode if on any."""
+    """Finds the faults that count if the weights exist; `mode` is the access mode of their claim, if they have one."""
     remaining = list_remaining_faults(faults, claim_exists=True, weights_exist=True)
     if is_shared(mode) or nodes * replicas <= 1:
         return remaining
@@ -292,10 +292,10 @@ def find_faults_for_existing_claim(
 
 
 def find_remarks(request: StorageRequest) -> Iterator[Problem]:
-    """Finds what is worth knowing and refuses nothing.
+    """Finds remarks, which are worth knowing but refuse nothing.
 
-    A claim that is smaller than the weights where the storage ignores sizes, and settings of a claim where none is
-    created for these weights alone.
+    They are about a claim that is smaller than the weights on storage that ignores sizes, and about settings of a claim
+    if no claim is created for these weights alone.
     """
     if not request.environment.storage.size_enforced:
         yield from (fault.problem for fault in _find_small_claim(request))
@@ -400,7 +400,7 @@ def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
     if request.storage_type not in CREATED_CLAIM:
         return
     if request.class_name is None:
-        # A deployment that names one does not help where all models of a namespace share the environment's claim.
+        # A class of the deployment does not help if all models of a namespace share the environment's claim.
         yield _fault(
             request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.managed_options.class_name or ""
         )
@@ -409,7 +409,7 @@ def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
 
 
 def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
-    """The named ModelCache has the bytes of this model on the environment, and these pods can mount them."""
+    """Checks that the named ModelCache has this model's bytes on the environment, and that pods can mount them."""
     source = request.model.source
     cache = request.named_cache
     entry = request.named_cache_entry

@@ -1,25 +1,26 @@
-"""Download Jobs, the ConfigMap with their scripts, and what KServe's initializer gets for the same download.
+"""Download Jobs, the ConfigMap with their scripts, and the settings of KServe's initializer for the same download.
 
-A Job has one pod with one container of the initializer's image: its python runs our script (scripts/), which runs the
-initializer and proves what it fetched. The scripts are mounted from a ConfigMap whose name holds a hash of its content.
-URI, directory and patterns are arguments and variables, never part of a script. A Job's pod template is immutable, so
-its name carries a hash of everything in it and of `retry`: whatever changes starts a new Job over the files that exist,
-and what does not change never does. There is no TTL: the provider would create the Job again.
+A Job has one pod with one container of the initializer's image. Its python runs our script (scripts/), which runs the
+initializer and verifies the fetched files. The scripts are mounted from a ConfigMap whose name holds a hash of its
+content. URI, directory and patterns are arguments and variables, never part of a script. A Job's pod template is
+immutable, so the Job's name carries a hash of its whole spec and of `retry`. A change starts a new Job over the
+existing files; without a change, no new Job starts. A Job has no TTL, because the provider would create the Job again.
 
-Where the claim's root belongs to another user, a container that runs as root first gives the download the directory of
-its model. Namespaces that enforce Pod Security `restricted` refuse such pods, and then a Job has no pod and no message.
-So it gets ten minutes until a pod is observed, and the full time from then on: the deadline is the one part of a Job
-that may change.
+If the claim's root belongs to another user, a container that runs as root first prepares the model's directory for the
+download. Namespaces that enforce Pod Security `restricted` refuse such pods, and the Job then has no pod and no
+message. Such a Job therefore has a deadline of ten minutes until a pod is observed, and its full deadline from then on.
+The deadline is the only part of a Job that may change.
 
-The script exits with a code per cause (scripts/download_script.py owns the codes). Causes that a retry cannot cure end
-the Job at once; the others use up the Job's backoff limit, and the last attempt exits with a code of its own that ends
-the Job too. So the Job's own condition names the cause either way: `podFailurePolicy` copies the exit code into it.
-What ends a pod from outside (eviction, the kernel) leaves no code: all that is known is that attempts ran out.
+The script has one exit code for each cause (scripts/download_script.py owns the codes). A cause that a retry cannot
+cure ends the Job at once. Other causes use up the Job's backoff limit, and the last attempt exits with a separate code
+that also ends the Job. In both cases, the Job's own condition names the cause, because `podFailurePolicy` copies the
+exit code into it. If an eviction or the kernel ends a pod, there is no code: the Job only shows that its attempts ran
+out.
 
-Where each pod downloads its own copy, KServe merges a container of the initializer's name in the service's template
-into its own. The pod is the engine's: image, resources and variables are merged, images are pulled with the pod's
-Secrets, and the download's service account does not apply. KServe mounts certificates for `s3://` alone, for the
-variables that it reads itself; for the hub we mount them.
+Where each pod downloads its own copy, the service's template has a container with the name of KServe's initializer, and
+KServe merges this container into its own. The download runs in the engine's pod: image, resources and variables are
+merged, images are pulled with the pod's Secrets, and the download's service account does not apply. KServe mounts
+certificates only for `s3://`, for the variables that it reads itself; for the hub, this function mounts them.
 """
 
 import json
@@ -65,7 +66,7 @@ _SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIREC
 # KServe's own convention: the ConfigMap holds cabundle.crt, and the initializer reads these two variables.
 BUNDLE_NAME = "CA_BUNDLE_CONFIGMAP_NAME"
 BUNDLE_DIRECTORY = "CA_BUNDLE_VOLUME_MOUNT_POINT"
-# What KServe's controller looks for in the container's variables, and its name for the file in the ConfigMap.
+# The variables of the container that KServe's controller reads, and its name for the file in the ConfigMap.
 _KSERVE_BUNDLE_NAME = "AWS_CA_BUNDLE_CONFIGMAP"
 _KSERVE_BUNDLE_FILE = "AWS_CA_BUNDLE"
 _BUNDLE_FILE = "cabundle.crt"
@@ -77,8 +78,8 @@ _ENV: tuple[Manifest, ...] = (
     {"name": "HF_XET_NUM_CONCURRENT_RANGE_GETS", "value": "8"},
     {"name": "TQDM_MININTERVAL", "value": "30"},
 )
-# A Secret whose keys all become variables must decide neither what the script runs, nor for how long, nor where a token
-# goes. A variable that is set here by name is stronger than one of a Secret (docs/facts.md, Kubernetes).
+# All keys of a Secret may become variables. They must not decide what the script runs, how long it runs, or where a
+# token goes. A variable that is set here by name overrides a variable of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
 _GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS)}
 # Exit codes after which the Job must not try again, ascending as the API demands.
@@ -149,7 +150,7 @@ class DownloadSpec:
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()  # of the environment, besides the download's own
     is_prepared: bool = False  # root makes the directory first
-    pool: Pool | None = None  # on whose nodes the weights are read, where no other node can write them
+    pool: Pool | None = None  # set if only the nodes of this pool, which read the weights, can write them
 
 
 def build_job(spec: DownloadSpec) -> Manifest:
@@ -180,8 +181,8 @@ def build_job(spec: DownloadSpec) -> Manifest:
 def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
 
-    The scripts are 30 kB, and a command would repeat them in the Job, in the Object that describes the Job, and in
-    what the provider reports. Other scripts are another ConfigMap.
+    The scripts have 30 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
+    status that the provider reports. Changed scripts get a new ConfigMap.
     """
     content = [f"{name}\n{script}" for name, script in sorted(SCRIPTS.items())]
     return {
@@ -203,11 +204,11 @@ def build_download_args(source: DownloadedSource) -> list[JSON]:
 
 
 def build_initializer(download: Download, source: DownloadedSource, credential: Credential) -> Initializer:
-    """Builds what KServe's initializer gets where it downloads into an engine's pod."""
+    """Builds the settings of KServe's initializer for a download into an engine's pod."""
     built_in = BUILT_IN.download
     env = _build_env(source, download, credential)
     if isinstance(source, HuggingFaceSource) and download.image == built_in.image:
-        # Nothing ends a download in an engine's pod that stalls, as those with the hf-xet of this image often do.
+        # Nothing ends a stalled download in an engine's pod, and downloads with the hf-xet of this image often stall.
         env = add_variables(env, {XET: "1"})
     requested_env: list[JSON] = [entry for entry in _build_env(source, download, credential) if entry not in _ENV]
     requested: Manifest = {
@@ -253,14 +254,14 @@ def has_had_pods(job: Manifest) -> bool:
 def is_without_pods(job: Manifest) -> bool:
     """Tells whether the Job controller has started an observed Job and could not create a pod for it.
 
-    It writes the start time together with the number of the pods that it created.
+    The controller writes the start time together with the number of the pods that it created.
     """
     is_suspended = manifests.condition(job, "Suspended").get("status") == "True"
     return bool(manifests.text(job, "status.startTime")) and not is_suspended and not has_had_pods(job)
 
 
 def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest) -> Manifest:
-    """Returns a Job with the deadline for its first pod until one was observed.
+    """Returns a Job with the short deadline for its first pod, until a pod was observed.
 
     `written` is the Job as it was last written, `observed` as it is on the cluster.
     """
@@ -306,7 +307,7 @@ def _build_pod(spec: DownloadSpec) -> Manifest:
             "automountServiceAccountToken": False,
             "serviceAccountName": download.service_account_name,
             "imagePullSecrets": pull_secrets or None,
-            # The platform names nodes for downloads where it knows where their volumes are.
+            # The platform team names nodes for downloads if it knows where their volumes are.
             "nodeSelector": download.node_selector or (dict(pool.labels) if pool else None) or None,
             "tolerations": [*download.tolerations, *(tolerations(pool) if pool else ())] or None,
             "securityContext": security,
@@ -338,8 +339,8 @@ def _build_prepare_container(spec: DownloadSpec, security: Manifest) -> Manifest
 
 def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     download = spec.download
-    # With the default apiVersion: without it, two Objects that describe one Job would take the field from each other
-    # for ever, because a reference is applied as a whole.
+    # The default apiVersion is written out. Without it, two Objects that describe one Job would take the field from
+    # each other for ever, because a reference is applied as a whole.
     own: list[Manifest] = [
         {"name": BACKOFF_LIMIT, "value": str(download.backoff_limit)},
         {"name": JOB_NAME, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _JOB_NAME}}},
@@ -375,14 +376,14 @@ def _build_env(source: DownloadedSource, download: Download, credential: Credent
 
 
 def _find_certificates(env: list[Manifest]) -> tuple[str, str] | None:
-    """Finds the ConfigMap with the certificates that variables name, and its directory; None where none do."""
+    """Finds the ConfigMap with the certificates that variables name, and its directory; None if no variable does."""
     values = {manifests.text(entry, "name"): manifests.text(entry, "value") for entry in env}
     name = values.get(BUNDLE_NAME)
     return (name, values.get(BUNDLE_DIRECTORY) or "/etc/ssl/custom-certs") if name else None
 
 
 def _escape_expansion(value: str) -> str:
-    """Escapes a value that Kubernetes must pass on unchanged: it expands $(NAME) in args and env."""
+    """Escapes a value that must stay unchanged, because Kubernetes expands $(NAME) in args and env."""
     return value.replace("$", "$$")
 
 
@@ -424,7 +425,7 @@ def find_failure(job: Manifest) -> JobFailure | None:
 def find_jobs_of_download(
     writer: ObjectWriter, namespace: str, claim: str, source: DownloadedSource
 ) -> tuple[str, ...]:
-    """Lists the observed Jobs that fetch the same bytes to the same claim, under whatever settings."""
+    """Lists the observed Jobs that fetch the same bytes to the same claim, whatever their settings are."""
     download = (namespace, [build_download_args(source)], [{"claimName": claim}])
     return tuple(
         key
@@ -443,8 +444,8 @@ def _identify_download(job: Manifest) -> tuple[object, ...]:
 def find_equivalent_job(writer: ObjectWriter, job: Manifest, same_download: Iterable[str]) -> str:
     """Finds the composed resource of the Job that stands for a planned one.
 
-    A completed Job for the same bytes and `retry` counts whatever its settings are. Otherwise it is the planned one,
-    which resumes over the files of others: a Job cannot be changed.
+    A completed Job for the same bytes and `retry` counts, whatever its settings are. Otherwise, the planned Job itself
+    counts. It resumes over the files of earlier Jobs, because a Job cannot be changed.
     """
     retry = manifests.get(job, "metadata.annotations")
     for key in same_download:
@@ -461,7 +462,7 @@ def name_scripts(job: Manifest) -> str:
 
 
 def differs_in_scripts_alone(job: Manifest, other: Manifest) -> bool:
-    """Tells whether two Jobs are equal but for the scripts, and the variables and exit codes that belong to these."""
+    """Tells whether two Jobs differ only in the scripts, and in the variables and exit codes that belong to scripts."""
     return _drop_scripts(job) == _drop_scripts(other)
 
 
@@ -489,8 +490,8 @@ def _is_of_scripts(variable: Manifest) -> bool:
 def find_write_failures(writer: ObjectWriter, same_download: Iterable[str]) -> tuple[str, ...]:
     """Finds the Jobs that prove that the download may not write to its directory.
 
-    A Job that could not write is followed by one that root prepares, once: the first is the proof until the prepared
-    one is observed, and from then on the prepared one is, whatever `retry` is.
+    After a Job that could not write, one Job follows for which root prepares the directory. The first Job is the proof
+    until the prepared Job is observed. From then on, the prepared Job is the proof, whatever `retry` is.
     """
     return tuple(
         key

@@ -1,7 +1,7 @@
 """Plans how the weights of one model reach its pods on one environment: the case table.
 
-No case has a builder of its own. A row says who owns the claim and the Job; one claim builder and one Job builder fill
-that in.
+No case has a builder of its own. A row defines who owns the claim and the Job; one claim builder and one Job builder
+serve all rows.
 """
 
 from dataclasses import dataclass, replace
@@ -26,10 +26,11 @@ from function.weights.request import (
     source_uri,
 )
 
-# Who owns the claim, and who the Job with its token and scripts, in the cases that write to a claim; the others compose
-# neither. `OBSERVE_ONLY`: the user's, and never written. `FULL`: of one composite, and deleted with it. `RETAIN`:
-# several composites may describe the same object, which outlives all of them. When the last deployment goes, Crossplane
-# deletes its placements and their Objects, and so every claim that is `FULL`; the others stay on the cluster.
+# The owners of the claim, and of the Job with its token and scripts, in the cases that write to a claim; other cases
+# compose neither. `OBSERVE_ONLY`: the user owns the object, and the function never writes it. `FULL`: one composite
+# owns the object, which is deleted with it. `RETAIN`: several composites may describe the same object, which outlives
+# them. When the last deployment is deleted, Crossplane deletes its placements and their Objects, and thereby every
+# `FULL` claim; other claims stay on the cluster.
 CASES = {
     # The user's claim, which several placements may fill.
     StorageType.USER_CLAIM: (ManagementPolicy.OBSERVE_ONLY, ManagementPolicy.RETAIN),
@@ -77,7 +78,7 @@ class StoragePlan:
 def plan_weights(request: StorageRequest) -> StoragePlan:
     """Plans the claim, the Job and the URI for one placement or ModelCache.
 
-    The request may have faults that do not count where the claim and the weights exist, but no others.
+    The request may have only faults that do not count if the claim and the weights exist.
     """
     source = request.model.source
     plan = StoragePlan(storage_type=request.storage_type, uri=source_uri(source), bound=request.weights_upper_bound)
@@ -133,7 +134,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.
     stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
-    # The Job for a user's claim, and its token, belong to that claim: another one may be filled at the same time.
+    # The Job for a user's claim, and its token, belong to that claim: another claim may be filled at the same time.
     owner = (plan.claim_name,) if request.storage_type is StorageType.USER_CLAIM else _owner_identity(request)
     download = request.environment.storage.download
     credential = _plan_credential(request, source, stem, *owner)
@@ -160,7 +161,7 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
 
 
 def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
-    """Returns what distinguishes a ModelCache's objects from a placement's of its name, and between environments."""
+    """Returns what distinguishes a ModelCache's objects by environment, and from those of a namesake placement."""
     is_own = request.for_cache and request.storage_type is StorageType.MANAGED
     return ("ModelCache", request.environment.name) if is_own else ()
 

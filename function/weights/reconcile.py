@@ -73,7 +73,7 @@ _PREFIXES = (CLAIM, JOB, SCRIPTS, SECRET_COPY)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledWeights:
     current: Desired = Desired()  # for the bytes of the plan
-    # For what belongs to other bytes, while they are read: the scripts. The rest stays because nothing drops it.
+    # The scripts of other bytes, while these bytes are read. Their other objects stay because nothing drops them.
     previous: Desired = Desired()
     unneeded: Desired = Desired()  # for all that belongs to other bytes, once nothing reads them
     state: StorageState
@@ -155,8 +155,8 @@ def decide_job(download: _Download) -> JobDecision:
     is_shared = job_plan.policy is ManagementPolicy.RETAIN
     may_run_already = is_shared and not job.seen and job.state is not State.ABSENT
     if may_run_already and needs_privileges(job_plan.manifest):
-        # A Job that is new has a short deadline until its pod has started (`with_pod_start_deadline`), and would give
-        # that to the one that runs.
+        # A new Job has a short deadline until its pod has started (`with_pod_start_deadline`). Composing it now could
+        # set this deadline on a Job that runs.
         return JobDecision.WAIT_FOR_ANSWER
     return JobDecision.RUN
 
@@ -166,8 +166,8 @@ def reconcile_weights(
 ) -> ReconciledWeights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
-    `recorded` is the download that status records as complete, `serving_uri` where a service reads weights already, if
-    one does.
+    `recorded` is the download that status records as complete. `serving_uri` is the URI that a service already reads;
+    empty if none does.
     """
     claim_name = name_claim(request)
     source = request.model.source
@@ -213,10 +213,10 @@ def reconcile_weights(
 
 
 def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterable[str]) -> JobPlan:
-    """Returns the plan of the Job that another release started, if it may still write and its scripts alone differ.
+    """Returns the plan of the Job that another release started, if it may still write and only its scripts differ.
 
-    So an upgrade restarts no download, and new scripts reach the next Job. A Job that several composites share is
-    replaced nevertheless: a new composite knows only the planned Job, so that both Jobs would write into one directory.
+    An upgrade thus restarts no download, and the next Job gets the new scripts. A Job that several composites share is
+    replaced nevertheless: a new composite knows only the planned Job, and both Jobs would write into one directory.
     """
     is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
     for key in same_download if is_replaced else ():
@@ -299,12 +299,12 @@ def _compose_claim(download: _Download) -> dict[str, Composed]:
     claim = download.plan.claim
     if claim is None:
         return {}
-    # Complete weights fit: a bound that has drifted since is no reason to grow the claim.
+    # Complete weights fit into the claim, so the claim must not grow because a bound has drifted since.
     if download.is_hydrated and download.claim.seen and claim.size and not claim.size.is_stated:
         claim = replace(claim, size=None)
     key = CLAIM + claim.name
     item = download.writer.compose(key, build_claim(claim, download.claim.manifest), claim.policy)
-    # What serves from it is as ready as before while it is observed for the first time.
+    # A service that reads the claim stays as ready as before while the claim is observed for the first time.
     is_new = download.claim.state is State.UNSEEN and download.plan.uri == download.serving_uri
     return {key: replace(item, ready=item.ready or is_new)}
 
@@ -312,7 +312,7 @@ def _compose_claim(download: _Download) -> dict[str, Composed]:
 def _compose_secrets(download: _Download) -> Desired:
     writer = download.writer
     policy = download.plan.job.policy if download.plan.job else ManagementPolicy.FULL
-    # Pods that download their weights themselves need it whenever they start, until they read from the claim.
+    # Pods that download their weights themselves need the copy whenever they start, until they read from the claim.
     pods_download = bool(download.serving_uri) and parse_claim_uri(download.serving_uri) is None
     desired = Desired()
     for copy in download.plan.copies:
@@ -335,7 +335,7 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str, why: str) -> Desired:
 
 
 def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
-    """Composes the Job as decided, and deletes other Jobs of the same bytes, unless no other can start."""
+    """Composes the Job as decided, and deletes other Jobs of the same bytes unless the claim holds it back."""
     writer = download.writer
     job_plan = download.plan.job
     key = download.job_key
@@ -359,7 +359,7 @@ def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
         desired |= Desired({key: reapply_observed(writer.observed[key])})
     elif job_plan and download.job and decision in _COMPOSED:
         if key not in writer.observed:
-            # Those that prove that root must prepare it stay until it is observed.
+            # The Jobs that prove that root must prepare the directory stay until the new Job is observed.
             proof = (failed for failed in download.write_failures if failed not in download.superseded)
             desired |= Desired({failed: reapply_observed(writer.observed[failed]) for failed in proof})
         policy = job_plan.policy if decision is JobDecision.RUN else ManagementPolicy.OBSERVE_ONLY
@@ -381,7 +381,7 @@ def _drop_jobs(download: _Download, decision: JobDecision, desired: Desired) -> 
 
 
 def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
-    """Composes the ConfigMap of a Job that runs, and keeps those that other Jobs of its bytes may mount."""
+    """Composes the ConfigMap of a Job that runs, and keeps the ConfigMaps that other Jobs of its bytes may mount."""
     writer = download.writer
     job = download.plan.job
     has_failed = download.job is not None and assess(download.job.manifest).level is Level.FAILED
@@ -415,11 +415,11 @@ def _name_scripts(job: JobPlan) -> str:
 
 
 def _describe(download: _Download, decision: JobDecision) -> StorageState:
-    """Describes the weights by the first of these that has something to say.
+    """Describes the weights by the first of these topics that applies.
 
-    What is wrong with the claim, the ModelCache, a claim that the user fills, verified weights, a Secret or ConfigMap
-    for which pods wait in vain, that no Job is planned, and the Job. A refused change of the claim does not hide that
-    weights are verified, and is listed as a problem of theirs.
+    The topics are: an obstacle of the claim, the ModelCache, a claim that the user fills, verified weights, a Secret or
+    ConfigMap that pods wait for in vain, the lack of a planned Job, and the Job. If the cluster refuses a change of the
+    claim, verified weights are still described as verified, and the refusal is listed as their problem.
     """
     plan = download.plan
     job = download.job
@@ -476,7 +476,7 @@ def _service_may_read(download: _Download) -> bool:
 
 
 def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
-    """Returns what becomes of everything that belongs to other bytes or another claim: with a consumer, and without."""
+    """Returns what becomes of objects for other bytes or another claim: while they have a consumer, and afterwards."""
     writer = download.writer
     claim = download.plan.claim
     current = {download.job_key, *(SECRET_COPY + copy.name for copy in download.plan.copies)}
@@ -497,7 +497,7 @@ def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired
     """Drops observed Objects of weights.
 
     Claims and Jobs that several composites share stay on the cluster, and so do the scripts of a Job that can start a
-    pod. Copies of Secrets do not: a composite that still needs one creates it again.
+    pod. Copies of Secrets are deleted: a composite that still needs a copy creates it again.
     """
     desired = Desired()
     for key in keys:

@@ -1,14 +1,14 @@
 """What is known when weights are planned, and which row of the case table applies.
 
-The case follows from the source, the deployment's choice and the environment alone. KServe's own initializer downloads
-only for replicas on one node, unless a claim is asked for, and only for the schemes that KServe accepts. It serves the
-root of what it downloads, so a model in a folder of its repository needs a claim.
+The case follows only from the source, the deployment's choice and the environment. KServe's own initializer downloads
+only for replicas on one node without a requested claim, and only for the schemes that KServe accepts. KServe serves the
+root of the download, so a model in a folder of its repository needs a claim.
 
 The cache key identifies the bytes. It is the first 16 hex digits of the SHA-256 of the normalised source: a JSON array
 of the URI without revision, the revision ("" where the source has none), the allow and the ignore patterns, each sorted
 and without repetition, and the model's folder if it has one, in the compact form and in this order. Names, tokens and
-mirrors are not part of it: the same bytes have the same key for every model that points to them. Another revision,
-pattern or folder is another key.
+mirrors are not part of the key: the same bytes have the same key for every model that points to them. Another revision,
+pattern or folder gives another key.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ CREATED_CLAIM = (StorageType.SHARED, StorageType.RETAINED, StorageType.MANAGED) 
 class StorageRequest:
     """Weights on one environment, for one placement or one ModelCache.
 
-    Scheduling and planning make the same request: that of a deployment has no environment before `with_pool`.
+    Scheduling and planning make the same request. The request of a deployment has no environment before `with_pool`.
     """
 
     model: Model
@@ -129,7 +129,8 @@ class StorageRequest:
         uri = self.model.source.uri if isinstance(self.model.source, UriSource) else ""
         is_refused_by_kserve = bool(uri) and not uri.startswith("s3://")
         is_in_folder = isinstance(self.model.source, HuggingFaceSource) and bool(self.model.source.path)
-        # The initializer of each pod cannot fetch the weights, or not to where engines look, whatever the options are.
+        # In these cases, the initializer of a pod cannot fetch the weights, or cannot fetch them to the folder that
+        # engines open, whatever the options are.
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve or is_in_folder
         if not needs_claim and self.managed_options.type is not CacheType.PVC:
             return StorageType.EMPTY_DIR
@@ -145,14 +146,14 @@ class StorageRequest:
 
     @property
     def access_mode(self) -> str:
-        """The access mode of a new claim: the deployment's, then the environment's; empty where the user has it."""
+        """The access mode of a new claim: the deployment's, then the environment's; empty for a user's claim."""
         if self.storage_type is StorageType.USER_CLAIM:
             return ""
         return self._own_options.access_mode or self.environment.storage.access_mode
 
     @property
     def claim_size(self) -> Size | None:
-        """The size of a claim that is created; None where none is, or where nothing states or bounds its size."""
+        """The size of a claim that is created; None if no claim is created, or nothing states or bounds its size."""
         if self.storage_type not in CREATED_CLAIM:
             return None
         return compute_size(self._own_options.size, self.model, self.gpu_memory)
@@ -165,7 +166,7 @@ class StorageRequest:
 
     @property
     def stated_capacity(self) -> int | None:
-        """The bytes of the claim where they do not follow from the weights; None where they do or are not known."""
+        """The bytes of the claim if they do not follow from the weights; None if they do, or if they are unknown."""
         if self.storage_type is StorageType.USER_CLAIM:
             return self.user_claim_capacity
         size = self.claim_size
@@ -173,13 +174,13 @@ class StorageRequest:
 
     @property
     def weights_upper_bound(self) -> int | None:
-        """The best known bound of the weights' bytes: of the files, some may be copies that engines do not load."""
+        """The best known upper bound of the weights' bytes: some files may be copies that engines do not load."""
         bounds = (self.model.disk or self.stated_capacity, self.model.vram, self.gpu_memory)
         return min((amount for amount in bounds if amount), default=None)
 
     @property
     def _own_options(self) -> CreatedStorage:
-        # A claim that all models of a namespace share is the environment's alone: all of them must agree on it.
+        # Only the environment decides on a claim that all models of a namespace share: all of them must agree on it.
         is_shared = self.storage_type is StorageType.SHARED
         return CreatedStorage(size=self.environment.storage.shared_size) if is_shared else self.managed_options
 
@@ -232,7 +233,7 @@ def parse_claim_uri(uri: str) -> tuple[str, str] | None:
 
 
 def serving_path(source: DownloadedSource, directory: str) -> str:
-    """Returns the folder that engines open, of a download in this directory of a claim."""
+    """Returns the folder that engines open, for a download into this directory of a claim."""
     folder = source.path if isinstance(source, HuggingFaceSource) else ""
     return f"{directory}/{folder}".rstrip("/")
 

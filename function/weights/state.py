@@ -1,7 +1,8 @@
 """The state of the weights on one environment, as data, from what was observed of claim, token and Job.
 
 A download that was once observed complete stays complete for its bytes and its claim, even when its Job is cleaned up.
-Another cache key, another `retry`, or a claim that is gone (absent, or of another uid) ends that.
+It is incomplete again after a change of the cache key or of `retry`, or when the claim is gone (absent, or of another
+uid).
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from function.weights.request import StorageType
 
 
 class WeightsStatus(Enum):
-    """What was found, the first obstacle of several: reason and message, which status/weights.py fills in."""
+    """A finding, the first obstacle of several: its reason, and its message, which status/weights.py fills in."""
 
     NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
     EMPTY_DIR = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
@@ -164,7 +165,7 @@ class DownloadState:
     recorded: DownloadRecord
     wanted: DownloadRecord  # what status records once the plan is carried out
     claim: ObservedObject
-    job: ObservedObject | None = None  # the one that stands for the planned one; None: none is planned
+    job: ObservedObject | None = None  # the Job that stands for the planned one; None: none is planned
 
     @property
     def is_recorded(self) -> bool:
@@ -182,14 +183,14 @@ class DownloadState:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a finished Job filled a claim that another one of its name has replaced since."""
+        """Whether a finished Job filled a claim that another claim of the same name has replaced since."""
         if not self._is_same_download or not self._is_claim_replaced:
             return False
         return bool(self.recorded.completed_at) and self.recorded.completed_at == self._completion_time
 
     @property
     def is_hydrated(self) -> bool:
-        """Whether the planned Job, or an earlier one as recorded, has filled the claim that exists."""
+        """Whether the planned Job, or an earlier recorded Job, has filled the existing claim."""
         if self.job is None:
             return False
         is_complete = assess(self.job.manifest).up and not self.is_outdated and not is_gone(self.claim)
@@ -239,7 +240,7 @@ def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageSta
 
 
 def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> StorageState | None:
-    """Finds what is wrong with the claim, if anything; `pods` mount it at once."""
+    """Finds what is wrong with the claim, if anything; `pods` is the number of pods that mount the claim at once."""
     message = claim.message
     if claim.state_unknown:
         finding = WeightsStatus.UNKNOWN
@@ -260,7 +261,7 @@ def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> St
 
 
 def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPlan | None = None) -> StorageState:
-    """Describes a download that has not been observed complete yet; `plan` is that of its claim."""
+    """Describes a download that has not been observed complete yet; `plan` is the plan of its claim."""
     name = text(job.manifest, "metadata.name")
     message = job.message
     failure = None
