@@ -19,7 +19,7 @@ class RequiredResource(NamedTuple):
 
     digest: bytes  # identifies the content
     load: Callable[[], Manifest]
-    uid: str = ""  # only of a resource from an API server
+    uid: str = ""  # only for a resource from an API server
 
 
 Answered: TypeAlias = tuple[RequiredResource, ...]
@@ -27,7 +27,7 @@ Pause: TypeAlias = Callable[[], None]
 
 
 def noop() -> None:
-    """Does nothing, for calls that share the processor with no other."""
+    """Does nothing, for a call that does not share the processor with other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class Composed:
 class Drop(NamedTuple):
     """An observed composed resource that leaves the desired state, so that Crossplane deletes it, and why.
 
-    There is no other way, while the composite exists: what is observed and neither composed nor dropped is composed
-    again as it was observed. What is both dropped and composed stays.
+    While the composite exists, this is the only way to delete a resource: an observed resource that is neither composed
+    nor dropped is carried over. A resource that is both dropped and composed stays.
     """
 
     key: str  # composition-resource-name
@@ -84,13 +84,13 @@ class Desired:
         return combine((self, other))
 
     def with_prefix(self, prefix: str) -> "Desired":
-        """Returns the same under longer composition-resource-names."""
+        """Returns the same resources and drops under longer composition-resource-names."""
         composed = {prefix + key: item for key, item in self.composed.items()}
         return Desired(composed, tuple(Drop(prefix + key, why) for key, why in self.drops))
 
 
 def combine(parts: Iterable[Desired]) -> Desired:
-    """Returns what several parts desire; what a later one composes replaces what an earlier one does."""
+    """Returns what several parts desire; what a later part composes replaces what an earlier part composes."""
     composed: dict[str, Composed] = {}
     drops: list[Drop] = []
     for part in parts:
@@ -124,6 +124,6 @@ class Outcome:
     events: tuple[Event, ...] = ()
     ready: bool | None = None  # False: the composite is not ready; None: Crossplane decides
     ttl_seconds: int = 60
-    version: str = ""  # the status is written only over this resourceVersion, which it was computed from; empty: any
-    # What was decided and from what, for the command line; None where nothing was.
+    version: str = ""  # the status was computed from this resourceVersion and is written only over it; empty: any
+    # The decision and its inputs, for the command line; None if nothing was decided.
     explanation: object = field(default=None, compare=False)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-SLICE_SECONDS = 0.02  # after which a call yields at its next pause; two pauses are less than a tenth of a second apart
+SLICE_SECONDS = 0.02  # after this time a call yields at its next pause; two pauses are less than 0.1 s apart
 # Of processor time; a call over a thousand ordinary environments takes 0.3 with cold caches (docs/performance.md).
 MAX_CALL_SECONDS = 2.0
 MAX_CALLS = 4  # calls that are decoded in memory at the same time
@@ -50,7 +50,7 @@ class FairExecutor(Generic[T]):
                 TooLongError: The call has computed for as long as any call may; raised once, so that it can recover.
             """
             nonlocal started, limit
-            # The processor's clock costs ten times what the other does, and every environment comes here.
+            # The processor's clock costs ten times as much as the other clock, and a call pauses at every environment.
             if clock() - started < SLICE_SECONDS:
                 return
             if processor_clock() - call_started > limit:

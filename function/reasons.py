@@ -1,4 +1,6 @@
-"""Every condition type and reason that users can read. A class named as a condition type has its reasons.
+"""Every condition type and reason that users can read.
+
+A class with the name of a condition type has the reasons of this condition.
 
 The order of `Refused` has a meaning: it runs from furthest to nearest, so that the condition of a deployment can name
 the environment that came closest.
@@ -80,7 +82,7 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     ),
 }
 
-# Conditions that an object has only once they apply; while they cannot be evaluated they keep their last value.
+# Conditions that an object has only once they apply. While they cannot be evaluated, they keep their last value.
 OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 
 
@@ -158,7 +160,7 @@ class EnvironmentStorageReady(StrEnum):
 
 
 class HardwareAsDeclared(StrEnum):
-    """Reasons of HardwareAsDeclared on an InferenceEnvironment; of several faults the first counts."""
+    """Reasons of HardwareAsDeclared on an InferenceEnvironment; of several faults, the first in this order counts."""
 
     NO_NODES = "NoNodes"
     NODES_OVERLAP = "NodesOverlap"
@@ -166,7 +168,7 @@ class HardwareAsDeclared(StrEnum):
     NODES_UNUSABLE = "NodesUnusable"
     NO_NODES_YET = "NoNodesYet"
     AS_DECLARED = "AsDeclared"
-    OBSERVING = "Observing"  # Unknown, as all that follow
+    OBSERVING = "Observing"  # Unknown, like all reasons below
     NOT_OBSERVED = "NotObserved"
     FORBIDDEN = "Forbidden"
     UNREACHABLE = "Unreachable"

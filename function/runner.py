@@ -1,12 +1,13 @@
 """Answers one RunFunction call: decode, compose, recover if that fails, encode, log.
 
 An internal error must never remove running workloads. If composing fails, the response is what `recover` makes of the
-same call: everything observed, and conditions that name the failure. If that fails too, a fatal result makes Crossplane
-keep everything as it is. A call that takes too long, or whose response is larger than Crossplane reads, counts as a
-failure. Bytes that are not a request are answered with INVALID_ARGUMENT, at once or when the malformed item is parsed.
+same call: everything observed, and conditions that name the failure. If `recover` fails too, a fatal result makes
+Crossplane keep everything as it is. A call that takes too long, or whose response is larger than Crossplane reads,
+counts as a failure. Bytes that are not a request are answered with INVALID_ARGUMENT, at once or when the malformed item
+is parsed.
 
-One line is logged for each call. It never contains a manifest, nor the message or the locals of an exception, since
-both may quote one: observed resources may hold the copy of a Secret.
+One line is logged for each call. It never contains a manifest, because observed resources may hold the copy of a
+Secret. It also never contains the message or the locals of an exception, because they may quote a manifest.
 """
 
 import time
@@ -31,8 +32,8 @@ from function.wire import MalformedError, TooLargeError, read_call, refuse_reque
 class Runner:
     """Answers RunFunction with what `compose` makes of a call.
 
-    `trust_versions`: all callers have their items from an API server. With an `executor` calls are computed in threads
-    that share the processor, without one in the calling thread.
+    `trust_versions`: all callers get their items from an API server. `executor`: computes calls in threads that share
+    the processor; without an executor, calls are computed in the calling thread.
     """
 
     def __init__(

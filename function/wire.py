@@ -1,17 +1,17 @@
 """The only protobuf: a serialised RunFunctionRequest becomes a `Call`, an `Outcome` becomes a RunFunctionResponse.
 
-**Splitting.** Required resources stay bytes, the rest becomes the SDK's own message: parsing 3,000 items costs ten
-times what receiving them does. The reader is protobuf's own, with a schema that says `bytes` where run_function.proto
-and struct.proto say message: both look the same on the wire, so that malformed bytes and repeated keys are handled as
-in a full parse.
+**Splitting.** Required resources stay bytes, and the rest becomes the SDK's own message, because to parse 3,000 items
+costs ten times as much as to receive them. The reader is protobuf's own, with a schema that says `bytes` where
+run_function.proto and struct.proto say message. Both look the same on the wire, so malformed bytes and repeated keys
+are handled as in a full parse.
 
-**Identifying.** Parsed items are cached under what identifies their content. Crossplane marshals maps in random order,
-so equal items have different bytes. Items from an API server are identified by uid, resourceVersion and size,
+**Identifying.** Parsed items are cached by a key that identifies their content. Crossplane marshals maps in random
+order, so equal items have different bytes. Items from an API server are identified by uid, resourceVersion and size,
 which needs no full parse. A file keeps its resourceVersion when it is edited, so from other callers (`crossplane
 render`) an item is identified by its content in protobuf's deterministic form.
 
 **Responding.** A pipeline may hold other functions, so the response starts from what they desire: their resources,
-status and context stay, ours are added, and ours count where both wrote a status field. Entries that are None are left
+status and context stay, and ours are added. If both wrote a status field, ours counts. Entries that are None are left
 out, because for Kubernetes null and absent are the same while schemas refuse null. The composite's `ready` stays unset
 unless the outcome sets it, because users would lose the list of unready resources that Crossplane gives them.
 
@@ -37,7 +37,8 @@ from function.contract import RESPONSE_BYTES, Answered, Call, Outcome, Pause, Re
 from function.kube.manifests import JSON, Manifest, text
 from function.reasons import Status
 
-# With the numbers of run_function.proto (Request, Resources, Resource) and struct.proto (Fields is Struct, and Value).
+# The field numbers are those of run_function.proto (Request, Resources, Resource) and struct.proto (Fields is Struct,
+# and Value).
 _SCHEMA = """
   name: "split.proto"  package: "split"  syntax: "proto3"
   message_type {
@@ -67,13 +68,13 @@ _POOL.AddSerializedFile(text_format.Parse(_SCHEMA, FileDescriptorProto()).Serial
 _REQUEST, _RESOURCE, _VALUE = (
     GetMessageClass(_POOL.FindMessageTypeByName(f"split.{name}")) for name in ("Request", "Resource", "Value")
 )
-# The list of who wrote which field: often half of an object, changed by every write, and never read here.
+# This list of who wrote which field is often half of an object, changes with every write, and is never read here.
 _MANAGED_FIELDS = "managedFields"
 # The bytes before the text of a Value: its tag and its length. An absent Value has no bytes; null and the empty text
 # have only these two. Because of the lengths, two pairs of uid and version never have the same bytes, and because of
 # the tag, no serialised Struct has the bytes of such a pair.
 _TEXT_HEAD = 2
-# Those of Kubernetes. Requirements and composed resources repeat the names of the composite.
+# The limits of Kubernetes. Requirements and composed resources repeat the names of the composite.
 _NAME_LIMITS = {"metadata.name": 253, "metadata.namespace": 63}
 _STATUS = {
     Status.TRUE: fnv1.STATUS_CONDITION_TRUE,
@@ -85,7 +86,7 @@ _MAX_FLOAT = sys.float_info.max
 
 
 class MalformedError(Exception):
-    """The bytes are not a request; the message quotes nothing of them."""
+    """The bytes are not a request; the message does not quote them."""
 
 
 class Received(NamedTuple):
@@ -101,7 +102,7 @@ def split_request(data: bytes) -> Received:
     """
     try:
         outer = _REQUEST.FromString(data)
-        # The items are held, not copied: they outlive clearing the map.
+        # The items are held, not copied: they remain after the map is cleared.
         required = {name: resources.items for name, resources in outer.required_resources.items()}
         outer.ClearField("required_resources")
         return Received(fnv1.RunFunctionRequest.FromString(outer.SerializeToString()), required)
@@ -141,7 +142,8 @@ def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_version
     """Returns items with what identifies their content; `pause` is called before an item is parsed.
 
     `trust_versions`: the items come from an API server. Their size covers changes without a new version: fields that a
-    CRD defaults or prunes. Metadata is parsed instead of searched: labels are the tenants', and may hold any bytes.
+    CRD defaults or prunes. Metadata is parsed instead of searched, because tenants set the labels, which may hold any
+    bytes.
     """
     resources = []
     for index, item in enumerate(items):
@@ -155,7 +157,8 @@ def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_version
                 digest = uid_value + version + len(item).to_bytes(4, "big")
                 # A uid of unexpected form is treated as missing.
                 uid = uid_value[_TEXT_HEAD:].decode(errors="replace")
-        # The content itself and no hash of it: measured, a hash costs more time than it saves memory.
+        # The digest is the content itself and not a hash: measured, a hash costs more time than the saved memory is
+        # worth.
         digest = digest or _parse_item(item).SerializeToString(deterministic=True)
         resources.append(RequiredResource(digest, partial(_load_item, items, index, pause), uid))
     return tuple(resources)
@@ -177,7 +180,7 @@ def parse_metadata(item: bytes) -> Mapping[str, bytes]:
 
 def _load_item(items: Sequence[bytes], index: int, pause: Pause) -> Manifest:
     pause()
-    # Parsed again, because few items are needed: to keep three thousand parsed copies would cost more.
+    # The item is parsed again: few items are needed, and to keep three thousand parsed copies would cost more.
     return read_struct(_parse_item(items[index]))
 
 

@@ -3,13 +3,13 @@
 A problem outside the profiles (source, resources, selector) leaves no model to serve: only the problems are returned.
 A profile with problems is listed in `broken`, and the other profiles still serve.
 
-Hugging Face repositories are exactly `owner/name` and revisions have no slash or colon, because KServe's initializer
-gets both in one address. An address whose scheme has a source of its own must use that source.
+Hugging Face repositories are exactly `owner/name`, and revisions have no slash or colon, because KServe's initializer
+gets both in one address. If the scheme of an address has a source of its own, the model must use this source.
 
 A replica on several nodes is in one of two modes. Pipeline mode: one pipeline stage for each node and tensor
 parallelism over the GPUs of a node, or no stages and tensor parallelism over the GPUs of all nodes. Data mode: `data`
-ranks, of which each node has `dataLocal`, and no pipeline, because KServe takes one or the other. Sizes that are left
-out follow from the others.
+ranks, of which each node has `dataLocal`, and no pipeline, because KServe takes either of them. Sizes that are left out
+follow from the other sizes.
 """
 
 import re
@@ -343,7 +343,7 @@ def _parse_data_mode(block: schemas.Parallelism, nodes: int, gpus: int, problems
 
 
 def _fit_shape(block: schemas.Serving, shape: Shape | None, engine: Engine, problems: Problems) -> Shape | None:
-    """Returns the shape as the engine runs it, and adds what in the arguments contradicts it."""
+    """Returns the shape as the engine runs it, and adds a problem for each argument that contradicts it."""
     args = problems["engine.args"].path
     at = problems["replicaTopology.parallelism"]
     parsed = parse_parallel_flags(engine.name, engine.args, args)

@@ -1,8 +1,8 @@
 """Parses InferenceEnvironments: access to the cluster, its pools, its storage, and what was observed of it.
 
-A pool with problems is left out and named, the other pools still count; a price with problems counts as none. A problem
-anywhere else makes the environment broken: nothing new is decided there and workloads keep running, because a storage
-class that cannot be read is not an absent one. A pool without GPUs is left out silently.
+A pool with problems is left out and named, and the other pools still count. A price with problems counts as no price. A
+problem anywhere else makes the environment broken: nothing new is placed there, and workloads keep running, because a
+storage class that cannot be read is not the same as no storage class. A pool without GPUs is left out silently.
 """
 
 import re
@@ -80,7 +80,7 @@ class ParsedEnvironment(Parsed[Environment]):
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
-        """The problems of all pools, and of the prices of pools that count nevertheless."""
+        """The problems of all pools that are left out, and of the prices of pools that still count."""
         invalid = {problem for pool in self.invalid_pools for problem in pool.problems}
         return tuple(problem for problem in self.problems if problem in invalid or _PRICE.match(problem.path))
 
@@ -175,7 +175,7 @@ def _parse_pull_secret(block: schemas.EnvironmentImagePullSecret, namespace: str
 def _parse_pools(
     spec: schemas.EnvironmentSpec, published: Mapping[str, Manifest], problems: Problems
 ) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
-    """Returns the valid pools with the published facts of their nodes, and the others with their problems."""
+    """Returns the valid pools with the published facts of their nodes, and the invalid pools with their problems."""
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = {
         "nodePools": spec.node_pools,
@@ -223,7 +223,7 @@ def _parse_storage(
 
 
 def _parse_node_selector(block: schemas.Hardware | None, problems: Problems) -> Manifest | None:
-    """Returns the LabelSelector of the observed nodes; None where there is none, or it has problems."""
+    """Returns the LabelSelector of the observed nodes; None if there is none, or if it has problems."""
     if block is None or block.selector is None:
         return None
     selector = parse_selector(block.selector, problems)
@@ -264,7 +264,7 @@ def _find_moved_pools(
 
 
 def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]]) -> tuple[Grant, ...]:
-    """Returns the published grants, each for the pools that select its nodes now."""
+    """Returns the published grants; each grant is for the pools that select its nodes now."""
     largest: dict[tuple[str, str, int, int], Grant] = {}
     for row in rows:
         uid = text(row, "uid")

@@ -1,7 +1,7 @@
 """Parses ModelCaches, and the `modelCache` block of deployments and placements.
 
-The block names a ModelCache, or an existing claim, or describes a claim to create. Fields that belong to another form
-are refused instead of ignored. `preload` and `retry` are settings of downloads and belong to both kinds of claims; a
+The block names a ModelCache, names an existing claim, or describes a claim to create. Fields that belong to another
+form are refused and not ignored. `preload` and `retry` are settings of downloads and belong to both kinds of claims; a
 ModelCache has them beside its `storage`.
 """
 

@@ -77,7 +77,7 @@ def _parse_rollout(block: schemas.Rollout | None) -> Rollout | None:
 
 
 def _parse_tolerations(blocks: Sequence[schemas.DeploymentToleration], problems: Problems) -> tuple[Toleration, ...]:
-    """Returns the tolerations; one that Kubernetes would refuse is a problem."""
+    """Returns the tolerations; a toleration that Kubernetes would refuse is a problem."""
     for index, block in enumerate(blocks):
         exists = block.operator == "Exists"
         if not exists and not block.key:
@@ -110,7 +110,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
     is_current = is_condition_current(manifest, ConditionType.SERVICE_READY)
     is_service_ready = service_ready.get("status") == Status.TRUE and is_current
-    # Crossplane's Ready is False while a placement that serves waits for its next weights.
+    # Crossplane's Ready is False while a serving placement waits for new weights.
     is_serving = is_service_ready or is_ready(manifest)
     if phase == Phase.READY and not is_serving:
         phase = Phase.STARTING

@@ -51,7 +51,7 @@ def parse_service_view(manifest: Manifest) -> ServiceView:
 
 
 def check_routing(spec: schemas.ServiceSpec | schemas.Service, problems: Problems) -> None:
-    """Adds the problems of the fields that a deployment's `service` has, too."""
+    """Adds the problems of the fields that a ModelService and a deployment's `service` share."""
     if spec.environments and Distribution(spec.distribution) is not Distribution.FAILOVER:
         allowed = f"left out unless distribution is {Distribution.FAILOVER}"
         problems["environments"].add_invalid(spec.environments, allowed)

@@ -1,10 +1,11 @@
-"""Parses a pool of an environment, and what a profile requires of one.
+"""Parses a pool of an environment, and what a profile requires of a pool.
 
-The speed between nodes has one name on each side, `multiNodeBandwidth` and `interNodeBandwidth`; either is accepted on
-both. Only a profile may require a speed `-or-better`.
+The speed between nodes has two names, `multiNodeBandwidth` and `interNodeBandwidth`. Pools and profiles accept both.
+Only a profile may require a speed `-or-better`.
 
 The block `interNode` says how pods of one replica reach each other over several nodes: by a preset for the network of a
-provider, with the names that were chosen on the cluster in `with`. The pool's own settings take precedence over it.
+provider. Its field `with` has the names that were chosen on the cluster. The pool's own settings take precedence over
+the preset.
 """
 
 from decimal import Decimal
@@ -87,7 +88,7 @@ def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Probl
 
 
 def _parse_price(block: schemas.Price | None, problems: Problems) -> Price | None:
-    """Returns the price of a pool; one with problems is none."""
+    """Returns the price of a pool; None if it has problems."""
     if block is None or problems.list():
         return None
     return Price(per_gpu_hour=Decimal(block.per_gpu_hour), currency=block.currency, price_class=block.class_)
@@ -102,7 +103,7 @@ def _parse_precisions(words: list[str] | None, problems: Problems) -> tuple[str,
 def _parse_bandwidth(
     block: schemas.Requires | schemas.Capabilities, problems: Problems, also: tuple[str, ...] = ()
 ) -> str | None:
-    """Returns the speed, which has two names; both at once is a problem, also if they are equal."""
+    """Returns the speed, which has two names; both at once are a problem, even if they are equal."""
     check_alternatives(block, ("multiNodeBandwidth", "interNodeBandwidth"), problems)
     if block.multi_node_bandwidth is not None:
         return parse_word(block.multi_node_bandwidth, LADDER, problems["multiNodeBandwidth"], also)
@@ -158,7 +159,7 @@ def _check_inputs(block: schemas.InterNode, preset: Preset | None, gpu_resource:
     if given.resource_name == gpu_resource:
         allowed = "the resource of the network devices, not that of the GPUs"
         problems["resourceName"].add_invalid(given.resource_name, allowed)
-    # With a number of devices, the instance type is needed only where more than that number depends on it.
+    # If the number of devices is set, the instance type is needed only if more than this number depends on it.
     counted = given.count is not None and all(row.keys() == {"count"} for row in preset.instance_types.values())
     optional = {"ncclNet": not block.fail_closed, "instanceType": counted}
     for name, required in takes.items():

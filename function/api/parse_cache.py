@@ -12,7 +12,8 @@ from function.contract import RequiredResource
 
 T = TypeVar("T")
 _MAX_KEYS = 4  # each Composition may have other settings in its input; a control plane has few
-# Entries of a generation before the next begins: this number at least, else this multiple of the list that is parsed.
+# Entries of a generation before the next generation begins: at least this number, else this multiple of the parsed
+# list.
 _MIN_ENTRIES = 1_000
 _ENTRIES_PER_ITEM = 2
 
@@ -26,10 +27,10 @@ class CacheStats:
 
 
 class ParseCache(Generic[T]):
-    """Parses items, each content once for each key, which is what parsing depends on besides the item.
+    """Parses each content once for each key; the key is what parsing depends on besides the item.
 
-    There are two generations of entries. An entry of the older one that is used moves to the newer one; the older one
-    is dropped when the newer one is full.
+    There are two generations of entries. When an entry of the older generation is used, it moves to the newer
+    generation. When the newer generation is full, the older generation is dropped.
     """
 
     def __init__(self, parse: Callable[..., T]) -> None:

@@ -1,10 +1,10 @@
 """Parses the block `pod` of pools, and loads the presets for RDMA.
 
-A `pod` block passes through to the pods except for what belongs to others: GPUs, CPU and memory to the replica and the
-model, some labels to KServe, and some paths are mounted already.
+The fields of a `pod` block pass through to the pods, except for what belongs to others: GPUs, CPU and memory belong to
+the replica and the model, some labels belong to KServe, and some paths are mounted already.
 
-Each file of `function/presets` is one way of a provider to RDMA, with its sources and the date they were read. Its
-fields are those of `Preset`; the platform sets what a file leaves out in `with`.
+Each file of `function/presets` describes how pods get RDMA on one provider, with its sources and the date at which they
+were read. Its fields are those of `Preset`. The platform sets in `with` what a file leaves out.
 """
 
 import json
@@ -24,7 +24,7 @@ from function.kube.manifests import Manifest, flag, integer, list_texts, listing
 
 _VOLUME_SOURCES = ("hostPath", "emptyDir", "configMap", "secret", "persistentVolumeClaim", "projected", "csi")
 _HUGE_PAGES = "hugepages-"
-# Groups whose labels are used by selectors and anti-affinity, and by KServe's router.
+# Groups whose labels selectors, anti-affinity and KServe's router use.
 _RESERVED_GROUPS = ("modelplane.ai", "app.kubernetes.io", "kserve.io", "llm-d.ai", "leaderworkerset.sigs.k8s.io")
 # Volumes of KServe's presets, which a volume of the same name would replace.
 _RESERVED_VOLUMES = ("dshm", "home", "tmp-dir", "model-cache", "tls-certs", "engine-cache", "initializer-certificates")
@@ -38,11 +38,11 @@ _COMMON = "common"
 _MULTUS = "k8s.v1.cni.cncf.io/networks"
 _GKE_INTERFACES = "networking.gke.io/interfaces"
 _GKE_DEFAULT = "networking.gke.io/default-interface"
-_GKE_FIRST_INTERFACE = 2  # eth0 is the network of the pod, eth1 another one of the node
+_GKE_FIRST_INTERFACE = 2  # eth0 is the network of the pod, eth1 another network of the node
 
 
 def parse_additions(pod: schemas.Pod | None, gpu_resource: str, problems: Problems) -> PodAdditions:
-    """Returns additions to pods; none if they have problems, because then they cannot be merged.
+    """Returns additions to pods; empty if they have problems, because then they cannot be merged.
 
     `gpu_resource` is the extended resource name of the GPUs of the pool.
     """
@@ -83,7 +83,8 @@ def parse_additions(pod: schemas.Pod | None, gpu_resource: str, problems: Proble
 def check_mounts(merged: PodAdditions, parts: Sequence[tuple[str, PodAdditions]], problems: Problems) -> None:
     """Adds a problem for each mount that shares its path with another, or has no volume.
 
-    `parts` are the additions that were merged, each with the path of its `volumeMounts` or another name of its origin.
+    `parts` are the additions that were merged, each with the path of its `volumeMounts`, or with another name of its
+    origin.
     """
     volumes = {text(volume, "name") for volume in merged.volumes}
     used = dict(_RESERVED_MOUNTS)

@@ -1,8 +1,8 @@
-"""Validates values with the models generated from the XRDs, and says what is wrong in words.
+"""Validates values with the models generated from the XRDs, and describes the problems in words.
 
 `validate` returns a typed model also for a value with problems: a refused or missing field has its default, or the
 empty value of its type if it is required. So the rules across fields still check everything else, and the list of
-problems is complete. A rule whose field the schema refuses is not reported again.
+problems is complete. If the schema refuses a field, the rules for this field are not reported as well.
 
 The API server drops unknown fields silently, and does not see what a platform sets in EnvironmentConfigs and the
 function's input: `find_unknown_fields` reports them.
@@ -87,7 +87,7 @@ class Parsed(Generic[T_co]):
 
 @dataclass(slots=True)
 class Problems:
-    """The problems of a field and of all fields below it: those of the schema, and those that rules add."""
+    """The problems of a field and of all fields below it: those that the schema finds, and those that rules add."""
 
     path: str
     schema_problems: dict[str, Problem] = field(default_factory=dict)  # by path, shared with all fields of the object
@@ -147,7 +147,7 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
     """Yields every field at a path and below that a type does not have, with the field that may be meant."""
     top: Mapping[str, Any] = {}
     for at, block, known in _find_blocks(schema, value, path):
-        top = top or known  # fields of the object itself: one may be indented too far
+        top = top or known  # fields of the object itself: a field may be indented too far
         for key in block:
             below = join_path(at, key)
             if key not in known and below != _CROSSPLANE:
@@ -183,7 +183,7 @@ def _find_blocks(schema: Any, value: JSON, path: str) -> Iterator[tuple[str, Man
 
 
 def _find_equal_entries(entries: list[JSON], keys: Sequence[str], path: str) -> Iterator[Problem]:
-    """Yields every entry that has the same values of the keys as an earlier one; without keys, that is equal to it."""
+    """Yields every entry with the same values of the keys as an earlier entry; without keys, every equal entry."""
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
         values = [entry.get(key) if isinstance(entry, dict) else None for key in keys] or [entry]
@@ -200,14 +200,14 @@ def invalid_value(path: str, value: object, allowed: str) -> Problem:
 
 
 def not_a_quantity(path: str, value: object) -> Problem:
-    """Returns the problem of a value that is no quantity: 80GB and 80GiB are the usual mistakes."""
+    """Returns the problem of a value that is not a quantity: 80GB and 80GiB are the usual mistakes."""
     size = _BYTES.fullmatch(value) if isinstance(value, str) else None
     hint = f" (did you mean {size[1]}i?)" if size else ""
     return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m{hint}")
 
 
 def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
-    """Returns the problem of an unknown value, with the nearest known one. Values in `also` are not listed."""
+    """Returns the problem of an unknown value, with the nearest known value. Values in `also` are not listed."""
     close = find_nearest(value if isinstance(value, str) else format_value(value), (*known, *also))
     hint = f" (did you mean {close}?)" if close else ""
     return Problem(path, f"{format_value(value)} is not known; must be one of {', '.join(known)}{hint}")
@@ -272,7 +272,7 @@ def _construct(schema: type[M], value: JSON, problems: Problems) -> M:
 
 
 def _convert(annotation: Any, item: JSON, problems: Problems) -> Any:
-    """Returns a value that the schema accepts, with models in it constructed; for None the empty value of the type."""
+    """Returns a value that the schema accepts, with its models constructed; for None, the empty value of the type."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _convert(args[0], item, problems)

@@ -1,8 +1,8 @@
 """Parses platform-wide settings: the function's input, overridden by EnvironmentConfigs from the context.
 
-A setting with a problem is reported and left out, so that the weaker level applies. Where it decides what runs, the
-settings are not valid, and composers change nothing until it is corrected (decision 36). Durations are Go's. The blocks
-`download` and `kserve` also exist on environments, and are merged field by field over the weaker level.
+A setting with a problem is reported and left out, so that the weaker level applies. If the setting decides what runs,
+the settings are not valid, and composers change nothing until it is corrected (decision 36). Durations are Go's. The
+blocks `download` and `kserve` also exist on environments, and are merged field by field over the weaker level.
 """
 
 import math
@@ -37,7 +37,7 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
 # Fields of the schema that `Settings` has, too.
 _SAME_NAMES = {"secret_namespace", "object_watch", "remote_namespace_prefix"}
-# Settings that decide nothing about what runs. Without a valid Gateway, ModelServices stay as observed.
+# Settings that do not decide what runs. Without a valid Gateway, ModelServices stay as observed.
 _HARMLESS = ("gates", "gateway", "limits", "objectWatch", "ttl")
 
 
@@ -126,7 +126,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
 
 
 def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> Limits:
-    """Returns the limits of each namespace that has none of its own."""
+    """Returns the limits of each namespace without limits of its own."""
     has_cost = block.cost_per_hour is not None and not problems["costPerHour"].list()
     of_one_namespace = f"{problems.path}.namespaces."
     return Limits(
@@ -138,7 +138,7 @@ def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> 
 
 
 def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problems: Problems) -> Limits:
-    """Returns the limits of one namespace; the general ones in place of those that are invalid."""
+    """Returns the limits of one namespace; the general limits replace invalid limits."""
     own = block or schemas.Namespaces()
     fallback = Limits()
     if problems.list():
@@ -152,7 +152,7 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
 
 
 def _parse_cost(block: schemas.CostPerHour | None, problems: Problems) -> Cost | None:
-    """Returns a limit of costs; None where it has problems or is 0."""
+    """Returns a cost limit; None if it has problems or is 0."""
     if block is None or problems.list() or not Decimal(block.amount):
         return None
     return Cost(block.currency, Decimal(block.amount))
@@ -178,7 +178,7 @@ def _parse_gateway(
 
 
 def _parse_seconds(duration: str | None, weaker: int, problems: Problems) -> int:
-    """Returns a duration in seconds, rounded up; without a duration no object would be reconciled again."""
+    """Returns a duration in seconds, rounded up. 0 is refused: no object would be reconciled again."""
     if duration is None:
         return weaker
     seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(duration)))

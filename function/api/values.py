@@ -1,8 +1,8 @@
 """Values with rules beyond their schema: quantities, known words, images, label selectors, and text for containers.
 
-KServe sends the merged spec of a service through a Go template, where `{{` begins an expression, and passes the address
-of the weights to a container as an argument, where the kubelet replaces `$(NAME)` by a variable, also by a credential.
-Label selectors are refused where apimachinery refuses them.
+KServe sends the merged spec of a service through a Go template, where `{{` begins an expression. It passes the address
+of the weights to a container as an argument, where the kubelet replaces `$(NAME)` by a variable, which may be a
+credential. Label selectors are refused if apimachinery refuses them.
 """
 
 import re
@@ -64,7 +64,7 @@ def _parse_quantity(value: int | str | None, problems: Problems, *, is_zero_allo
 
 
 def parse_image(value: str | None, problems: Problems) -> str:
-    """Returns the reference of an image; one that the kubelet cannot parse is a problem, unless it has one already."""
+    """Returns the reference of an image; adds a problem if the kubelet cannot parse it, unless it has one."""
     if value and not is_image(value) and not problems.list():
         problems.add_invalid(value, IMAGE_FORM)
     return value or ""
@@ -115,7 +115,7 @@ def parse_selector(selector: schemas.EnvironmentSelector | schemas.Selector | No
 
 
 def find_invalid_label(key: str, value: object, path: str) -> Problem | None:
-    """Returns why no object can have a label; None if one can."""
+    """Returns why no object can have a label; None if the label is valid."""
     if not _KEY.fullmatch(key):
         return invalid_value(path, key, _KEY_FORM)
     if not isinstance(value, str):
@@ -138,7 +138,7 @@ def _check_expression(expression: schemas.MatchExpression, problems: Problems) -
 
 
 def check_alternatives(block: BaseModel, names: tuple[str, ...], problems: Problems, *, required: bool = False) -> None:
-    """Adds a problem if several of the named fields are set, or none although one is required."""
+    """Adds a problem if several of the named fields are set, or if none is set although one is required."""
     fields = dump(block)
     present = [name for name in names if fields.get(name) is not None]
     for name in present[1:]:
@@ -148,7 +148,7 @@ def check_alternatives(block: BaseModel, names: tuple[str, ...], problems: Probl
 
 
 def check_unique(entries: Iterable[tuple[Problems, str]], key: str = "name") -> None:
-    """Adds a problem for each entry of a list that has the same value of a key as an earlier one."""
+    """Adds a problem for each entry of a list that has the same value of a key as an earlier entry."""
     first_paths: dict[str, str] = {}
     for problems, value in entries:
         first_path = first_paths.setdefault(value, problems.path)
@@ -180,7 +180,7 @@ def check_env(env: Sequence[schemas.Env] | None, problems: Problems) -> None:
 def refuse_templates(block: BaseModel | str | None, problems: Problems, args: str = "") -> None:
     """Adds a problem for each text of a block that KServe would read as a template, including keys of maps.
 
-    `args` is the path of arguments in it, into which the kubelet can put such a text later.
+    `args`: the path of arguments in the block, into which the kubelet can put such a text later.
     """
     # Two braces never follow each other in JSON, except within a text: most blocks need no search.
     if isinstance(block, BaseModel) and _TEMPLATE not in block.model_dump_json(exclude_unset=True, warnings=False):

@@ -1,7 +1,7 @@
 """Admission: a placement finds out from the ledger of its environment whether it was admitted.
 
 Nothing starts without admission, so that two services never use the same GPUs. An admission is for a number of replicas
-of one shape in one pool, and for no more than that, also for a placement that was Ready before.
+of one shape in one pool. It covers no more than this, even if the placement was Ready before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,26 +22,26 @@ class Admission:
     """Whether a placement may start."""
 
     reason: Admitted
-    replicas: int = 0  # that are admitted
-    # Its environment has evaluated its request. No rejection of a placement that a user wrote is published, so such a
+    replicas: int = 0  # number of admitted replicas
+    # The environment has evaluated the request. It publishes no rejection of a placement that a user wrote, so such a
     # placement always counts as evaluated.
     evaluated: bool = False
     free: Free | None = None  # what its environment publishes of its pool; None: nothing yet
     exclusive_node: bool = False  # each pod needs a node to itself
-    has_room_for_pod: bool = True  # for one more, beside those that it has
+    has_room_for_pod: bool = True  # the pool has room for one more pod of the placement
     exceeds_pool: bool = False  # it would not fit if the pool were empty
-    missing_labels: Mapping[str, str]  # that it must have and does not
+    missing_labels: Mapping[str, str]  # labels that it must have but does not have
     quota_usage: QuotaUsage | None = None  # why its namespace may not have what it requests
-    status_limit: int | None = None  # how many placements its environment lists, where that is why it waits
+    status_limit: int | None = None  # the most placements that its environment lists, if it waits because of this limit
 
     @property
     def admits_service(self) -> bool:
-        """Tells whether the service is admitted, be it with fewer replicas."""
+        """Tells whether the service is admitted, possibly with fewer replicas than requested."""
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
 
 
 def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
-    """Returns the labels by which a placement is found: by its environment, and by the ModelCache that it names."""
+    """Returns the labels by which a placement's environment and the ModelCache that it names find the placement."""
     cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, ModelCacheChoice) else {}
     return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label
 
@@ -49,8 +49,9 @@ def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
 def build_required_labels(placement: Placement, cache: ModelCache | None) -> dict[str, str]:
     """Returns the labels that a placement must have to be found.
 
-    A ModelCache that knows its consumer requires it by name, so a placement that lost the cache's label later does not
-    need it. One that has nothing composed does: whether the cache knows it depends on which was created first.
+    A ModelCache requires its known consumers by name, so a placement that lost the cache's label later does not need
+    this label. A placement that has nothing composed needs the label: whether the cache knows the placement depends on
+    which of them was created first.
     """
     consumers = cache.consumers if cache else ()
     is_known = placement.stage > Stage.NEW and any(consumer.name == placement.name for consumer in consumers)
@@ -60,7 +61,7 @@ def build_required_labels(placement: Placement, cache: ModelCache | None) -> dic
 def check_admission(placement: Placement, environment: Environment, labels: Mapping[str, str]) -> Admission:
     """Returns the admission that an environment has published; an environment from a file admits everything.
 
-    `labels` are those by which the environment and a ModelCache find the placement.
+    `labels`: the labels by which the environment and a ModelCache find the placement.
     """
     request = placement.requested
     actual_labels = dict(placement.labels)
@@ -69,7 +70,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.has_same_size(request)]
     admitted = max((count_usable(grant, placement) for grant in grants), default=None)
     replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
-    # An environment also finds those that it has admitted by name.
+    # An environment finds its admitted placements by name, also without the label.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and actual_labels.get(key) != value}
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
@@ -78,7 +79,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     elif (admitted or 0) >= request.replicas:
         reason = Admitted.ADMITTED
     else:
-        # No deployment reschedules what a user wrote: it is admitted once there is room.
+        # No deployment reschedules a placement that a user wrote. Such a placement is admitted once there is room.
         reason = Admitted.REJECTED if evaluated and placement.owner else Admitted.WAITING
     pool = environment.pool(placement.pool)
     free = environment.free.get(placement.pool)
@@ -103,8 +104,8 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
 def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release | None:
     """Returns the last spec with which a placement released GPUs, of its grants or of what its service has.
 
-    It is the current one if that requests less than still counts of them. The environment may grant the rest to others
-    once the status says that this spec was observed, so that status must have the release as well.
+    This is the current spec if it requests less than what still counts of these GPUs. The environment may grant the
+    rest to others once the status says that the current spec was observed, so the same status must contain the release.
     """
     request = placement.requested
     released = placement.admission.released
@@ -134,7 +135,7 @@ def _loses_replicas(placement: Placement, request: Share, admitted: int, environ
 
 
 def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage | None) -> Admission:
-    """Returns an admission within the quota of the namespace: beyond it a placement keeps what it has."""
+    """Returns an admission within the quota of the namespace: a placement that exceeds the quota keeps what it has."""
     request = placement.requested
     allocated = placement.service.allocated
     has = allocated.replicas if allocated and request and allocated.has_same_size(request) else 0

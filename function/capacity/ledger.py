@@ -1,18 +1,20 @@
 """The ledger: which placements have which GPUs of a pool, which are admitted to more, and which are rejected.
 
-Environments publish it (decision 15). A deployment computes it where it needs to know what is free without its own
-placements, and where an environment comes from a file. Both charge in one order, from what both can observe:
+Environments publish the ledger (decision 15). A deployment computes a ledger itself in two cases: it needs to know what
+is free without its own placements, or the environment comes from a file. Environments and deployments charge in the
+same order, from what both can observe:
 
 1. Grants, as far as they are still requested or allocated.
-2. What runs without a grant: the environment lost its status, or the pool was renamed or relabelled. A
+2. Services that run without a grant, because the environment lost its status, or the pool was renamed or relabelled. A
    service is charged to the pools that select the nodes on which it runs.
-3. Every other request, if there is room: placements that were ever Ready first, then those with composed resources
-   (none has any before it was admitted; where its status was lost, its Objects say so), then by creation, uid and name.
-   One that does not fit is rejected, and leaves its GPUs to those after it.
+3. Every other request, if there is room: first placements that were ever Ready, then placements with composed
+   resources, then by creation, uid and name. (A placement has composed resources only after it was admitted. If its
+   status was lost, its Objects show this.) A request that does not fit is rejected, and leaves its GPUs to the requests
+   after it.
 
 A placement that is being deleted still has its nodes. If the nodes of a pool have fewer GPUs by now than a granted or
 serving replica, the replica is charged whole nodes. An overcommitted pool has nothing left. Unusable nodes are not
-available to new placements; granted and serving ones keep theirs.
+available to new placements; granted and serving placements keep their nodes.
 """
 
 from collections import defaultdict
@@ -25,8 +27,9 @@ from function.domain.environment import Environment, Pool, find_pools
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 
-# Bounds of an environment's status, of the 1 MiB that an object may have: an admitted placement takes some 200 bytes, a
-# rejected one 75 (docs/performance.md). Placements beyond the latter are evaluated once the others have left.
+# Limits that keep the status of an environment within the 1 MiB that an object may have: an admitted placement takes
+# some 200 bytes, a rejected placement 75 (docs/performance.md). Placements beyond MAX_REJECTED are evaluated once the
+# listed placements have left.
 MAX_ADMITTED = 4_000
 MAX_REJECTED = 1_000
 
@@ -59,13 +62,13 @@ def allocate_pool(
 ) -> PoolLedger:
     """Charges the placements of an environment to one of its pools; `pools` are all of them.
 
-    A grant whose placement is not among these, or cannot be read, remains. No new placement is granted anything beyond
-    `max_grants`. What is granted one by one may fit closer together once all of it is known, so rejected ones are tried
-    again.
+    A grant remains if its placement is not among `placements` or cannot be read. Once there are `max_grants` grants, no
+    new placement gets one. Requests that are granted one by one may fit closer together once all of them are known, so
+    rejected requests are tried again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
     granted_more = True
-    while granted_more:  # each pass but the last grants something, and nothing twice
+    while granted_more:  # each pass except the last makes a grant; no grant is made twice
         holdings = _collect_holdings(pool, known, granted, pools)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
         granted = holdings.all_grants()
@@ -95,8 +98,9 @@ def _grant_in_turn(
 ) -> tuple[tuple[Placement, ...], bool]:
     """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made.
 
-    What is free depends on all holdings together, in their own order, and not on when they were granted. So it is
-    computed again after a grant. A grant that sorts last among the holdings is subtracted instead: the result is equal.
+    The free capacity depends on all holdings in their own order, and not on the order in which they were granted. It is
+    therefore computed again after a grant. If the grant sorts last among the holdings, it is subtracted instead, with
+    the same result.
     """
     rejected: list[Placement] = []
     granted_more = False
@@ -113,7 +117,8 @@ def _grant_in_turn(
         fitting = request
         if not placement.uid:  # no grant records that nodes had more GPUs when a placement from a file was written
             fitting = replace(request, gpus_per_node=min(request.gpus_per_node, pool.gpus_per_node))
-        # Of placements that have and request the same, the first is refused for all.
+        # Placements with the same request and the same grants get the same answer, so a refused size is not tried
+        # again.
         size = (fitting, *(grant.share for grant in own))
         is_full = not own and max_grants is not None and holdings.rows >= max_grants
         if size not in refused and not is_full:
@@ -121,7 +126,7 @@ def _grant_in_turn(
                 capacity = holdings.free_capacity()
             left = capacity if capacity and not own else holdings.free_capacity(without=key)
             if left.count_fitting(fitting) >= fitting.replicas:
-                # What it still has in another shape is charged too, until its service has released it.
+                # The grants in other shapes are charged too, until the service has released them.
                 in_other_shapes = (grant for grant in own if not grant.share.has_same_size(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
                 capacity = (
@@ -136,7 +141,7 @@ def _grant_in_turn(
 
 
 def _allocated_share(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
-    """Returns what a service has of a pool, which may have been renamed since that was written."""
+    """Returns what a service has of a pool. The pool may have been renamed since the share was recorded."""
     share = placement.service.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
     if share is None or pool.name not in find_pools(share, pools):
         return None
@@ -144,7 +149,7 @@ def _allocated_share(pool: Pool, placement: Placement, pools: Sequence[Pool]) ->
 
 
 def _key(item: Placement | Grant) -> str:
-    """Identifies a placement; one from a file has no uid."""
+    """Identifies a placement: by its uid, or by its namespace and name if it comes from a file."""
     return item.uid or f"{item.namespace}/{item.name}"
 
 
@@ -170,13 +175,13 @@ def _make_grant(placement: Placement, share: Share) -> Grant:
 def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
     """Returns how much of a grant remains.
 
-    All of it until the placement has observed its current spec: under the earlier one it may have used the grant a
-    moment ago, and its status does not say so yet. The same while its service may be moving to the nodes of a pool that
-    was renamed meanwhile.
+    The whole grant remains until the placement has observed its current spec: under the earlier spec, it may have used
+    the grant a moment ago, and its status does not say so yet. The whole grant also remains while the service may be
+    moving to the nodes of a pool that was renamed meanwhile.
 
-    Where a placement exceeds the quota or cannot start, nothing of its spec tells when it used the grant last. So the
-    grant is revoked first, and ends once the placement has repeated that it saw this: from then on it never uses more
-    than its status says.
+    If a placement exceeds the quota or cannot start, its spec does not tell when it last used the grant. The
+    environment therefore revokes the grant first. The grant ends once the placement has repeated the revocation in its
+    status: from then on, the placement never uses more than its status says.
     """
     if (
         placement is None
@@ -204,25 +209,25 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
 def count_usable(grant: Grant, placement: Placement) -> int:
     """Returns how many replicas of a grant a placement may use.
 
-    What it has released since, or what is revoked, may be granted to another by now, and each of the placement and its
-    environment may have read an older version of the other. So it uses what its service still has, until a later grant
-    gives it more.
+    GPUs that the placement has released since, or that are revoked, may be granted to another placement by now. Both
+    the placement and its environment may have read an older version of the other. The placement therefore uses only
+    what its service still has, until a later grant gives it more.
     """
     released = placement.admission.released
     allocated = placement.service.allocated
     has = allocated.replicas if allocated and allocated.has_same_size(grant.share) else 0
     if grant.revoked:
         return min(grant.share.replicas, has)
-    # One of the current spec takes nothing from what that requests.
+    # A release of the current spec takes nothing from what this spec requests.
     if released is None or released.generation >= placement.generation:
         return grant.share.replicas
     return max(released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
 
 
 def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
-    """Tells whether a service may be moving to nodes whose pool has another name now than the placement requests.
+    """Tells whether a service may be moving to nodes whose pool no longer has the name that the placement requests.
 
-    It no longer is once it has what is requested from the pool that has that name now.
+    The move is over once the service has what is requested, from the pool that has the requested name now.
     """
     request = placement.effective_request
     if request is None or request.pool != grant.requested_pool:
@@ -232,7 +237,7 @@ def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) ->
 
 
 def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[Pool]) -> bool:
-    """Tells whether a service runs in the size that is requested, on nodes of the pool that has the name now."""
+    """Tells whether a service runs in the requested size, on nodes of the pool that has the requested name now."""
     if allocated is None or not replace(allocated, pool=request.pool).has_same_size(request):
         return False
     return request.pool in find_pools(allocated, pools)
@@ -241,8 +246,9 @@ def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[P
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentLedger:
     pools: Mapping[str, PoolLedger]  # by name; valid pools only
-    grants: tuple[Grant, ...]  # of all pools, also of those that cannot be read
-    # Placements of deployments by uid and pool, one of each; not those that users wrote, which nothing bounds.
+    grants: tuple[Grant, ...]  # of all pools, including pools that cannot be read
+    # The uid and the pool of one rejected placement of each deployment. Placements that users wrote are left out,
+    # because nothing limits their number.
     rejected: tuple[tuple[str, str], ...]
 
 
@@ -263,7 +269,8 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     of_other_pools = (grant for grant in granted if grant.share.pool not in pools)
     remaining = (_remaining_grant_of_unreadable_pool(environment, g, by_uid.get(g.uid)) for g in of_other_pools)
     grants = [*filter(None, remaining), *(grant for ledger in pools.values() for grant in ledger.grants)]
-    # A deployment has one placement here. More with its uid as their owner are about to go, or written by a user.
+    # A deployment has one placement here. Further placements with its uid as their owner are about to be deleted, or
+    # were written by a user.
     of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
     by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
     rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
@@ -294,7 +301,7 @@ def _group_by_pool(
 def _remaining_grant_of_unreadable_pool(
     environment: Environment, grant: Grant, placement: Placement | None
 ) -> Grant | None:
-    """Returns how much of a grant remains; None where its pool was renamed, so that the other name is charged."""
+    """Returns how much of a grant remains; None if its pool was renamed: the pool with the new name is charged."""
     allocated = placement.service.allocated if placement else None
     name = grant.share.pool
     is_readable = name not in environment.broken_pools and allocated and allocated.has_same_size(grant.share)
@@ -304,10 +311,10 @@ def _remaining_grant_of_unreadable_pool(
 
 
 class Ledger:
-    """What everything but one deployment has; each pool is computed at its first use.
+    """What all placements except those of one deployment have; each pool is computed at its first use.
 
-    `others` are all placements of others on environments that the deployment uses, where its `own` are, and on those
-    that publish no ledger. Every other environment's published ledger is used.
+    `own`: the placements of this deployment. `others`: all other placements on environments where `own` are, and on
+    environments that publish no ledger. For every other environment, the published ledger is used.
     """
 
     def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
@@ -328,7 +335,7 @@ class Ledger:
         return not environment.uid or environment.name in self._own
 
     def free_capacity(self, environment: Environment, pool: Pool) -> PoolCapacity:
-        """Returns what others leave of a pool, nothing where that is not known. Callers must not change it."""
+        """Returns the capacity that others leave in a pool; none if it is not known. Callers must not change it."""
         key = (environment.name, pool.name)
         if key not in self._free:
             if not environment.uid:
@@ -344,7 +351,7 @@ class Ledger:
     def _compute_free_capacity(self, environment: Environment, pool: Pool) -> PoolCapacity:
         """Returns the free GPUs when the environment reaches the deployment's placement in the charge order.
 
-        Grants and running services are charged, and of the waiting placements only those that come first.
+        Grants and running services are charged. Waiting placements are charged only if they come before this placement.
         """
         own = self._own[environment.name]
         admitted = {grant.uid for grant in environment.admitted}
@@ -372,8 +379,8 @@ class Ledger:
     def may_stay(self, environment: Environment, pool: Pool, placement: Placement) -> bool:
         """Tells whether a placement may stay: it was ever Ready, or its environment has room for it in its turn.
 
-        One with Objects may have been Ready before its status was lost; an environment from a file admits everything,
-        so that there Objects prove nothing.
+        A placement with Objects may have been Ready before its status was lost. An environment from a file admits
+        everything, so Objects prove nothing there.
         """
         if placement.stage is Stage.SERVED:
             return True
@@ -416,7 +423,7 @@ def _free_beside_grants(environment: Environment, pool: Pool) -> PoolCapacity:
 
 
 def publish_free(environment: Environment) -> dict[str, Free]:
-    """Returns what an environment would publish as free with its pools and grants, where it has published that."""
+    """Returns what an environment with these pools and grants would publish as free, for pools that it published."""
     free: dict[str, Free] = {}
     for pool in environment.pools:
         if pool.name in environment.free:

@@ -1,9 +1,9 @@
 """Capacity of one pool: the shape of a replica, what is allocated, and how many replicas fit.
 
-Nodes are counted by their free GPUs, so that no cost depends on their number. A replica takes `gpus` on each of `nodes`
-distinct nodes, so no node carries two pods of one replica, nor more pods than there are replicas. Nothing else binds:
-pods that keep to this can always be dealt out to replicas in turn. They go to the fullest node that has room (best
-fit), which leaves whole nodes for those that need them.
+Nodes are counted by their free GPUs, so the cost of a computation does not depend on the number of nodes. A replica
+takes `gpus` on each of `nodes` distinct nodes. A node therefore carries at most one pod of each replica, and at most as
+many pods as there are replicas. This is the only constraint: pods that satisfy it can always be dealt out to replicas
+in turn. Pods go to the fullest node that has room (best fit), which leaves whole nodes for replicas that need them.
 """
 
 import math
@@ -32,14 +32,14 @@ def _shape_for_gpus(gpus: int, per_node: int) -> Shape:
     if gpus > per_node:  # whole nodes: tensor parallel within a node, pipeline parallel across nodes
         nodes = -(-gpus // per_node)
         return Shape(nodes=nodes, gpus_per_node=per_node, parallelism=Parallelism(tensor=per_node, pipeline=nodes))
-    # Engines split attention heads evenly, so the next power of two.
+    # Engines split attention heads evenly, so the number is rounded up to a power of two.
     rounded = min(1 << (gpus - 1).bit_length(), per_node)
     return Shape(nodes=1, gpus_per_node=rounded, parallelism=Parallelism(tensor=rounded))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolUse:
-    """How full a pool is without the deployment that is decided."""
+    """How full a pool is without the deployment that the scheduler decides."""
 
     nodes: int  # declared
     nodes_in_use: int  # with at least one GPU taken
@@ -54,7 +54,7 @@ class PoolCapacity:
     gpus_per_node: int
     placements: int = 0
     unusable_nodes: int = 0
-    overcommitted_nodes: int = 0  # in use beyond those that were free
+    overcommitted_nodes: int = 0  # nodes in use beyond the nodes that were free
     # Whether a pod needs a node to itself, in replicas of one node and in replicas of several.
     exclusive_nodes: tuple[bool, bool] = (False, False)
     free: dict[int, int] = field(default_factory=dict)  # number of nodes by their free GPUs
@@ -97,7 +97,7 @@ class PoolCapacity:
         """Takes GPUs for the replicas as far as they fit; returns the number of pods that do not."""
         pods = nodes * replicas
         gpus = self.count_charged_gpus(nodes, gpus)
-        # From the fullest node up: what is left of a node belongs to a level that was passed already.
+        # From the fullest node up: the rest of a node belongs to a level that was passed already.
         for level in sorted([level for level in self.free if level >= gpus]):
             each = min(level // gpus, 1 if exclusive else replicas)
             full = min(self.free[level], pods // each)
@@ -140,7 +140,7 @@ def count_in_empty_pool(pool: Pool, share: Share) -> int:
 
 
 def empty_pool(pool: Pool, usable_nodes: int | None = None) -> PoolCapacity:
-    """Returns a pool of which nothing is allocated, with the nodes that are usable now, or another number of them."""
+    """Returns a pool without allocations, with the nodes that are usable now, or with another number of nodes."""
     return PoolCapacity(
         pool.max_nodes,
         pool.gpus_per_node,
@@ -150,7 +150,7 @@ def empty_pool(pool: Pool, usable_nodes: int | None = None) -> PoolCapacity:
 
 
 class Holdings:
-    """What is allocated of one pool by placement, and counted by size, since equal shares are charged at once."""
+    """What is allocated of one pool, by placement and by size: equal shares are charged at once."""
 
     def __init__(self, pool: Pool) -> None:
         self._empty = empty_pool(pool)
@@ -170,7 +170,7 @@ class Holdings:
         self._grants[key] = (*self.grants_of(key), grant)
 
     def replace(self, key: str, grants: Iterable[Grant]) -> None:
-        """Records the grants of one placement in place of those before."""
+        """Replaces the recorded grants of one placement."""
         for grant in self._grants.pop(key, ()):
             self._count(grant, -1)
         for grant in grants:
@@ -202,7 +202,11 @@ class Holdings:
 
 
 class _Size(NamedTuple):
-    """What is hardest to fit is the largest, and charged first: what was granted one by one then fits together."""
+    """The size of a share.
+
+    The sizes that are hardest to fit compare as the largest and are charged first, so that shares that were granted one
+    by one fit together.
+    """
 
     exclusive: bool  # no two replicas share a node
     charged: int  # GPUs of a node that one pod makes unavailable to others
@@ -211,7 +215,7 @@ class _Size(NamedTuple):
 
 
 def _measure(capacity: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
-    """Returns a size and how many of it a share takes; None where a share has none, since a status may hold anything.
+    """Returns the size of a share and how many of this size it takes; None for invalid values, which a status may hold.
 
     Replicas with exclusive nodes, and pods of one node each, fit the same way one by one as together.
     """
@@ -226,7 +230,7 @@ def _measure(capacity: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
 
 
 def take_share(capacity: PoolCapacity, share: Share) -> PoolCapacity:
-    """Takes a share in place. Where it does not fit nothing is left, since it is not known which nodes it uses."""
+    """Takes a share in place. If it does not fit, nothing is left, because it is not known which nodes it uses."""
     if sized := _measure(capacity, share):
         capacity.placements += 1
         _take_sized(capacity, *sized)
@@ -236,7 +240,7 @@ def take_share(capacity: PoolCapacity, share: Share) -> PoolCapacity:
 def _take_sized(capacity: PoolCapacity, size: _Size, times: int) -> None:
     per_node = capacity.gpus_per_node // size.charged
     most = 1 if size.exclusive else size.replicas
-    # Where one may not fill a node, the next goes where this one has left room: they are taken one by one.
+    # If one share may not fill a node, the next share goes where this share has left room. They are taken one by one.
     at_once = times if per_node <= most or (size.nodes == 1 and not size.exclusive) else 1
     for _ in range(times // at_once):
         lacking = capacity.take(size.nodes, size.charged, size.replicas * at_once, exclusive=size.exclusive)

@@ -1,8 +1,8 @@
 """The quota of a namespace: which of its placements exceed what the platform allows each namespace.
 
-What has resources is charged first and keeps them, whatever the limits became. Then come further requests, in the order
-of the ledger: one that does not fit exceeds the quota, and leaves the quota to those after it. Every placement of the
-namespace counts, on every environment, whether a deployment composed it or a user wrote it.
+Placements that have resources are charged first and keep them, even if the limits were lowered. Further requests follow
+in the order of the ledger. A request that does not fit exceeds the quota, and leaves the quota to the requests after
+it. Every placement of the namespace counts, on every environment, whether a deployment composed it or a user wrote it.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class _QuotaBook:
         self.spent = sum((limits.charge(p.price, _count_charged(p)) for p in self.placements), Decimal(0))
 
     def charge(self, placement: Placement) -> bool:
-        """Charges the request of a placement; False, and nothing charged, where it exceeds the quota."""
+        """Charges the request of a placement; returns False and charges nothing if the request exceeds the quota."""
         key = _key(placement)
         more = _count_requested(placement)
         cost = self.limits.charge(placement.price, more)
@@ -72,8 +72,8 @@ def _count_requested(placement: Placement) -> int:
 def may_exceed(placement: Placement, limits: Limits) -> bool:
     """Tells whether the other placements of its namespace can leave a placement without quota.
 
-    False for one with resources that requests no more GPUs than it has: `find_excess` returns None whatever the others
-    have, so they need not be known.
+    Returns False for a placement with resources that requests no more GPUs than it has: `find_excess` returns None for
+    it whatever the other placements have, so they need not be known.
     """
     more = _count_requested(placement)
     if limits.invalid:
@@ -82,7 +82,7 @@ def may_exceed(placement: Placement, limits: Limits) -> bool:
 
 
 def find_excess(placement: Placement, others: Iterable[Placement], limits: Limits) -> QuotaUsage | None:
-    """Returns why a placement exceeds the quota of its namespace; None where it does not."""
+    """Returns why a placement exceeds the quota of its namespace; None if it does not."""
     book = _QuotaBook(placement.namespace, (*others, placement), limits)
     for each in book.placements:
         if not book.charge(each) and each is placement:

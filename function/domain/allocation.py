@@ -13,7 +13,7 @@ from function.kube.messages import format_count, join_with_more
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cost:
-    """An amount of money per hour. Sorts by currency first, since amounts in different ones do not compare."""
+    """An amount of money per hour. Sorts by currency first, because amounts in different currencies do not compare."""
 
     currency: str
     amount: Decimal
@@ -55,7 +55,8 @@ class Share:
     gpus_per_node: int
     replicas: int
     exclusive_replica_nodes: bool = False  # no two replicas share a node
-    # The labels by which its pods select their nodes; None where not recorded, and in grants, which name their pool.
+    # The labels by which its pods select their nodes; None if they are not recorded, and in grants, because a grant
+    # names its pool.
     labels: tuple[tuple[str, str], ...] | None = None
 
     @property
@@ -75,22 +76,22 @@ class Grant:
     namespace: str
     name: str
     share: Share
-    requested_pool: str = ""  # the name by which the placement requests the pool, where that is another pool's now
-    generation: int = 0  # of the placement's spec for which it was made; 0: not known
-    # The version of the placement for which its environment takes the grant back; empty: it does not. It counts until
-    # the placement has repeated this.
+    requested_pool: str = ""  # the name by which the placement requests the pool, if another pool has it now
+    generation: int = 0  # of the placement's spec for which the grant was made; 0: not known
+    # The version of the placement for which the environment revokes the grant; empty: it is not revoked. The grant
+    # counts until the placement has repeated this version.
     revoked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The last spec of a placement that requested less than it had been granted: earlier grants count for no more."""
+    """The last spec of a placement that requested less than was granted; it limits what earlier grants count for."""
 
     generation: int  # of that spec
     request: Share
 
     def limit(self, share: Share, generation: int) -> int:
-        """Returns how many replicas count of a share that was granted for a generation of the spec."""
+        """Returns how many replicas of a share count that was granted for this generation of the spec."""
         if generation > self.generation:
             return share.replicas
         return min(share.replicas, self.request.replicas) if share.has_same_size(self.request) else 0
@@ -100,7 +101,7 @@ class Release:
 class Free:
     """What an environment publishes as free in a pool."""
 
-    placements: int  # that hold the rest
+    placements: int  # number of placements that hold the other GPUs
     nodes: tuple[tuple[int, int], ...]  # (free GPUs, number of such nodes)
 
 
@@ -118,7 +119,7 @@ class Limits:
         return bool(self.placements or self.gpus or self.cost or self.invalid)
 
     def charge(self, price: Price | None, gpus: int) -> Decimal:
-        """Returns what GPUs take of the limit of costs: nothing without a price in its currency."""
+        """Returns what GPUs take of the cost limit; 0 if they have no price in its currency."""
         is_charged = self.cost and price and price.currency == self.cost.currency
         return price.per_gpu_hour * gpus if is_charged and price else Decimal(0)
 
@@ -126,7 +127,7 @@ class Limits:
         return self.cost is None or not more or spent + more <= self.cost.amount
 
     def allow(self, placements: int, gpus: int, *, is_new: bool, more_gpus: int) -> bool:
-        """Tells whether a namespace that has this much may have more GPUs, for a new placement or its own."""
+        """Tells whether a namespace that has this much may have more GPUs, for a new or an existing placement."""
         if (self.invalid and (is_new or more_gpus)) or (is_new and self.placements and placements >= self.placements):
             return False
         return not (self.gpus and more_gpus and gpus + more_gpus > self.gpus)
@@ -140,7 +141,7 @@ class QuotaUsage:
     limits: Limits
     placements: int
     gpus: int
-    requested: int  # GPUs, beyond those that the placement has
+    requested: int  # GPUs beyond the GPUs that the placement has
     holders: tuple[tuple[str, int], ...]  # (placement, GPUs), most first
     spent: Decimal = Decimal(0)  # per hour, in the currency of the limit
     requested_cost: Decimal = Decimal(0)  # likewise, of the requested GPUs
@@ -181,7 +182,7 @@ class QuotaUsage:
         return f"namespace {self.namespace} has {self.numbers} that the platform allows it{held_by}"
 
     def find_excess(self, gpus: int, price: Price | None = None, *, is_new: bool = True) -> "QuotaUsage | None":
-        """Returns why the namespace may not have so many more GPUs, for a new placement or its own; None: it may."""
+        """Returns why the namespace may not have that many more GPUs, for a new or an existing placement; else None."""
         requesting = replace(self, requested=gpus, requested_cost=self.limits.charge(price, gpus))
         is_allowed = self.limits.allow(self.placements, self.gpus, is_new=is_new, more_gpus=gpus)
         return None if is_allowed and not requesting.exceeds_budget else requesting

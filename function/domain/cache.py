@@ -53,14 +53,14 @@ class CacheEntry:
     """Status of a ModelCache on one environment."""
 
     environment: str
-    phase: Phase = Phase.PENDING  # the last known one where the cluster is unreachable
+    phase: Phase = Phase.PENDING  # the last known phase while the cluster is unreachable
     unreachable: bool = False  # the cluster gives no answer
     access_mode: str = ""  # empty: unknown
     message: str = ""
     hydration: DownloadRecord = DownloadRecord()
 
     def is_mountable_from(self, namespace: str) -> bool:
-        """Tells whether pods of a remote namespace can mount the claim, as far as its own is known."""
+        """Tells whether pods of a remote namespace can mount the claim, as far as the claim's namespace is known."""
         return self.hydration.namespace in ("", namespace)
 
 

@@ -5,16 +5,17 @@ where mypy demands a branch). tests/domain/test_engine_spec.py asks every table 
 
 Numbers and flags are those of the engines' source at the named releases (docs/facts.md, Engines).
 
-The version of an engine is `engine.version`, else the one in the image's tag where the image's own name contains the
-engine's (llm-d's images, for example, have versions of their own). An engine without either counts as the newest, and
-the condition ModelValid says so.
+The version of an engine is `engine.version`, else the version in the image's tag, if the image's own name contains the
+engine's name (llm-d's images, for example, have versions of their own). An engine without a version counts as the
+newest, and the condition ModelValid says so.
 
-As in the engines' own parsers `--flag=v` and `--flag v` are equal, underscores equal dashes in flags of two dashes, a
+As in the engines' own parsers, `--flag=v` and `--flag v` are equal, underscores equal dashes in flags of two dashes, a
 letter and its number may be written together (`-n2`), and of two equal flags the last one counts.
 
 An engine that listens elsewhere, reads other weights, joins other nodes or answers to another name cannot be reached,
-and fails only after its weights were fetched. Managed flags (`EngineSpec.managed_flags`, also in docs/reference.md) may
-therefore only be repeated, and not be shortened: engines accept an unambiguous beginning of a flag for the flag.
+and fails only after its weights were fetched. An author may therefore only repeat managed flags
+(`EngineSpec.managed_flags`, also in docs/reference.md), and must write them in full: engines accept an unambiguous
+beginning of a flag as the flag.
 """
 
 import re
@@ -89,7 +90,7 @@ ALWAYS, NEVER = VersionRange(), VersionRange(until=Version(0, 0, 0))
 class ManagedFlags:
     """Flags of one meaning that this function sets itself, so that an author may only repeat their value."""
 
-    names: tuple[str, ...]  # a name that ends in `*` is every flag that begins so
+    names: tuple[str, ...]  # a name that ends in `*` stands for every flag that begins with it
     reason: str
     value: str = ""  # the value that may be repeated; empty: none may be given
 
@@ -103,7 +104,7 @@ class EngineSpec:
     command: tuple[str, ...]  # starts the server
     abilities: Mapping[Ability, VersionRange]
 
-    # The flags for each field of `Parallelism`; the first is the one we write.
+    # The flags for each field of `Parallelism`; this function writes the first one.
     size_flags: Mapping[str, tuple[str, ...]]
     switch_flags: Mapping[str, int]  # flags without a value that switch expert parallelism on (1) or off (0)
     expert_flag: str  # switches expert parallelism on; `{tensor}` stands for the tensor size
@@ -144,9 +145,9 @@ _VLLM = EngineSpec(
         Ability.NODES: VersionRange(since=Version(0, 11, 1)),
         Ability.RAY: VersionRange(until=Version(0, 18, 0), stock_only=True),
         Ability.RANKS_OVER_NODES: VersionRange(since=Version(0, 9, 1)),
-        # A start rank of 0 on the leader is ignored before, and asks for another balancer since.
+        # Before this version, vLLM ignores a start rank of 0 on the leader; since then, it selects another balancer.
         Ability.KSERVE_RANKS: VersionRange(until=Version(0, 28, 0)),
-        # The flag is known to be there in 0.18; ranks give up after torch's ten minutes without it.
+        # Version 0.18 is known to have the flag; without it, ranks give up after torch's ten minutes.
         Ability.JOIN_TIMEOUT: VersionRange(since=Version(0, 18, 0)),
         Ability.DRAIN: VersionRange(since=Version(0, 18, 0)),
         Ability.GGUF: VersionRange(until=Version(0, 24, 0), stock_only=True),
@@ -241,8 +242,8 @@ _SGLANG = EngineSpec(
     ),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",
-    # `/health` answers in all ranks alike, in old releases also with a dead one among them; `/health_generate` makes a
-    # token, for which it takes up to twenty seconds of its own.
+    # `/health` answers alike in all ranks; in old releases, it also answers if one of the ranks is dead.
+    # `/health_generate` makes a token, for which it takes up to twenty seconds by itself.
     health_path="/health_generate",
     health_timeout=25,
     has_api_servers=False,
@@ -297,7 +298,7 @@ class Flag:
 
 
 def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
-    """Yields every flag in order; a flag without `=` may have every argument up to the next flag for a value."""
+    """Yields every flag in order; a flag without `=` may have every argument up to the next flag as a value."""
     starts = [index for index, arg in enumerate(args) if arg.startswith("-")]
     for index, end in pairwise([*starts, len(args)]):
         name, equals, value = args[index].partition("=")
@@ -318,7 +319,8 @@ def get_last_value(args: tuple[str, ...], name: str) -> str | None:
 def may_name_repository(engine: Engine) -> bool:
     """Tells whether an argument may name another repository than the model's.
 
-    A key of a flag may follow after a dot (`--speculative-config.model`), and a beginning counts as the flag.
+    A key of a flag may follow after a dot (`--speculative-config.model`), and the beginning of a flag counts as the
+    flag.
     """
     known = ENGINES[engine.name].repository_flags
     names = (re.split(r"[.\s]", flag.name, maxsplit=1)[0] for flag in parse_flags(engine.args))
@@ -387,7 +389,7 @@ def find_managed_flag_faults(
 
 
 def drop_repeated_flags(engine: EngineName, args: tuple[str, ...], source: Source) -> tuple[str, ...]:
-    """Returns the arguments without the weights and the served name, which would override those of the command."""
+    """Returns the arguments without the weights and the served name, which would override the command's own."""
     dropped = {0} if args and _names_weights(args[0], source) else set()
     for flag in parse_flags(args):
         if flag.name in ENGINES[engine].weights_flags or flag.name == SERVED_NAME:

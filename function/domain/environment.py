@@ -14,7 +14,7 @@ from function.kube.messages import join_with_more
 from function.kube.selectors import Taint
 
 GPU_RESOURCE = "nvidia.com/gpu"
-# Resources of which a pod can use one: slices of MIG, and shares of time or of MPS (docs/facts.md, Kubernetes).
+# Resources of which a pod can use only one: slices of MIG, and shares of time or of MPS (docs/facts.md, Kubernetes).
 _PARTS_OF_GPUS = re.compile(r"nvidia\.com/(mig-.+|.+\.shared)")
 MAX_NODE_NAMES = 3  # names of nodes in status; the others are only counted
 
@@ -113,7 +113,11 @@ class Pool:
         return min(self.max_nodes, self.facts.usable + added)
 
     def may_start_on(self, other: "Pool") -> bool:
-        """Tells whether pods of this pool find its labels and resource on nodes of another one, and tolerate those."""
+        """Tells whether pods of this pool may start on nodes of another pool.
+
+        They may if these nodes have the labels and the GPU resource of this pool, and only taints that the pods
+        tolerate.
+        """
         is_found = set(self.labels) <= set(other.labels) and self.gpu_resource == other.gpu_resource
         return is_found and all(taint in _declared_taints(self) for taint in _declared_taints(other))
 
@@ -123,12 +127,12 @@ class Pool:
         return is_part_of_gpu(self.gpu_resource)
 
     def needs_several_parts(self, gpus: int) -> bool:
-        """Tells whether a pod would get several slices or shares of GPUs: a process of CUDA sees one slice."""
+        """Tells whether a pod would get several slices or shares of GPUs: a CUDA process sees only one slice."""
         return gpus > 1 and self.has_parts_of_gpus
 
     @property
     def tolerated_taints(self) -> tuple[str, ...]:
-        """The keys of taints that every pod tolerates: that of its GPU resource, and the vendor's for all its GPUs."""
+        """The keys of taints that every pod tolerates: its GPU resource, and the vendor's key for all its GPUs."""
         vendor, _, _ = self.gpu_resource.partition("/")
         return tuple(dict.fromkeys((self.gpu_resource, f"{vendor}/gpu")))
 
@@ -234,8 +238,8 @@ def format_unusable(rows: Sequence[Unusable]) -> str:
 def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
     """Returns the names of the pools that select the nodes of a share.
 
-    This is the pool with its name, unless that pool has other labels now. Then it is every pool with the same labels,
-    else every pool that may select some of the nodes, else the pool with its name.
+    This is the pool that the share names, unless this pool has other labels now. In this case, it is every pool with
+    the labels of the share, else every pool that may select some of the nodes, else the pool that the share names.
     """
     named = next((pool for pool in pools if pool.name == share.pool), None)
     if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
@@ -247,19 +251,19 @@ def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
 
 
 def tolerations(pool: Pool) -> list[JSON]:
-    """Returns the tolerations of the pods of a pool: of the taints for its GPUs, and of the taints that it declares."""
+    """Returns the tolerations of the pods of a pool: for the taints of its GPUs, and for its declared taints."""
     of_gpus: list[JSON] = [{"key": key, "operator": "Exists"} for key in pool.tolerated_taints]
     declared = _declared_taints(pool)
     return [*of_gpus, *({**taint, "operator": "Equal" if "value" in taint else "Exists"} for taint in declared)]
 
 
 def _declared_taints(pool: Pool) -> list[Manifest]:
-    """Returns the taints that only pods tolerate whose pool declares them."""
+    """Returns the taints of a pool that its pods tolerate only because the pool declares them."""
     return [taint for taint in own_taints(pool) if taint.get("key") not in pool.tolerated_taints]
 
 
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
-    """Returns the taints of a pool without empty fields, and without the one for its GPU resource.
+    """Returns the taints of a pool without empty fields, and without the taint for its GPU resource.
 
     The spec digest includes them. Pods may tolerate more of them without being asked (`Pool.tolerated_taints`).
     """

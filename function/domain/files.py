@@ -1,8 +1,8 @@
 """Files of a Hugging Face repository: which are fetched, which of them an engine loads, and which are other copies.
 
-All files that are fetched need disk; an engine loads the weights alone. From a folder it loads safetensors, else torch
-files, and of GGUF files the one that is named. Repositories often hold the same weights in other formats, in the layout
-of their authors (`consolidated*`, `original/*`) or in several quantisations.
+All files that are fetched need disk; an engine loads the weights alone. From a folder, the engine loads safetensors
+files, else torch files; of GGUF files, it loads the named file. Repositories often hold the same weights in other
+formats, in the layout of their authors (`consolidated*`, `original/*`) or in several quantisations.
 """
 
 import re
@@ -22,7 +22,7 @@ _LOADED = (".safetensors", ".bin", ".pt", ".pth")  # the first kind that exists
 _OTHERS = (GGUF, ".ckpt", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite", ".npz")
 _PIPELINE = "model_index.json"
 _MODULE = re.compile(r"[0-9]+_[A-Za-z]+")  # a folder of sentence-transformers, which belongs to the model
-_WORTH, _PROPOSALS = 100, 8  # a proposal saves at least one part in so many
+_WORTH, _PROPOSALS = 100, 8  # a proposal saves at least 1/_WORTH of the download; at most _PROPOSALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Files:
     """The files that a source fetches, in bytes."""
 
     disk: int  # of all of them
-    weights: int  # of those that an engine loads; of GGUF files of which none is named, the largest
+    weights: int  # of the files that an engine loads; of the largest GGUF file, if none is named
     copies: Mapping[str, int] = field(default_factory=dict)  # patterns that leave out weights no engine loads
     variants: Mapping[str, int] = field(default_factory=dict)  # GGUF files of which an engine opens one, by first part
 

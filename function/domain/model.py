@@ -138,8 +138,8 @@ class Shape:
         return self.nodes * self.gpus_per_node
 
 
-# Network speeds. At one speed RDMA gains more over plain Ethernet than a step of speed, so that every `eth` entry is
-# below every RDMA entry.
+# Network speeds. RDMA at the same speed gains more over plain Ethernet than the next speed does, so every `eth` entry
+# is below every RDMA entry.
 LADDER = (
     "eth-10g", "eth-25g", "eth-50g", "eth-100g", "eth-200g", "eth-400g", "eth-800g",
     "roce-100g", "efa-100g", "ib-100g",
@@ -152,7 +152,7 @@ PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4",
     "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int8", "int4",
 )  # fmt: skip
-# Interconnects, each with those that it can stand in for.
+# Each interconnect with the interconnects that it can stand in for.
 INTERCONNECTS = {
     "pcie": ("pcie",),
     "nvlink": ("pcie", "nvlink"),
@@ -173,7 +173,7 @@ def usable_memory(memory: int) -> int:
 class BandwidthRequirement:
     rung: str  # an entry of LADDER
     or_better: bool
-    field: str = "interNodeBandwidth"  # of the two names of the requirement, the one that was used
+    field: str = "interNodeBandwidth"  # the name that was used: the requirement has two names
 
     def is_met_by(self, rung: str) -> bool:
         """Tells whether a declared speed meets the requirement."""
@@ -248,9 +248,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenEntry:
-    """A profile or pool with problems. The scheduler skips it; its name is kept so that what runs there stays."""
+    """A profile or pool with problems. The scheduler skips it; its name is kept so that running workloads stay."""
 
-    name: str  # of a pool without a name its path
+    name: str  # for a pool without a name, its path
     problems: tuple[Problem, ...]
 
 
@@ -270,7 +270,7 @@ class Model:
 
     @property
     def weights_bound(self) -> int | None:
-        """Most bytes that an engine loads: of all files, and of what GPUs of `vram` hold; None: neither is declared."""
+        """Most bytes that an engine loads, limited by `disk` and by what `vram` holds; None: neither is declared."""
         bounds = (self.disk, usable_memory(self.vram or 0))
         return min((bound for bound in bounds if bound), default=None)
 

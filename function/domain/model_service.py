@@ -77,7 +77,7 @@ class EndpointEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceView:
-    """What a ModelService says of deployments and placements, however much of it is valid."""
+    """What a ModelService says of deployments and placements, even if parts of it are invalid."""
 
     name: str
     deployments: frozenset[str]  # of its spec
@@ -92,7 +92,7 @@ class ModelService:
     backends: Mapping[str, int]  # weights by the names of deployments
     distribution: Distribution = Distribution.BY_REPLICAS
     order: tuple[str, ...] = ()  # of environments, for Failover
-    withdraws_unreachable: bool = True  # an endpoint whose cluster does not answer, if another one can serve
+    withdraws_unreachable: bool = True  # endpoints whose cluster does not answer, if another endpoint can serve
     hostnames: tuple[str, ...] = ()
     entries: tuple[EndpointEntry, ...] = ()  # of its status
 

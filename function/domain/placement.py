@@ -85,20 +85,20 @@ class Placement:
     generation: int = 0  # of its spec; 0 in a file
     version: str = ""  # metadata.resourceVersion; empty in a file
     created: str = ""  # RFC 3339
-    vram: int | None = None  # bytes; of the model when it was decided, where the shape was computed from it
-    price: Price | None = None  # of its pool, when it was last decided
+    vram: int | None = None  # bytes; of the model at the last decision, if the shape was computed from it
+    price: Price | None = None  # of its pool, at the last decision
     has_served: bool = False  # its status records that it was Ready once
     ready: bool = False  # it serves
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING
     obstacle: str = ""  # first condition other than ServiceReady that is not True; it may serve nevertheless
-    lists_objects: bool = False  # an Object is in Crossplane's list in its spec, which no lost status affects
+    lists_objects: bool = False  # its spec has an Object in Crossplane's list, which a lost status does not affect
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
     status_is_current: bool = True  # its status was written for its current spec
     exclusive_replica_nodes: bool = False  # no two of its replicas share a node
-    allowed_digest: str | None = None  # to which its service may change; None: to any
+    allowed_digest: str | None = None  # the digest to which its service may change; None: any digest
     replaces_when_full: bool = False  # as of its deployment
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
     admission: AdmissionRecord = AdmissionRecord()
@@ -121,7 +121,7 @@ class Placement:
 
     @property
     def effective_request(self) -> Share | None:
-        """What its environment should admit: its request, or what it has where it is over quota or cannot start."""
+        """What its environment should admit: its request, or its allocation if it is over quota or cannot start."""
         is_held_back = self.admission.over_quota or self.admission.cannot_start
         return self.service.allocated if is_held_back else self.requested
 
@@ -134,9 +134,10 @@ class Placement:
 
     @property
     def may_have_resources(self) -> bool:
-        """Tells whether anything may have been composed for it, also where its status was lost.
+        """Tells whether anything may have been composed for it, even if its status was lost.
 
-        Its author can write the list of its Objects, so that they must not win it anything that others have.
+        The author of a placement can write the list of its Objects, so this list must not give it anything that others
+        have.
         """
         return self.lists_objects or self.stage > Stage.NEW
 

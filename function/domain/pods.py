@@ -1,7 +1,7 @@
 """What a platform adds to the pods of a pool, and the Secrets with which images are pulled.
 
-Two blocks of additions are merged by name, the stronger one takes precedence: variables and volumes by their names,
-mounts by the names of their volumes, maps by their keys. Capabilities and pull secrets add up.
+Two blocks of additions are merged by name, and the stronger block takes precedence: variables and volumes by their
+names, mounts by the names of their volumes, maps by their keys. Capabilities and pull secrets add up.
 """
 
 from collections.abc import Iterable, Mapping
@@ -98,14 +98,14 @@ class InterNode:
 
 
 def merge_by_name(weaker: Iterable[Manifest], stronger: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """Returns the weaker entries without those whose name a stronger one has, then the stronger entries."""
+    """Returns the weaker entries whose names no stronger entry has, then the stronger entries."""
     overrides = tuple(stronger)
     names = {get(entry, "name") for entry in overrides}
     return (*(entry for entry in weaker if get(entry, "name") not in names), *overrides)
 
 
 def add_variables(env: Iterable[Manifest], defaults: Mapping[str, str]) -> list[Manifest]:
-    """Returns the variables of a container, and after them those defaults whose name none of them has."""
+    """Returns the variables of a container, then the defaults whose names no variable has."""
     variables = [*env]
     names = {text(entry, "name") for entry in variables}
     missing: list[Manifest] = [{"name": name, "value": defaults[name]} for name in defaults if name not in names]

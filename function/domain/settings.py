@@ -13,7 +13,7 @@ from function.kube.urls import Origin
 
 # Variables that this function sets for a download: the limit of retries, and the name of the Job.
 BACKOFF_LIMIT, JOB_NAME = "MODELPLANE_BACKOFF_LIMIT", "MODELPLANE_JOB"
-SETTLE_SECONDS = 5  # more than twice what gateways collect changes for (docs/facts.md, Gateway API)
+SETTLE_SECONDS = 5  # more than twice the time for which gateways collect changes (docs/facts.md, Gateway API)
 
 
 class Prepare(StrEnum):
@@ -73,7 +73,7 @@ class PlatformGateway:
     namespace: str
     origin: Origin  # at which clients reach it
     section_name: str = ""  # empty: all listeners
-    settle: int = SETTLE_SECONDS  # that gateways are given to apply a change before the next one
+    settle: int = SETTLE_SECONDS  # seconds that gateways are given to apply a change before the next change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Settings:
     ttl_settled: int = 600  # seconds
     ttl_pending: int = 30  # seconds
     secret_namespace: str = "modelplane-system"  # noqa: S105  # a namespace
-    limits: Limits = Limits()  # of each namespace that has none of its own
+    limits: Limits = Limits()  # of each namespace without limits of its own
     namespace_limits: dict[str, Limits] = field(default_factory=dict)
     object_watch: bool = False
     gates: frozenset[tuple[str, str]] = frozenset()  # API version and kind of what Crossplane may read as a gate

@@ -1,7 +1,7 @@
 """Reading nested manifests by dotted path, times in them, and their size on the wire.
 
-Every reader returns an empty value of its own type where the path is absent or has another type: the shape of what a
-remote cluster or an older object wrote is never trusted.
+Every reader returns an empty value of its own type if the path is absent or has another type: readers never trust the
+structure of what a remote cluster or an older object contains.
 """
 
 import marshal
@@ -43,13 +43,13 @@ def mapping(manifest: JSON, path: str) -> Manifest:
 
 
 def listing(manifest: JSON, path: str) -> list[Manifest]:
-    """Returns the maps of the list at `path`, without anything else."""
+    """Returns the maps in the list at `path`, and ignores all other items."""
     value = get(manifest, path)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def list_texts(manifest: JSON, path: str) -> tuple[str, ...]:
-    """Returns the strings of the list at `path`, without anything else."""
+    """Returns the strings in the list at `path`, and ignores all other items."""
     value = get(manifest, path)
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
@@ -70,7 +70,7 @@ def is_ready(manifest: JSON) -> bool:
 
 
 def is_condition_current(manifest: JSON, type_: str = "Ready") -> bool:
-    """Tells whether a condition is about the current generation; true if either does not have one."""
+    """Tells whether a condition is about the current generation; true if the condition or the object has none."""
     generation = get(manifest, "metadata.generation")
     return generation is None or condition(manifest, type_).get("observedGeneration", generation) == generation
 
@@ -97,7 +97,7 @@ _TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def parse_time(value: str) -> int | None:
-    """Returns a time in seconds since 1970; None if it is not written so."""
+    """Returns a time in seconds since 1970; None if it is not in this format."""
     try:
         return int(datetime.strptime(value, _TIME_FORMAT).replace(tzinfo=UTC).timestamp())
     except ValueError:
@@ -110,8 +110,8 @@ def format_time(seconds: int) -> str:
 
 _TAG = 1
 _NUMBER = 8  # a double
-# Format 2 of marshal writes each value in full: 1 byte for a boolean, which takes 4 in a list of a Struct, and at least
-# 5 for anything else besides the characters of a text, which takes 11 at most.
+# Format 2 of marshal writes each value in full: 1 byte for a boolean, which takes 4 bytes in a list of a Struct, and at
+# least 5 bytes for any other value, plus the characters of a text. Such a value takes at most 11 bytes in a Struct.
 _FORMAT, _MOST_PER_BYTE = 2, 4
 
 

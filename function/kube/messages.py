@@ -1,7 +1,7 @@
 """Messages of at most 1,024 bytes.
 
 A long list is shortened to its first items and the number of the others. Errors of a cluster, a provider or the hub
-have their origin at the beginning and their cause at the end, so that a long text is truncated in the middle.
+have their origin at the beginning and their cause at the end, so a long text is truncated in the middle.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Names of remote and composed objects, and the labels and annotations that carry meaning.
 
-A name is DNS-1035 (KServe refuses to start anything else), ends in a hash of everything that identifies the
-object, and is never made unique by cutting alone: two long names that share a beginning stay apart.
+A name is DNS-1035 (KServe refuses to start anything else), ends in a hash of everything that identifies the object, and
+is never shortened without this hash: two long names with the same beginning stay different.
 
 References of images follow github.com/distribution/reference: the kubelet never pulls one that it cannot parse.
 """
@@ -27,8 +27,8 @@ ANNOTATION_SPEC_DIGEST = f"{GROUP}/spec-digest"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 PAUSED = "crossplane.io/paused"
 
-# KServe prefixes and suffixes the service's name; beyond 40 characters, with it, its own children break (docs/facts.md,
-# KServe).
+# KServe adds prefixes and suffixes to the service's name; with a name of more than 40 characters, KServe's own children
+# break (docs/facts.md, KServe).
 PREFIXED_LIMIT = 35
 _LABEL_LIMIT = 63
 _HASH = 8
@@ -50,7 +50,7 @@ def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
 
 
 def label_value(name: str) -> str:
-    """Returns the name of an object as a label value, which is limited to 63 characters where names have up to 253."""
+    """Returns the name of an object as a label value, which is limited to 63 characters, while names have up to 253."""
     return name if len(name) <= _LABEL_LIMIT else build_name(name, name, limit=_LABEL_LIMIT)
 
 
@@ -60,7 +60,7 @@ _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _DIGEST = r"sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
-# Without a dot, a port or a capital the first part is a host only where it is localhost.
+# Without a dot, a port or a capital, the first part is a host only if it is localhost.
 _IS_HOST = r"(?=localhost/|[^/]*[.:A-Z])"
 _REFERENCE = re.compile(
     rf"(?:{_IS_HOST}{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*)(?::\w[\w.-]{{0,127}})?(?:@(?:{_DIGEST}))?", re.ASCII

@@ -59,5 +59,5 @@ def exact(amount: int) -> str:
 
 
 def gib(amount: int) -> str:
-    """Formats bytes as Gi, rounded up, which is the unit of all sizes in status."""
+    """Formats bytes as Gi, rounded up: the unit of all sizes in status."""
     return f"{-(-amount // GIB)}Gi"

@@ -1,6 +1,6 @@
 """What label selectors and tolerations admit.
 
-Label selectors are those of k8s.io/apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector: an empty one admits
+Label selectors are those of k8s.io/apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector: an empty selector admits
 everything, and `NotIn` and `DoesNotExist` admit an object without the label. Taints and tolerations are those of
 k8s.io/component-helpers/scheduling/corev1.
 """
@@ -55,7 +55,7 @@ class Selector:
 
     @property
     def equalities(self) -> dict[str, str]:
-        """The labels that all selected objects have: those of requirements that allow one value."""
+        """The labels that all selected objects have, from the requirements that allow only one value."""
         return {r.key: r.values[0] for r in self.requirements if r.operator is Operator.IN and len(r.values) == 1}
 
 

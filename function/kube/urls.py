@@ -42,7 +42,7 @@ class Origin:
 
 
 def parse_origin(url: str) -> Origin | None:
-    """Returns the origin of an HTTP URL; None if it is none."""
+    """Returns the origin of an HTTP URL; None if the text is not an HTTP URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -55,6 +55,6 @@ def parse_origin(url: str) -> Origin | None:
 
 
 def is_hostname(host: str) -> bool:
-    """Tells whether a host is a name; an IPv4 address is none."""
+    """Tells whether a host is a name; an IPv4 address is not a name."""
     looks_like_ip = host.rpartition(".")[2].isdigit()
     return len(host) <= 253 and not looks_like_ip and _NAME.fullmatch(host) is not None

@@ -1,9 +1,9 @@
 """Filters: whether an environment can run a deployment, and if not, how near its nearest pool came.
 
-Every profile is tried on every pool, in declared order, and each reports every refusal, so that a user sees all faults
-at once. The nearest pool is the one whose first failing filter lies furthest down, in the order of `Refused`. The quota
-comes last because it holds everywhere: an environment that the quota alone refuses has capacity and is Ready.
-A requirement that the pool does not declare is not satisfied, and the refusal has no actual value.
+Every profile is tried on every pool, in declared order. Each attempt reports every refusal, so that a user sees all
+faults at once. The nearest pool is the pool whose first refusal comes latest in the order of `Refused`. The quota comes
+last because it applies everywhere: an environment that only the quota refuses has capacity and is Ready. If a pool does
+not declare a required value, the requirement is not satisfied, and the refusal has no actual value.
 """
 
 import operator
@@ -31,7 +31,7 @@ from function.weights.faults import StorageFault
 FilterFunc: TypeAlias = Callable[[Environment, Ledger], Verdict]  # for one request
 MAX_REQUESTS = 64  # as many as may be pending in a fleet; they are compared one by one
 MAX_VERDICTS = 64_000  # 0.6 kB each (docs/performance.md), so that all of them take 40 MB
-Step: TypeAlias = tuple[int, Refusal]  # a refusal, after the step that refuses: a position in `CHECKS`, or beyond
+Step: TypeAlias = tuple[int, Refusal]  # the step that refuses (a position in `CHECKS`, or beyond), and the refusal
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Candidate:
     environment: Environment
     profile: Profile
     pool: Pool
-    shape: Shape | None  # None: it must be computed, and pool or model do not declare enough
+    shape: Shape | None  # None: it must be computed, but the pool or the model declares too little
 
     @property
     def requested(self) -> Share:
@@ -58,7 +58,7 @@ class Candidate:
 
     @cached_property
     def storage_faults(self) -> tuple[StorageFault, ...]:
-        """Why the weights cannot be stored there; computed at most once."""
+        """Why the weights cannot be stored for this candidate; computed at most once."""
         if self.shape is None:
             return ()
         return self.request.find_storage_faults(self.environment, self.pool, self.shape)
@@ -71,7 +71,7 @@ class Candidate:
         reason: Refused = Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         **details: Any,
     ) -> Refusal:
-        """Returns a refusal of this candidate; `details` are further fields of it."""
+        """Returns a refusal of this candidate; `details` are further fields of the refusal."""
         return Refusal(
             reason=reason,
             field=field,
@@ -103,7 +103,7 @@ def check_vram(candidate: Candidate) -> Refusal | None:
 
 
 def check_engine_args(candidate: Candidate) -> Refusal | None:
-    """Refuses arguments that contradict a computed shape; a declared one is checked where it is parsed."""
+    """Refuses arguments that contradict a computed shape; a declared shape is checked where it is parsed."""
     if candidate.profile.shape is not None or candidate.shape is None:
         return None
     path = f"spec.serving[{candidate.profile.name}].engine.args"
@@ -112,7 +112,7 @@ def check_engine_args(candidate: Candidate) -> Refusal | None:
 
 
 def check_inter_node(candidate: Candidate) -> Refusal | None:
-    """Refuses a profile that sets what the pool's preset sets for the network between nodes."""
+    """Refuses a profile that conflicts with the pool's preset for the network between nodes."""
     profile = candidate.profile
     shape = candidate.shape
     problems = candidate.request.serving_check(profile, shape, candidate.pool) if shape else ()
@@ -138,14 +138,14 @@ def check_gpus_per_node(candidate: Candidate) -> Refusal | None:
 
 
 def check_gpu_resource(candidate: Candidate) -> Refusal | None:
-    """Refuses several slices or shares of GPUs for one pod, which can use one."""
+    """Refuses several slices or shares of GPUs for one pod: a pod can use only one."""
     required = candidate.shape.gpus_per_node if candidate.shape else 0
     is_refused = candidate.pool.needs_several_parts(required)
     return candidate.refuse(Field.GPU_RESOURCE, required, candidate.pool.gpu_resource) if is_refused else None
 
 
 def check_memory_per_gpu(candidate: Candidate) -> Refusal | None:
-    """Refuses GPUs with less than the required memory, and for a computed shape those that do not declare any."""
+    """Refuses a pool with too little memory per GPU; for a computed shape, the pool must declare this memory."""
     required = candidate.profile.requires.memory_per_gpu
     actual = candidate.pool.memory_per_gpu
     if candidate.profile.shape is None and not actual:
@@ -170,7 +170,7 @@ def _check_requirement(field: Field, is_met: Callable[[Any, Any], bool]) -> Chec
 
 
 def check_claim_size(candidate: Candidate) -> Refusal | None:
-    """Refuses a claim without a size whose size the pool's GPU memory does not bound."""
+    """Refuses a claim without a declared size if the pool's GPU memory gives no bound for the size either."""
     if candidate.profile.requires.memory_per_gpu and candidate.pool.memory_per_gpu is None:
         return None  # reported by check_memory_per_gpu
     return candidate.refuse_storage(Refused.NO_POOL_SATISFIES_REQUIREMENTS)
@@ -179,7 +179,7 @@ def check_claim_size(candidate: Candidate) -> Refusal | None:
 # Refuses storage that not every pod can mount.
 check_shared_storage = partial(Candidate.refuse_storage, reason=Refused.SHARED_STORAGE_MISSING)
 
-# The order is the specification: it is that of `Refused`, and finer.
+# The order is the specification: it refines the order of `Refused`.
 CHECKS: tuple[Check, ...] = (
     partial(Candidate.refuse_storage, reason=Refused.INVALID_DEPLOYMENT),  # its modelCache does not suit the shape
     check_vram,
@@ -244,8 +244,9 @@ def filter_for_reschedule(request: SchedulingRequest, environment: Environment, 
 def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
     """Returns the feasible candidate for a new placement, else every refusal of the nearest candidate.
 
-    The nearest are those whose first refusal comes at the latest step; of several the one with the fewest refusals
-    counts. The steps of a candidate run as they are asked for: after the first refusal only for the nearest.
+    The nearest candidate is the candidate whose first refusal comes at the latest step; of several such candidates, the
+    one with the fewest refusals. The steps run lazily: after its first refusal, a candidate runs the remaining steps
+    only if it is among the nearest.
     """
     chosen: Assignment | None = None
     nearest_step = SELECTION  # the latest step at which a candidate was first refused
@@ -255,7 +256,7 @@ def filter_environment(request: SchedulingRequest, environment: Environment, led
             break  # pools compete within a profile only: profiles are tried in declared order
         first = next(steps, None)
         if first is None:
-            assert candidate is not None  # what is not refused has a pool
+            assert candidate is not None  # a candidate without a refusal has a pool
             feasible = _assign(candidate, ledger)
             if feasible.rank is None:
                 return feasible
@@ -276,7 +277,7 @@ def filter_environment(request: SchedulingRequest, environment: Environment, led
 def _try_candidates(
     request: SchedulingRequest, environment: Environment, ledger: Ledger
 ) -> Iterator[tuple[Candidate | None, Iterator[Step]]]:
-    """Yields every candidate with its refusals; None stands for what is refused before a pool is tried."""
+    """Yields every candidate with its refusals; None stands for a refusal that comes before a pool is tried."""
     if environment.broken:
         yield None, iter([refuse_unreadable(environment)])
         return
@@ -324,7 +325,7 @@ def _check_selector(environment: Environment, selector: Selector, field: Field, 
 
 
 def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
-    assert candidate.shape is not None  # without one it is refused
+    assert candidate.shape is not None  # a candidate without a shape is refused
     model = candidate.request.model
     return Assignment(
         environment=candidate.environment.name,
@@ -339,7 +340,7 @@ def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
 
 
 def _run_filters(candidate: Candidate, ledger: Ledger) -> Iterator[Step]:
-    """Runs all filters lazily: all refusals are needed of the nearest pools only."""
+    """Runs all filters lazily, because only the nearest pools need all refusals."""
     for step, check in enumerate(CHECKS):
         refusal = check(candidate)
         if refusal is not None:
@@ -350,7 +351,7 @@ def _run_filters(candidate: Candidate, ledger: Ledger) -> Iterator[Step]:
 
 
 def sort_last_steps(*refusals: Refusal | None) -> list[Step]:
-    """Returns the refusals that come after `CHECKS`, each after its step, in the order of the steps."""
+    """Returns the refusals that come after `CHECKS` with their steps, in the order of the steps."""
     return sorted(((find_step(refusal), refusal) for refusal in refusals if refusal is not None), key=itemgetter(0))
 
 
@@ -378,9 +379,9 @@ def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
 
 
 def find_shortage(candidate: Candidate, capacity: PoolCapacity) -> Refusal | None:
-    """Returns the refusal of replicas that do not fit; a pool that is too small would not hold them even when empty.
+    """Returns the refusal if the replicas do not fit; a pool is too small if they would not fit the empty pool either.
 
-    What a pool can hold at all follows from what is declared: unusable nodes are missing only for now.
+    The size of the empty pool follows from its declaration, because unusable nodes are missing only for now.
     """
     share = candidate.requested
     pool = candidate.pool
@@ -410,7 +411,7 @@ def choose_quota_reason(excess: QuotaUsage) -> Refused:
 
 
 def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
-    """Returns how a feasible candidate compares with others; None where the first declared is preferred."""
+    """Returns how a feasible candidate compares with others; None if the first declared pool is preferred."""
     request = candidate.request
     shape = candidate.shape
     price = candidate.pool.price
@@ -454,12 +455,12 @@ class _Entry:
 
 
 class VerdictCache:
-    """The verdicts of the latest requests, within two bounds.
+    """The verdicts of the latest requests, at most MAX_REQUESTS requests and MAX_VERDICTS verdicts.
 
     A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as
-    before. A verdict counts as long as everything that it was made from is the same: the request (not the deployment
-    that makes it), the environment, and the placements that are counted on it (`Ledger.counted_placements`). Parsed
-    objects are cached too, so that identity is enough to see that nothing changed.
+    before. A verdict is valid as long as its inputs are the same: the request (not the deployment that makes it), the
+    environment, and the placements that are counted on it (`Ledger.counted_placements`). Parsed objects are cached too,
+    so comparing identities is enough to see that nothing changed.
     """
 
     def __init__(self) -> None:
@@ -470,7 +471,7 @@ class VerdictCache:
         self, request: SchedulingRequest, environments: Sequence[Environment], pause: Callable[[], None] = noop
     ) -> FilterFunc:
         """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""
-        # Without what no verdict depends on.
+        # The key leaves out the fields that no verdict depends on.
         key = replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))
         known: dict[str, _Entry] = next((entries for other, entries in self._requests if other == key), {})
         entries = {e.name: known[e.name] for e in environments if e.name in known}

@@ -16,8 +16,8 @@ _MAX_STATE = 256  # bytes of what the object says
 def find_gate_obstacle(gate: Gate, answer: Answered | None) -> str:
     """Returns why a gate does not let the next environment change; empty if it does.
 
-    `answer` has the object that is the gate; None while Crossplane has not answered. A condition that is about an
-    earlier generation of the object counts for nothing: it must be True for what the object says now.
+    `answer` has the object that is the gate; None while Crossplane has not answered. A condition about an earlier
+    generation of the object does not count: it must be True for the current generation.
     """
     name = f"{gate.kind} {gate.name}"
     if answer is None:

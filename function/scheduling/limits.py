@@ -1,4 +1,4 @@
-"""Decisions within the quota of a namespace: what is new and exceeds it is refused, what exists stays as it is."""
+"""Decisions within the quota of a namespace: new requests that exceed it are refused, existing placements stay."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
 
 def count_more(assignment: Assignment) -> int:
-    """Returns the GPUs of an assignment beyond those that its placement is charged."""
+    """Returns the GPUs of an assignment beyond the GPUs that its placement is charged for."""
     placement = assignment.placement
     shares = (placement.requested, placement.service.allocated) if placement else ()
     return max(0, assignment.gpus - max((share.gpus for share in shares if share), default=0))
 
 
 def charge_assignments(usage: QuotaUsage, assignments: Iterable[Assignment]) -> QuotaUsage:
-    """Returns the usage with what was decided, as far as the quota allows it."""
+    """Returns the usage with the assignments charged, as far as the quota allows it."""
     for each in assignments:
         more = count_more(each)
         is_new = each.placement is None
@@ -38,7 +38,7 @@ def limit_decision(
 ) -> Decision:
     """Returns a decision within the quota: new placements that exceed it are refused, existing ones stay as they are.
 
-    New placements are charged after all existing ones, and after new ones that were decided before.
+    New placements are charged after all existing placements, and after new placements that were decided before.
     """
     if not limits.has_limits:
         return decision
@@ -84,13 +84,13 @@ def limit_decision(
 
 
 def find_exceeded_usage(decision: Decision) -> QuotaUsage | None:
-    """Returns what the namespace has, where the quota refuses something new that was decided."""
+    """Returns the usage of the namespace if the quota refuses a new placement; None otherwise."""
     refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
     return next((refusal.quota_usage for refusal in refusals if refusal.quota_usage), None)
 
 
 def requests_more(existing: Placement, planned: Placement) -> bool:
-    """Tells whether more replicas or another shape are planned than a placement has, or was given."""
+    """Tells whether more replicas or another shape are planned than the placement has, or was given."""
     current = _current_replicas(existing, planned)
     request = planned.requested
     if request is None or existing.effective_request is None:
@@ -101,7 +101,7 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
 
 
 def _current_replicas(existing: Placement, planned: Placement) -> int | None:
-    """Returns how many replicas it has of what is planned; None where it has another shape, or may have none."""
+    """Returns how many replicas of the planned shape it has; None if it has another shape, or may have no replicas."""
     current = existing.effective_request
     request = planned.requested
     return current.replicas if current and request and current.has_same_size(request) else None

@@ -33,10 +33,10 @@ class Refusal:
     pool: str = ""
     required: Value = None
     actual: Value = None  # None: not declared
-    # The label requirements that are not met, each with the value of the label, None where it is missing.
+    # The label requirements that are not met, each with the value of the label; None if the label is missing.
     unmet: tuple[tuple[SelectorRequirement, str | None], ...] = ()
-    shape: Shape | None = None  # of one replica, where nodes and capacity count
-    use: PoolUse | None = None  # where capacity counts
+    shape: Shape | None = None  # of one replica, if nodes and capacity count
+    use: PoolUse | None = None  # if capacity counts
     exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
     storage: StorageFault | None = None  # for Field.STORAGE
     quota_usage: QuotaUsage | None = None  # for Field.QUOTA
@@ -57,7 +57,7 @@ class Refusal:
 
     @property
     def remedy(self) -> str:
-        """The change that clears it, as far as that does not depend on the world (ways_out.py); empty elsewhere."""
+        """The change that clears the refusal, if it does not depend on the snapshot (ways_out.py); else empty."""
         if self.storage is not None:
             return self.storage.remedy(self.environment)
         if self.reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS and self.pool and self.actual is None:
@@ -101,7 +101,7 @@ def _describe_requirement(refusal: Refusal) -> str:
     if required is None:
         return f"{pool} does not declare {refusal.field}, which {Field.VRAM} is divided by"
     needed = _format(refusal, required)
-    if refusal.required_field != str(refusal.field):  # its author spells it as pools do not
+    if refusal.required_field != str(refusal.field):  # its author uses another name than pools do
         needed = f"{refusal.required_field} {needed}"
     if actual is None:
         return f"{pool} does not declare {refusal.field}, {needed} required"
@@ -170,7 +170,7 @@ class FieldRow:
     columns: Callable[[Refusal], tuple[str, str]] = _compare_values
     required: str = ""  # for a column, with `{}` for the required value; empty: the field and the value
     missing: str = "not declared"  # for a column, where the refusal has no actual value
-    attribute: str = ""  # of `Requires` and of `Pool`, where a profile may require it of a pool
+    attribute: str = ""  # of `Requires` and of `Pool`, if a profile may require it of a pool
 
 
 class Field(Enum):

@@ -1,8 +1,8 @@
 """The decision for one deployment: retain, scale down, reschedule in place, choose environments, carry over or drop.
 
-A placement that could neither be kept nor updated in place is carried over until enough others are Ready, so that no
-move, and no list that is briefly empty, removes a running service. It is charged as long as it exists, and does not
-count as placed. The order of the inputs changes nothing.
+A placement that could neither be kept nor rescheduled in place is carried over until enough other placements are Ready.
+So neither a move nor a list that is briefly empty removes a running service. The carried placement is charged as long
+as it exists, but does not count as placed. The decision does not depend on the order of the inputs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,25 +56,26 @@ NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The placements of a deployment by what is decided about them; of several on one environment, one may stay."""
+    """The placements of a deployment by what is decided about them; at most one on each environment may stay."""
 
-    # Everything that is in neither of the other two. A placement stays here even if its environment is not Ready, its
-    # pool's capabilities or storage changed, a better profile became possible, or its pool is overcommitted and it was
-    # Ready once. What is declared but cannot be read changes nothing: invalid input removes no running workload.
+    # All placements that are in neither of the other two lists. A placement is kept even if its environment is not
+    # Ready, its pool's capabilities or storage changed, a better profile became possible, or its pool is overcommitted
+    # and it was Ready once. A declaration that cannot be read changes nothing: invalid input removes no running
+    # workload.
     kept: list[Placement] = field(default_factory=list)
-    # Placements whose environment, pool or profile is deleted, whose shape changed, whose environment is not selected
-    # any more or has a NoExecute taint that is not tolerated, whose pool does not suit another model, or for whose new
-    # shape there is no room; they keep running meanwhile.
+    # Placements whose environment, pool or profile is deleted, whose shape changed, whose environment is no longer
+    # selected or has a NoExecute taint that is not tolerated, whose pool does not suit the new model, or whose new
+    # shape has no room. They keep running meanwhile.
     to_reschedule: list[Placement] = field(default_factory=list)
-    # Placements that are evicted, and all but one of several on the same environment.
+    # Evicted placements, and all but one of several placements on the same environment.
     dropped: list[Dropped] = field(default_factory=list)
 
 
 def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
-    """Sorts placements, those that are kept longest first.
+    """Sorts placements; the placements that are kept longest come first.
 
-    First those that are not being deleted, then Ready ones, those that were Ready, those that may have resources, and
-    then by environment and name.
+    Placements that are not being deleted come first, then Ready placements, then placements that were Ready, then
+    placements that may have resources. Equals are sorted by environment and name.
     """
     return (
         placement.deleting,
@@ -89,7 +90,7 @@ def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, 
 def retain(
     request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
 ) -> Retained:
-    """Decides which placements of a deployment are kept; `environments` are those that are not being deleted."""
+    """Decides which placements of a deployment are kept; `environments` has no environment that is being deleted."""
     used: set[str] = set()
     retained = Retained()
     for placement in sorted(own, key=retention_order):
@@ -107,12 +108,12 @@ def retain(
 
 
 def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) -> bool:
-    """Tells whether a placement gives up its environment.
+    """Tells whether a placement must give up its environment.
 
-    Either there is no room for it and it was never Ready, because two deployments chose the same GPUs at the same
-    moment; or it was not admitted, has nothing composed, and the environment is no longer schedulable. A placement that
-    has Objects stays: it may have been Ready before its status was lost. Only in an environment from a file, which
-    admits everything, do Objects prove nothing.
+    There are two cases. In the first, there is no room for the placement and it was never Ready: two deployments chose
+    the same GPUs at the same moment. In the second, it was not admitted, has nothing composed, and the environment is
+    no longer schedulable. A placement that has Objects stays, because it may have been Ready before its status was
+    lost. In an environment from a file, which admits everything, Objects prove nothing.
     """
     pool = environment.pool(placement.pool)
     if pool is not None and not ledger.may_stay(environment, pool, placement):
@@ -126,7 +127,7 @@ def _is_still_valid(request: SchedulingRequest, environment: Environment, placem
     requested = placement.requested
     is_rejected = (placement.uid, placement.pool) in environment.rejected
     if requested and is_rejected and environment.count_admitted(placement.uid, requested) is None:
-        return False  # with a shape or a pool that it was not admitted for
+        return False  # it was not admitted for this shape and pool
     if environment.broken:
         return True
     if check_selectors(request, environment):
@@ -151,10 +152,10 @@ def _is_still_valid(request: SchedulingRequest, environment: Environment, placem
 def scale_existing(
     request: SchedulingRequest, environment: Environment, placement: Placement, ledger: Ledger
 ) -> tuple[Assignment, Infeasible | None]:
-    """Returns a kept placement that has a shape with the replicas that it can have, and why it cannot be scaled up.
+    """Returns the assignment of a kept placement that has a shape, and why the placement cannot be scaled up.
 
-    Fewer replicas are always possible; more only where the pool has room and storage for all of them. Otherwise it
-    keeps those that it has: nothing is overcommitted.
+    Fewer replicas are always possible. More replicas are possible only if the pool has room and storage for all of
+    them. Otherwise the placement keeps its replicas, so that nothing is overcommitted.
     """
     shape = placement.shape
     requested = placement.requested
@@ -189,7 +190,7 @@ def _find_scaling_refusals(
     profile = request.find_profile(placement.profile)
     if pool is None or environment.broken:
         return [refuse_unreadable(environment)]
-    if profile is None:  # it cannot be read, so that nothing could be composed
+    if profile is None:  # the profile cannot be read, so nothing could be composed
         refusal = Refusal(
             reason=Refused.INVALID_PROFILE,
             field=Field.PROFILE,
@@ -211,7 +212,7 @@ def _find_scaling_refusals(
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     request: SchedulingRequest
-    environments: Mapping[str, Environment]  # by name, in this order; without those that are being deleted
+    environments: Mapping[str, Environment]  # by name, in this order; none is being deleted
     ledger: Ledger  # what others have
     make_filter: FilterFactory
     usage: QuotaUsage | None
@@ -226,10 +227,10 @@ def schedule(
 ) -> Decision:
     """Decides where a deployment runs.
 
-    `placements` are its own, and all others on environments where it has one or which publish no ledger: the capacity
-    of every other environment is what it publishes. `make_filter` makes the filter for a request, which may return
-    cached verdicts. `usage` is what the namespace has of its quota: where a new placement does not fit it, a smaller
-    shape is tried.
+    `placements`: the placements of the deployment, and all other placements on environments where the deployment has a
+    placement or that publish no ledger. The capacity of every other environment is what it publishes. `make_filter`
+    makes the filter for a request; the filter may return cached verdicts. `usage`: what the namespace has of its quota.
+    If a new placement exceeds the quota, a smaller shape is tried.
     """
     deployment = request.deployment
     own = [p for p in placements if p.deployment == deployment.name and p.namespace == deployment.namespace]
@@ -242,7 +243,7 @@ def schedule(
     retained = retain(request, snapshot.environments, own, ledger)
     kept = retained.kept[:desired]
     scaled = [scale_existing(request, snapshot.environments[p.environment], p, ledger) for p in kept if p.shape]
-    if usage:  # what grows is charged before what is new
+    if usage:  # placements that grow are charged before new placements
         snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
     general_refusal = _find_general_refusal(request, known)
@@ -278,14 +279,14 @@ def find_unsatisfiable_storage(
     environments: Iterable[Environment],
     reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
 ) -> StorageFault | None:
-    """Returns a fault of the deployment's storage where it suits no profile on any environment."""
+    """Returns a fault of the deployment's storage if this storage suits no profile on any environment."""
     first_fault = None
     for environment in [*environments] or [Environment(name="")]:
         for profile in request.model.profiles:
             if profile.shape is None:
                 return None  # its shape depends on the pool
             faults = request.find_storage_faults(environment, NO_POOL, profile.shape)
-            # A service account is set by an environment, so another one may do.
+            # The environment sets the service account, so the storage may suit another environment.
             faults = tuple(f for f in faults if f.reason in reasons and f.kind is not FaultKind.EMPTY_DIR_ACCOUNT)
             if not faults:
                 return None
@@ -308,7 +309,7 @@ def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], l
 def _choose_environments(
     snapshot: _Snapshot, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Chooses environments until there are enough; an evicted placement may be chosen again in another shape."""
+    """Chooses environments until there are enough; an evicted placement may be chosen again, in another shape."""
     if limit <= 0:
         return (), ()
     evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
@@ -317,7 +318,7 @@ def _choose_environments(
     refused: list[Infeasible] = []
     for unlimited in _filter_in_order(snapshot, used, after_eviction=bool(evicted)):
         existing = evicted.get(unlimited.environment)
-        quota_to_charge = None if existing else quota  # what exists is charged already
+        quota_to_charge = None if existing else quota  # an existing placement is charged already
         verdict = quota_to_charge.limit(unlimited) if quota_to_charge else unlimited
         if isinstance(verdict, Infeasible):
             refused.append(verdict)
@@ -331,7 +332,7 @@ def _choose_environments(
 
 
 class _QuotaFilter:
-    """Keeps new placements within the quota of the namespace, which each one that is chosen is charged to."""
+    """Keeps new placements within the quota of the namespace. Each chosen placement is charged to the quota."""
 
     def __init__(self, snapshot: _Snapshot, usage: QuotaUsage) -> None:
         self._snapshot = snapshot
@@ -339,7 +340,7 @@ class _QuotaFilter:
         self._filter: FilterFunc | None = None  # for the current usage, once it is needed
 
     def limit(self, verdict: Verdict) -> Verdict:
-        """Filters the environment of a verdict that exceeds the quota again, for a shape that fits the quota."""
+        """If a verdict exceeds the quota, filters its environment again for a shape that fits the quota."""
         if isinstance(verdict, Infeasible) or not self._usage.find_excess(verdict.gpus, verdict.price):
             return verdict
         if self._filter is None:
@@ -354,12 +355,13 @@ class _QuotaFilter:
 def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
     """Returns verdicts in the order in which environments are chosen, by name.
 
-    Where the cheapest or the smallest is preferred, the refusals come first, then the feasible environments by rank.
+    If the deployment prefers the cheapest or the smallest pool, the refusals come first, then the feasible environments
+    by rank.
     """
     deployment = snapshot.request.deployment
     names = [name for name in snapshot.environments if name not in used]
     if after_eviction:
-        # Deployments that competed for one environment spread by a hash of their own.
+        # Deployments that competed for one environment spread out, because each sorts by its own hash.
         names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
     filter_ = snapshot.make_filter(snapshot.request)
     verdicts = (filter_(snapshot.environments[name], snapshot.ledger) for name in names)
@@ -372,7 +374,8 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
             yield verdict
         else:
             feasible.append(verdict)
-    # After an eviction without the last three, the nodes left and the names: equals stay in the order of the hash.
+    # After an eviction, the last three entries (the GPUs left and the names) do not count: equals stay in the order of
+    # the hash.
     yield from sorted(feasible, key=lambda a: a.preference[:6] if after_eviction else a.preference)
 
 
@@ -398,15 +401,15 @@ def _split_carried_and_dropped(
 
 
 def drains_first(decision: Decision) -> bool:
-    """Tells whether a placement is to be deleted to which a ModelService may send requests."""
+    """Tells whether the decision deletes a placement to which a ModelService may send requests."""
     return any(map(_may_serve, decision.dropped))
 
 
 def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceView] | None) -> Decision:
-    """Returns the decision that deletes a placement only once no ModelService of the namespace sends it requests.
+    """Returns the decision that deletes a placement only once no ModelService of its namespace sends it requests.
 
-    `services`: what they say of themselves; None while that is not known. A placement that is not observed to be
-    draining yet is not deleted either: a service may be about to list it.
+    `services`: the ModelServices of the namespace; None while they are not known. A placement is not deleted either
+    while it is not yet observed to be draining: a service may be about to list it.
     """
     draining: list[Dropped] = []
     for dropped in filter(_may_serve, decision.dropped):
@@ -423,6 +426,6 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
 
 def _may_serve(dropped: Dropped) -> bool:
     placement = dropped.placement
-    # One that has Objects of which its status says nothing may serve unnoticed.
+    # A placement with Objects that its status does not mention may serve unnoticed.
     is_unrecorded = placement.lists_objects and placement.stage is Stage.NEW
     return (placement.stage is Stage.SERVED or is_unrecorded) and not placement.deleting

@@ -1,8 +1,8 @@
 """Turns of a roll-out over environments: which placement may change its service, from reported digests alone.
 
-A placement reports the digest that its service has and the one that is requested, and changes a running service only
-to the digest that it is allowed. One that never had a service takes no part. One that had a turn and reports nothing
-may be changing, and holds the others.
+A placement reports the digest of its service and the requested digest. It changes a running service only to the digest
+that it is allowed. A placement that never had a service takes no part. A placement that had a turn and reports nothing
+may be changing, so the other placements wait for it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -28,7 +28,8 @@ class Turns:
 def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> Turns:
     """Returns the placements of a roll-out by their state.
 
-    Those that are leaving stay as observed and get no turn, but while one of them changes no other may.
+    Placements in `leaving` stay as observed and get no turn, but while one of them changes, no other placement may
+    change.
     """
     taking_part = sorted((p for p in placements if _has_reported(p) or p.allowed_digest), key=_get_position(rollout))
     reported = [p for p in taking_part if _has_reported(p)]
@@ -44,17 +45,17 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
 def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
     """Returns placements in the order in which they change.
 
-    One that has not arrived at an earlier spec comes first, because a fix is for it.
+    A placement that has not arrived at an earlier spec comes first, because the new spec may be the fix for it.
     """
     position = _get_position(rollout)
     return sorted(placements, key=lambda p: (_has_arrived(p), position(p)))
 
 
 def needs_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> bool:
-    """Tells whether the gate must be open for the next change: it goes further in the order than every one before it.
+    """Tells whether the gate must be open for the next change: it goes further in the order than all changes before.
 
-    The first change needs no gate. Neither does a placement that has not arrived at an earlier spec, nor a roll-back,
-    which comes before placements that still serve the requested spec.
+    The first change needs no gate. The gate is also not needed for a placement that has not arrived at an earlier spec,
+    and for a roll-back, which comes before placements that still serve the requested spec.
     """
     turns = sort_turns(rollout, placements, leaving)
     position = _get_position(rollout)
@@ -73,7 +74,7 @@ def assign_turns(
     *,
     gate_is_closed: bool = False,
 ) -> tuple[Placement, ...]:
-    """Returns placements with the digests that they are allowed: one may change while no other one changes."""
+    """Returns placements with the digests that they are allowed: one may change while no other placement changes."""
     all_placements = tuple(placements)
     if rollout is None:
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)

@@ -21,15 +21,15 @@ from function.weights.request import StorageRequest
 class SchedulingRequest:
     deployment: Deployment
     model: Model
-    storage_request: StorageRequest | None = None  # finds why pools have no storage; None: it is not checked
+    storage_request: StorageRequest | None = None  # finds why pools have no storage; None: storage is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
     serving_check: Callable[[Profile, Shape, Pool], tuple[Problem, ...]] = lambda *_: ()
-    # What the namespace has of its quota, once the quota has refused what would be chosen first.
+    # What the namespace has of its quota, once the quota has refused the first choice.
     quota_usage: QuotaUsage | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels that every environment has on which this can be placed: the equalities of all selectors."""
+        """The labels that an environment must have for this request: the equalities of all selectors."""
         profiles = [profile.selector.equalities for profile in self.model.profiles]
         shared = {pair for pair in profiles[0].items() if all(pair in p.items() for p in profiles)} if profiles else ()
         return {**dict(shared), **self.model.selector.equalities, **self.deployment.selector.equalities}
@@ -72,13 +72,13 @@ class SchedulingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """How a feasible pool compares with others where the cheapest or the smallest is preferred: less is better."""
+    """How a feasible pool compares with others if the cheapest or the smallest is preferred: less is better."""
 
-    profile: int  # position among those declared
+    profile: int  # position among the declared profiles
     # Bytes of GPU memory of one replica beyond what is required, negative where it is less; None: not declared.
     spare: int | None
     left: int  # free GPUs on the fullest node that would be used
-    cost: Cost | None = None  # of all replicas, where the cheapest is preferred; None: the pool has no price
+    cost: Cost | None = None  # of all replicas, if the cheapest is preferred; None: the pool has no price
 
     @property
     def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int, int]:
@@ -90,7 +90,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A pool that satisfies every requirement: the verdict on an environment, and once chosen, where it serves."""
+    """A pool that satisfies every requirement: the verdict on an environment and, once chosen, where it serves."""
 
     environment: str
     profile: str
@@ -131,7 +131,7 @@ class Infeasible:
 
     refusals: tuple[Refusal, ...]
     failed_at: int = 0  # the first failing step: the order of `Refused`, and finer
-    current_replicas: int | None = None  # that keep running there, where a placement cannot be scaled up
+    current_replicas: int | None = None  # replicas that keep running there, if a placement cannot be scaled up
 
     @property
     def environment(self) -> str:
@@ -143,12 +143,12 @@ class Infeasible:
 
     @property
     def remedy(self) -> str:
-        """The change that clears it, as far as that is known without the world; empty where several are needed."""
+        """The change that clears the refusal, if it is known without the snapshot; empty if several are needed."""
         return self.refusals[0].remedy if len(self.refusals) == 1 else ""
 
     @property
     def outlook(self) -> Outlook:
-        """Tells whether waiting can help: as the reason says, but never where a limit is less than the request."""
+        """Tells whether waiting can help: as the reason says, but never if a limit is less than the request."""
         usage = self.refusals[0].quota_usage
         return Outlook.NEVER if usage is not None and usage.exceeds_limit else self.reason.outlook
 
@@ -179,11 +179,11 @@ class Dropped:
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     assignments: tuple[Assignment, ...] = ()  # desired, and counted as placed
-    carried: tuple[Placement, ...] = ()  # carried over as observed; only those of `unreadable` count
+    carried: tuple[Placement, ...] = ()  # carried over as observed; only placements on `unreadable` count as placed
     dropped: tuple[Dropped, ...] = ()
     draining: tuple[Dropped, ...] = ()  # deleted once no ModelService sends requests to them
-    # Every environment that was tried and refused, and those where a placement cannot be scaled up. No environment is
-    # tried after enough are placed.
+    # Every environment that was tried and refused, and the environments where a placement cannot be scaled up. No
+    # environment is tried after enough are placed.
     refusals: tuple[Infeasible, ...] = ()
     general_refusal: Refusal | None = None  # of every environment
     unreadable: frozenset[str] = frozenset()  # environments of placements whose recorded topology cannot be read
@@ -196,7 +196,7 @@ class Decision:
 
     @cached_property
     def unresolved(self) -> list[Infeasible]:
-        """The refusals that matter, nearest first: once enough is placed, only what cannot be scaled up."""
+        """The refusals that matter, nearest first: once enough is placed, only placements that cannot be scaled up."""
         needs_more = self.placed < self.desired
         unresolved = (each for each in self.refusals if needs_more or each.current_replicas is not None)
         return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_at, infeasible.environment))

@@ -1,9 +1,10 @@
 """Ways out of a refusal: the single changes after which a deployment would fit, cheapest first.
 
-Each change is made to a copy of the snapshot, and the filters that decide are asked again, so that a way out is advice
+Each change is made to a copy of the snapshot and checked with the same filters that decide, so that a way out is advice
 that works. Nothing here is carried out. The search is bounded: it looks at the nearest environments, moves one or two
-of the smallest placements of a pool, and tries a limited number of environments for them. A refusal that has several
-causes, or that is the author's fault, has no way out, except that fewer replicas need less room and less quota.
+of the smallest placements of a pool, and tries a limited number of environments for them. A refusal with several
+causes, or a refusal that is the author's fault, has no way out except fewer replicas, which need less room and less
+quota.
 """
 
 from bisect import bisect_left
@@ -42,13 +43,13 @@ _Relaxed: TypeAlias = tuple[SchedulingRequest, str]  # the request with a requir
 class Snapshot:
     """A deployment, the environments, and the placements on them."""
 
-    request: SchedulingRequest  # with what the namespace has of its quota, if it has one
+    request: SchedulingRequest  # with what the namespace has of its quota, if there is a quota
     environments: Mapping[str, Environment]
     own: Sequence[Placement] = ()
     others: Mapping[str, Sequence[Placement]] = field(default_factory=dict)  # as far as known, by environment
     # Returns the request of the deployment of a placement; None: it is not known, and the placement cannot be moved.
     find_request: FindRequest = lambda _: None
-    growing: Mapping[str, int] = field(default_factory=dict)  # replicas now, by environment, of own that need more
+    growing: Mapping[str, int] = field(default_factory=dict)  # by environment: current replicas of own that need more
     chosen: frozenset[str] = frozenset()  # environments on which a new placement is decided
 
     def others_on(self, environment: str, pool: str = "") -> list[Placement]:
@@ -56,7 +57,7 @@ class Snapshot:
         return [p for p in self.others.get(environment, ()) if pool in ("", p.pool)]
 
     def with_decision(self, decision: Decision) -> "Snapshot":
-        """Returns the snapshot after a decision: what it assigns is charged to the quota."""
+        """Returns the snapshot after a decision: its assignments are charged to the quota."""
         usage = self.request.quota_usage
         return replace(
             self,
@@ -99,7 +100,7 @@ class Snapshot:
         return [refusals for _, refusals in filter_candidates(self.request, self.environments[name], ledger)]
 
     def has_queue(self, environment: Environment, pool: str) -> bool:
-        """Tells whether others wait for room in a pool: what becomes free is theirs first."""
+        """Tells whether others wait for room in a pool: they get what becomes free first."""
         if not environment.uid:
             return False  # the ledger is computed from all placements
         own = {placement.uid for placement in self.own}
@@ -113,7 +114,7 @@ class Snapshot:
 
 
 class Way(StrEnum):
-    """What has to be done, from what costs least to what costs most."""
+    """The kinds of changes, from the cheapest to the most expensive."""
 
     WAIT = "Wait"
     MOVE = "Move"
@@ -139,7 +140,7 @@ class WayOut:
 
     way: Way
     message: str
-    refusal: Refusal  # that this change clears
+    refusal: Refusal  # the refusal that this change clears
     leaving: tuple[Placement, ...] = ()  # placements that must be gone first
     moves: tuple[Move, ...] = ()
     nodes: int = 0  # nodes to add
@@ -147,13 +148,13 @@ class WayOut:
 
     @property
     def sort_key(self) -> tuple[object, ...]:
-        """Sorts the cheapest to the front; of equals the nearest environment comes first, as they are found."""
+        """Sorts the cheapest to the front; equals stay as they are found, with the nearest environment first."""
         effort = len(self.moves) or self.nodes
         return [*Way].index(self.way), self.cost is None, self.cost or NO_COST, effort
 
 
 class WayOutCache:
-    """The ways out of the latest refused deployments, found again only where something changed.
+    """The ways out of the latest refused deployments, computed again only if something changed.
 
     An entry holds the environments that it was found from: there is one for each deployment, until it is placed.
     """
@@ -207,7 +208,7 @@ def _measure_lack(refusal: Refusal) -> int:
 
 
 def _wait_for_leaving(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
-    """Finds placements on their way out that leave enough room: the largest first, as many as it takes."""
+    """Finds placements that are being removed and leave enough room: the largest first, as many as are needed."""
     leaving = [p for p in snapshot.others_on(environment.name, pool.name) if p.deleting or p.draining]
     leaving.sort(key=_size_order, reverse=True)
 
@@ -227,7 +228,7 @@ def _wait_for_leaving(snapshot: Snapshot, environment: Environment, pool: Pool, 
 def _wait_for_change(
     snapshot: Snapshot, environment: Environment, pool: Pool | None, refusal: Refusal
 ) -> Iterator[WayOut]:
-    """Finds what others are about to change: readiness, a pool that is unschedulable, nodes that are not usable."""
+    """Finds what others are about to change: readiness, an unschedulable pool, or unusable nodes."""
     where = f"pool {pool.name} of {_name(environment)}" if pool else ""
     if refusal.reason is Refused.ENVIRONMENT_NOT_READY:
         changed = replace(environment, ready=True)
@@ -250,7 +251,7 @@ def _wait_for_change(
 def _move_others(
     snapshot: Snapshot, environment: Environment, refusal: Refusal, targets: "MoveTargets"
 ) -> Iterator[WayOut]:
-    """Finds one placement of others, else two, that fit elsewhere and leave enough room: the smallest first."""
+    """Finds one other placement, else two, that fit elsewhere and leave enough room: the smallest first."""
     running = (p for p in snapshot.others_on(environment.name, refusal.pool) if p.shape and p.replicas)
     staying = sorted((p for p in running if not (p.deleting or p.draining)), key=_size_order)
     movable = [*islice(filter(snapshot.find_request, staying), _MAX_MOVABLE)]
@@ -275,14 +276,14 @@ class MoveTargets:
     def find(self, moving: Sequence[Placement]) -> tuple[Move, ...]:
         """Finds for each placement an environment that neither its deployment nor another move uses.
 
-        Returns nothing where there is none for one of them, or the quota has no room.
+        Returns nothing if one of the placements has no such environment, or if the quota has no room.
         """
         moves: list[Move] = []
         for placement in moving:
             request = self._snapshot.find_request(placement)
-            assert request is not None  # only those that can be moved are asked for
+            assert request is not None  # only placements that can be moved are passed
             if request.quota_usage and any(m.placement.namespace == placement.namespace for m in moves):
-                return ()  # the quota was computed without the other one
+                return ()  # the quota was computed without the other placement
             own = (placement.namespace, placement.deployment)
             used = {p.environment for p in self._placements if (p.namespace, p.deployment) == own}
             used |= {*self._assigned, *(move.to.environment for move in moves)}
@@ -299,7 +300,7 @@ class MoveTargets:
 
 
 def _add_nodes(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
-    """Finds the number of nodes that a pool lacks; none where not even a node for each pod suffices."""
+    """Finds the number of nodes that a pool lacks; nothing if even one node for each pod does not suffice."""
     assert refusal.shape is not None  # where capacity counts
 
     def fits(nodes: int) -> bool:
@@ -318,7 +319,7 @@ def _add_nodes(snapshot: Snapshot, environment: Environment, pool: Pool, refusal
 
 
 def _lower_replicas(snapshot: Snapshot, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:
-    """Finds the most replicas for which there is room and quota: no fewer than run anywhere now."""
+    """Finds the most replicas for which there is room and quota, but at least as many as run anywhere now."""
     if not refusals or not all(refusal.use or refusal.quota_usage for refusal in refusals):
         return
     deployment = snapshot.request.deployment
@@ -355,7 +356,7 @@ def _relax(snapshot: Snapshot, environment: Environment, refusal: Refusal) -> It
 
 
 def _relax_selector(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
-    """Removes the requirement on labels that is not met; None if there are several."""
+    """Removes the label requirement that is not met; None if there are several."""
     if len(refusal.unmet) > 1:
         return None
     ((requirement, label),) = refusal.unmet
@@ -388,9 +389,9 @@ def _tolerate(request: SchedulingRequest, environment: Environment) -> _Relaxed:
 
 
 def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
-    """Lowers a requirement of a profile to the value that a pool has; removes it where it has none.
+    """Lowers a requirement of a profile to the value that a pool has; removes the requirement if the pool has no value.
 
-    None where the refusal is not about a requirement: how many replicas fit depends on the snapshot.
+    Returns None if the refusal is not about a requirement: how many replicas fit depends on the snapshot.
     """
     profile = request.find_profile(refusal.profile)
     attribute = refusal.field.value.attribute
@@ -427,8 +428,8 @@ def _replace_model(request: SchedulingRequest, model: Model) -> SchedulingReques
 
 
 def _fits(snapshot: Snapshot, environment: Environment, request: SchedulingRequest) -> bool:
-    """Tells whether another request fits on an environment, and still on those that were chosen."""
-    others = replace(snapshot, request=replace(request, quota_usage=None))  # what was chosen is charged already
+    """Tells whether another request fits on an environment, and still fits on the chosen environments."""
+    others = replace(snapshot, request=replace(request, quota_usage=None))  # chosen placements are charged already
     return replace(snapshot, request=request).fits(environment.name) and all(map(others.fits, snapshot.chosen))
 
 

@@ -52,7 +52,7 @@ class ServingRequest:
 
 EXCLUDED: Mapping[type, frozenset[str]] = {
     # A service of another name or namespace is another object, and the labels follow from its placement. Replicas
-    # change without a restart. The other two only decide how long the engine may take to start.
+    # change without a restart. The last two fields only decide how long the engine may take to start.
     ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights_bytes", "read_bandwidth"}),
     # Where the model was read from, its other profiles, and what decides the placement.
     Model: frozenset({"kind", "name", "profiles", "broken", "vram", "disk", "selector"}),
@@ -69,11 +69,11 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
         | {"interconnect", "precision", "multi_node", "bandwidth", "nvlink_domain", "autoscaled", "facts"}
         | {"unschedulable", "unschedulable_reason", "price"}
     ),
-    # What a preset makes of the inputs, which a release may correct without a restart.
+    # What a preset makes of the inputs: a release may correct it without a restart.
     InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),
-    # `named` has what the platform set; the others include what is built in.
+    # `named` has what the platform set; the excluded fields include built-in values.
     Initializer: frozenset({"image", "resources", "env", "env_from", "bundle", "pull_secrets"}),
-    # Only the preset is in that namespace.
+    # Only the pipeline preset is in this namespace.
     Kserve: frozenset({"namespace"}),
 }
 # Fields with tuples whose order has no meaning. Variables and arguments are ordered.

@@ -1,4 +1,4 @@
-"""How an engine starts: with which command and which arguments, on the leader and on the workers of a replica.
+"""How an engine starts: its command and its arguments, on the leader and on the workers of a replica.
 
 | mode | vLLM | SGLang |
 |---|---|---|
@@ -8,13 +8,13 @@
 
 A preset serves a directory, so weights in one file need a command of our own in every mode.
 
-KServe's presets pass `args` through `eval`, so each one is quoted once for a shell; what they render themselves (served
-names, tensor, and over nodes also data and expert parallelism) is not repeated. In our own commands no shell parses
-anything, and the author's arguments come last, because the last of two flags counts.
+KServe's presets pass `args` through `eval`, so each argument is quoted once for a shell. Flags that the presets render
+themselves (served names, tensor, and over nodes also data and expert parallelism) are not repeated. In our own
+commands, no shell parses the arguments, and the author's arguments come last, because the last of two flags counts.
 
-`$(NAME)` in an author's arguments means what it means in any pod: the value of a variable of the container, and nothing
-else expands it. The kubelet replaces it in our own commands. For a preset's shell it is written as a variable of the
-shell, because a quote in the value would end the quotes of an argument in which the kubelet replaced it.
+`$(NAME)` in an author's arguments means what it means in any pod: the value of a variable of the container. Nothing
+else is expanded. In our own commands, the kubelet replaces `$(NAME)`. For a preset's shell, it is written as a variable
+of the shell: if the kubelet replaced it within quotes, a quote in the value would end them.
 """
 
 import re
@@ -51,8 +51,8 @@ from function.serving.digest import ServingRequest
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
 _SHUTDOWN_TIMEOUT = "--shutdown-timeout"
 _NODE_FLAGS = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)")  # of every engine
-_DRAIN_SECONDS = 40  # what KServe's presets leave of a minute
-# What the kubelet replaces: `$$` by a dollar sign, and `$(NAME)`, here with a name that a shell knows, too.
+_DRAIN_SECONDS = 40  # what KServe's presets leave of a minute for this
+# What the kubelet replaces: `$$` by a dollar sign, and `$(NAME)`, here only with names that are valid in a shell, too.
 _EXPANSION = re.compile(r"(\$\$)|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", re.ASCII)
 _MAX_DIGITS = 5  # of a number of seconds
 JOIN_SECONDS = 1800  # for nodes that scale from zero and pull an image
@@ -63,8 +63,8 @@ _JOIN_ATTEMPTS = JOIN_SECONDS // _POLL_SECONDS
 #
 # The scripts are constants. Values reach them as arguments or variables, the kubelet expands nothing in them, and
 # KServe's Go template finds nothing to replace. A shell that is the first process of a container dies only of signals
-# that it traps, and runs no trap while it waits for a program in the foreground; `attend` therefore waits in the
-# background.
+# that it traps. It runs no trap while it waits for a program in the foreground, so `attend` starts the program in the
+# background and waits for it.
 #
 # Waiting is bounded. LeaderWorkerSet restarts a container that exits with its whole group, and the log says why it did.
 _BEGIN = """\
@@ -129,7 +129,7 @@ exit 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How one container starts. Without a command KServe's preset has it."""
+    """How one container starts. If `command` is empty, KServe's preset has the command."""
 
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ def _list_variable_names(request: ServingRequest) -> frozenset[str]:
 
 
 def _quote_for_preset(arg: str, variables: Collection[str]) -> str:
-    """Quotes an argument for the shell of a preset, which expands these variables within it, and nothing else."""
+    """Quotes an argument for the shell of a preset, which then expands only these variables within the argument."""
     quoted = list[str]()
     end = 0
     for match in _EXPANSION.finditer(arg):
@@ -241,7 +241,7 @@ def _start_sglang(request: ServingRequest) -> Group:
     spans_nodes = request.shape.nodes > 1
     args = (
         f"--model-path={_find_weights(request)}",
-        # SGLang takes one served name and answers to any, so also to the one that KServe's router asks for.
+        # SGLang takes one served name and answers to any name, so also to the name that KServe's router asks for.
         f"{SERVED_NAME}={request.model.served_name}",
         f"--host={ADDRESS}",
         f"--port={PORT}",
@@ -281,7 +281,7 @@ def _list_tls_flags(request: ServingRequest) -> tuple[str, ...]:
 def _list_parallel_flags(request: ServingRequest, *fields: str) -> tuple[str, ...]:
     """Returns the flags for these parts of the shape that the author has not given.
 
-    A size of 1 needs none, except the ranks of a pod: without their number vLLM starts every rank on the leader.
+    A size of 1 needs no flag, except for the ranks of a pod: without their number vLLM starts every rank on the leader.
     """
     engine = request.profile.engine
     spec = ENGINES[engine.name]

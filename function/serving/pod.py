@@ -1,30 +1,30 @@
-"""One pod of a service: what KServe merges into its preset's pod, or takes as it is in pipeline mode.
+"""One pod of a service: KServe merges it into the pod of its preset, or takes it as it is in pipeline mode.
 
-The container is `main`, as KServe mounts models into no other. The presets demand an image that does not start as root,
-which only their own does: every other image is released from that one demand and keeps the rest (no capabilities, no
-escalation). In pipeline mode there is no preset: the engine gets shared memory, a home, a folder for temporary files,
-and the right to lock memory, which RDMA needs. Without service links no Service called `vllm` puts an address into a
-variable that vLLM reads as a port.
+The container is named `main`, because KServe mounts models only into this container. The presets demand an image that
+does not start as root, but only their own image satisfies this. Every other image is released from this demand, and
+keeps the others (no capabilities, no escalation). In pipeline mode there is no preset: the engine gets shared memory, a
+home, a folder for temporary files, and the right to lock memory, which RDMA needs. Service links are off, because a
+Service called `vllm` would put an address into a variable that vLLM reads as a port.
 
 A variable of the engine takes precedence over one of the pool, except those that a network preset sets
 (`find_pool_problems`).
 
-Pods of one group are told apart by the index that LeaderWorkerSet puts on them (`matchLabelKeys`), replicas on several
-nodes likewise (`mismatchLabelKeys`). Replicas on one node are pods of the same revision, so that the old pods do not
-block an update, which starts the new ones first.
+The anti-affinity recognises the pods of one group by the index that LeaderWorkerSet puts on them (`matchLabelKeys`),
+and the pods of other replicas on several nodes by another index (`mismatchLabelKeys`). Replicas on one node are pods of
+the same revision, so that the old pods do not block an update, which starts the new ones first.
 
-**Start.** Ten minutes for the engine, eight seconds for each Gi of weights (128 MiB/s, a slow network file system) or,
-where the speed of the storage is known, four times what reading them takes (read page by page they came at a quarter of
-it, docs/storage.md), and half an hour for the other pods of a group to join. Where the size is unknown, one hour
-replaces the first two.
+**Start.** The limit is the sum of ten minutes for the engine, the time to read the weights, and half an hour for the
+other pods of a group to join. The time to read the weights is eight seconds for each Gi (128 MiB/s, a slow network file
+system) or, if the speed of the storage is known, four times the time at this speed: weights that were read page by page
+came at a quarter of it (docs/storage.md). If the size is unknown, one hour replaces the first two.
 
 **End.** KServe's gateway needs some seconds to learn that an engine ends, so the container pauses first. A leader then
-finishes its requests, where its version can, within the grace period. A stopped worker breaks whatever its leader still
+finishes its requests within the grace period, if its version can. A stopped worker breaks whatever its leader still
 computes, so workers pause until the leader is done. Pods that a preset starts have the preset's pause and grace period.
 
-**Variables.** Those of the author count, others are added where they are missing. Several API servers wait for their
-engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is set. An engine that reads its weights
-from a claim asks Hugging Face for nothing, unless something names another repository.
+**Variables.** The author's variables take precedence; others are added only if they are missing. Several API servers
+wait for their engines no longer than `VLLM_ENGINE_READY_TIMEOUT_S`, 600 seconds unless it is set. An engine that reads
+its weights from a claim asks Hugging Face for nothing, unless something names another repository.
 """
 
 from collections.abc import Mapping
@@ -46,18 +46,18 @@ _SHARED_MEMORY_VOLUME = "dshm"  # the presets' own name: KServe merges by name, 
 _SHARED_MEMORY_SIZE = "16Gi"
 _CERTIFICATES_VOLUME = "initializer-certificates"
 _PRESET_IMAGE_PREFIX = "llm-d"
-# KServe gives its initializer 1 CPU and 1Gi, and a merge cannot take a limit away: these are as good as none.
+# KServe gives its initializer 1 CPU and 1Gi, and a merge cannot remove a limit: these limits are as good as none.
 _LARGEST_LIMITS: Manifest = {"cpu": "64", "memory": "1Ti"}
 # What KServe's preset for data parallelism adds to a container whose other capabilities it drops.
 _PRESET_CAPABILITIES = {Mode.SINGLE: (), Mode.DATA: ("IPC_LOCK", "SYS_RAWIO", "NET_RAW")}
-# Labels of pods, by which the anti-affinity tells pods of one group or of one revision from others.
+# Labels of pods by which the anti-affinity recognises the pods of one group or of one revision.
 _GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 _REVISION_LABEL = "pod-template-hash"
 
 _PROBE_PERIOD_SECONDS = 10  # as in KServe's presets
 # How long the engine may take to start ("Start" above).
-_ENGINE_START_SECONDS = 600  # in addition to reading its weights
-_READ_SECONDS_PER_GIB = 8  # where the speed of the storage is not known
+_ENGINE_START_SECONDS = 600  # in addition to the time to read its weights
+_READ_SECONDS_PER_GIB = 8  # if the speed of the storage is not known
 _PAGE_BY_PAGE_FACTOR = 4  # by which reading takes longer page by page than at the speed of the storage
 _START_SECONDS_OF_UNKNOWN_SIZE = 3600  # including the time to read the weights
 # How a container ends ("End" above).
@@ -65,7 +65,7 @@ _PAUSE_SECONDS = 15  # until the gateway has learnt of it, as in KServe's preset
 _GRACE_SECONDS = 60  # at least, as in KServe's presets
 _MARGIN_SECONDS = 5  # of the grace period, after the last request
 
-_COMPILE_CACHE = "engine-cache"  # a volume, for what engines compile, and the home where no preset has one
+_COMPILE_CACHE = "engine-cache"  # a volume for what engines compile, and the home if no preset has one
 _COMPILE_CACHE_PATH = "/var/cache/engine"
 _COMPILE_CACHE_VARIABLES: Mapping[str, str] = {
     "VLLM_CACHE_ROOT": f"{_COMPILE_CACHE_PATH}/vllm",
@@ -90,7 +90,7 @@ _TLS_VOLUME = "tls-certs"  # as KServe's presets name it
 
 
 def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Manifest:
-    """Returns a pod that starts like this; only a leader is probed."""
+    """Returns a pod that starts as `launch` says; only a leader is probed."""
     engine = request.profile.engine
     nodes = request.shape.nodes
     initializer = request.initializer
@@ -99,7 +99,7 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
     if inter_node and inter_node.start:
         launch = wrap_in_shell(launch, inter_node.start)
     volumes, mounts = _list_volumes(request)
-    # Where a command of ours starts a pod of a group, no preset says how it ends.
+    # If our own command starts a pod of a group, no preset says how the pod ends.
     ends_itself = nodes > 1 and bool(launch.command)
     drain = drain_seconds(engine)
     pause = _PAUSE_SECONDS if is_leader else _PAUSE_SECONDS + drain
@@ -143,11 +143,11 @@ def build_pod(request: ServingRequest, launch: Launch, *, is_leader: bool) -> Ma
 
 
 def build_affinity(profile: Profile, service: str, nodes: int) -> Manifest | None:
-    """Returns the anti-affinity of the pods, or None where the profile asks for none."""
+    """Returns the anti-affinity of the pods, or None if the profile asks for none."""
     spreads = [(profile.replicas_across_nodes, "matchLabelKeys", _REVISION_LABEL)]
     if nodes > 1:
         spreads = [
-            # By default on distinct nodes, as each pod is charged a node.
+            # The default is distinct nodes, because each pod is charged a node.
             (profile.pods_across_nodes or Spread.REQUIRED, "matchLabelKeys", _GROUP_LABEL),
             (profile.replicas_across_nodes, "mismatchLabelKeys", _GROUP_LABEL),
         ]
@@ -182,7 +182,7 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
     claims: list[JSON] = [{"name": get(claim, "name")} for claim in additions.resource_claims]
     return prune(
         {
-            # Kubernetes also requests what is limited, where nothing else is requested.
+            # Kubernetes also requests what is limited, unless something else is requested.
             "limits": {request.pool.gpu_resource: str(request.shape.gpus_per_node), **dict(additions.limits)},
             "requests": prune(
                 {
@@ -197,7 +197,7 @@ def _build_resources(request: ServingRequest, additions: PodAdditions) -> Manife
 
 
 def _build_security_context(request: ServingRequest, additions: PodAdditions) -> Manifest | None:
-    """Returns the rights of the engine's container: the pool's, over our own and over those of KServe's preset."""
+    """Returns the engine's security context: the pool's settings over our own and over those of KServe's preset."""
     mode = request.shape.mode
     image_parts = request.profile.engine.image.split("/")
     starts_as_user = any(part.startswith(_PRESET_IMAGE_PREFIX) for part in image_parts)
@@ -206,7 +206,7 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
         own = {"capabilities": {"add": ["IPC_LOCK"]}}
     merged = PodAdditions(security=additions.security).merge_over(PodAdditions(security=own)).security
     if merged.get("privileged") is True:
-        # Kubernetes refuses the one without the other, and KServe's presets deny escalation.
+        # Kubernetes refuses privileged containers that deny escalation, and KServe's presets deny escalation.
         merged = {"allowPrivilegeEscalation": True, **merged}
     if mode in _PRESET_CAPABILITIES:
         # A merge replaces what the preset adds, and the preset drops every other capability.
@@ -219,7 +219,7 @@ def _build_security_context(request: ServingRequest, additions: PodAdditions) ->
 
 
 def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
-    """Returns the volumes of a pod, and the mounts of its engine, as far as no preset has them."""
+    """Returns the volumes of a pod and the mounts of its engine, unless a preset has them."""
     additions = request.pool.pod_overrides(request.shape.nodes)
     without_preset = request.shape.mode is Mode.PIPELINE
     shared_memory_size = request.profile.engine.resources.shm
@@ -240,7 +240,7 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
         volumes.append({"name": _COMPILE_CACHE, "emptyDir": {}})
         mounts.append({"name": _COMPILE_CACHE, "mountPath": _COMPILE_CACHE_PATH})
     if request.kserve.tls and without_preset:
-        # KServe's Secret. KServe shortens names of more than 63 characters, which ours never have.
+        # KServe's Secret. KServe shortens names of more than 63 characters, but our names are never that long.
         secret: Manifest = {"secretName": f"{request.name}-kserve-self-signed-certs"}
         volumes.append({"name": _TLS_VOLUME, "secret": secret})
         mounts.append({"name": _TLS_VOLUME, "mountPath": CERTIFICATES, "readOnly": True})
@@ -290,7 +290,8 @@ def _compute_startup_seconds(request: ServingRequest) -> int:
 def _build_ports_and_probes(request: ServingRequest, launch: Launch) -> Manifest:
     """Returns the port and the probes of a leader; a preset's container only gets the times of its probes.
 
-    The presets would take the only endpoint away after two answers of a saturated engine that took a second.
+    With the times of the presets, two answers for which a saturated engine takes a second would remove the only
+    endpoint.
     """
     spec = ENGINES[request.profile.engine.name]
     times: Manifest = {"periodSeconds": _PROBE_PERIOD_SECONDS, "timeoutSeconds": spec.health_timeout}

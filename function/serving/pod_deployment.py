@@ -1,7 +1,8 @@
 """The Deployment that KServe creates for a service, and whether all its pods have the service's current spec.
 
-KServe reports a service on one node per replica Ready while enough pods of the earlier spec serve, also if the new pods
-never start. The Deployment tells them apart (decision 35). It is observed only where environments change one by one.
+If each replica runs on one node, KServe reports the service Ready while enough pods of the earlier spec serve, even if
+the new pods never start. The Deployment tells the pods apart (decision 35). It is observed only if environments change
+one by one.
 """
 
 from dataclasses import replace
@@ -16,15 +17,15 @@ from function.remote.object_writer import ManagementPolicy, ObjectWriter, reappl
 from function.remote.observed_object import ObservedObject
 
 POD_DEPLOYMENT = "workload"  # composition-resource-name
-PRIMARY_WORKLOAD = "status.workloads.primary"  # of a service: kind and name of what has its pods
+PRIMARY_WORKLOAD = "status.workloads.primary"  # of a service: kind and name of the workload that has its pods
 _MAX_CAUSE = 256  # bytes of what a Deployment says
 
 
 def observe_pod_deployment(service: Manifest, writer: ObjectWriter, *, is_needed: bool) -> Desired:
-    """Returns the Object that observes the Deployment of a service; none if its pods are not those of a Deployment.
+    """Returns the Object that observes the Deployment of a service; none if its pods do not belong to a Deployment.
 
-    While the workload of the service is not known, an earlier Object stays. A placement is ready whether or not its
-    Deployment can be read.
+    While the workload of the service is not known, an earlier Object stays. The Object always counts as ready, because
+    a placement can be ready although its Deployment cannot be read.
     """
     if not is_needed:
         return Desired(drops=(Drop(POD_DEPLOYMENT, "the deployment changes all environments at once"),))

@@ -1,11 +1,11 @@
-"""When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier one.
+"""When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier service.
 
-A running service changes only with its spec digest (decision 11); `replicas` always follow the placement, as far as it
-is admitted for them in the shape and pool that the service has. While other weights are downloaded, or cannot be
-planned, all other edits wait with them.
+A running service changes only with its spec digest (decision 11). Only `replicas` always follow the placement, as far
+as the placement is admitted for them in the shape and pool of the service. While other weights are downloaded, or
+cannot be planned, all other edits wait with the weights.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
-service of another group size is deleted once the new one may be composed, and not before.
+service of another group size is deleted only once the new service may be composed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,15 +42,15 @@ from function.weights.state import StorageState, WeightsStatus, find_secret_obst
 PULL = "pull-"
 _URI = "spec.model.uri"
 _NOT_SHARED = {WeightsStatus.CLAIM_NOT_SHARED, WeightsStatus.CACHE_NOT_SHARED}
-# KServe leaves the strategy of its Deployments to Kubernetes, which starts a new pod before it ends an old one up to
-# this number of replicas: a quarter of them, rounded down, may be missing [docs/facts.md].
+# KServe leaves the strategy of its Deployments to Kubernetes. Up to this number of replicas, Kubernetes starts a new
+# pod before it ends an old pod: only a quarter of the replicas, rounded down, may be missing [docs/facts.md].
 _MAX_SURGE_ONLY_REPLICAS = 3
 
 
 class ServiceDecision(Enum):
-    """Whether the requested service is composed now; if not, what runs is kept as it is, for this reason.
+    """Whether the requested service is composed now; if not, the reason why the running service is kept as it is.
 
-    Before this is asked, the references of the placement resolve, and it is admitted or has something composed.
+    The decision is made only for a placement whose references resolve, and that is admitted or has something composed.
     """
 
     COMPOSE = "its weights are ready, or it is written to read them already"
@@ -79,7 +79,7 @@ class ServiceRollout:
     same_node_is_full: bool = False  # the new pod needs the node of the running pod, which has no GPUs for both
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
-    requested_digest: str = ""  # of the service as requested; only where its deployment gives turns
+    requested_digest: str = ""  # of the service as requested; only if its deployment gives turns
 
     @property
     def served_digest(self) -> str:
@@ -87,7 +87,7 @@ class ServiceRollout:
 
 
 def name_service(placement: Placement, shape: Shape) -> str:
-    """Returns the service's name; another mode or group size is another object, since KServe refuses to change them."""
+    """Returns the service's name, which differs for each mode and group size: KServe refuses to change them."""
     identity = (placement.namespace, placement.name, shape.mode.value, str(shape.nodes))
     return build_name(placement.name, *identity)
 
@@ -141,10 +141,11 @@ def decide_service(
 ) -> ServiceDecision:
     """Decides whether the requested service is composed now.
 
-    `written`: the service of this name as last written; empty if there is none. `replaces_another`: composing it
-    deletes a service of another group. That one is deleted only for weights whose completion is in the composite's
-    status: a Job may disappear, and a later call that still observes the other service would compose it again. `waits`:
-    why it is not composed yet although all that is ready.
+    `written`: the service of this name as last written; empty if there is none. `replaces_another`: composing the
+    requested service deletes a service of another group. This other service is deleted only for weights whose
+    completion is in the composite's status: a Job may disappear, and a later call that still observes the other service
+    would compose the other service again. `waits`: why the requested service is not composed yet, although everything
+    else is ready.
     """
     if not admission.admits_service:
         return ServiceDecision.NOT_ADMITTED
@@ -171,7 +172,8 @@ def _find_wait(
 ) -> ServiceDecision | None:
     """Returns why the requested service waits: its cluster does not answer, or its deployment changes others first.
 
-    While nothing shows whether its pods have moved, it would have GPUs in both places, and its status reports only one.
+    While nothing shows whether the pods have moved, the service may have GPUs in both places, and the status reports
+    only one.
     """
     if written and remote.unreachable and not _has_requested_shape(written, resolved):
         return ServiceDecision.CLUSTER_UNREACHABLE
@@ -179,9 +181,9 @@ def _find_wait(
 
 
 def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[str, Composed]) -> bool:
-    """Tells whether a service runs that the requested one would change, and its deployment does not allow that yet.
+    """Tells whether the requested service would change a running service, and the deployment does not allow this yet.
 
-    `requested_digest` is empty where no service can be built, or its deployment gives no turns.
+    `requested_digest` is empty if no service can be built, or if the deployment gives no turns.
     """
     running = {_read_digest(read_written(item.manifest)) for item in kept.values()}
     return bool(kept and requested_digest) and requested_digest not in {*running, placement.allowed_digest}
@@ -197,9 +199,9 @@ def _limit_replicas(
 ) -> _Replicas:
     """Returns how many replicas the service may have.
 
-    Running replicas stay unless fewer are requested. No replica is added that cannot mount the claim. Admission is for
-    the requested shape and pool. A service that still has another shape must not grow: its old grant ends as soon as
-    this placement has observed its new spec.
+    Running replicas stay unless fewer are requested. A replica that cannot mount the claim is not added. The admission
+    is for the requested shape and pool, so a service that still has another shape must not grow: its old grant ends as
+    soon as this placement has observed its new spec.
     """
     requested = resolved.placement.replicas
     running_replicas = _count_replicas(written)
@@ -217,7 +219,7 @@ def _compose_requested(
     admission: Admission,
     request: ServingRequest,
 ) -> ServiceRollout:
-    """Composes the service as requested, alone."""
+    """Composes the service as requested, and drops every other service."""
     placement = resolved.placement
     key = SERVICE + request.name
     written = read_written(writer.observed.get(key))
@@ -238,7 +240,7 @@ def _compose_requested(
     admitted = min(placement.replicas, admission.replicas)
     is_at_rest = service == built == written and request.replicas == admitted
     if written and not is_at_rest:
-        # What was observed may be older than what another call has written. Without the version, two calls could
+        # The observed service may be older than what another call has written. Without the version, two calls could
         # overwrite each other for ever, or change a service that serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
     copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
@@ -269,11 +271,11 @@ def _drop_others(writer: ObjectWriter, prefix: str, desired: Mapping[str, Compos
 def _keep_one_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, key: str, replicas: int
 ) -> dict[str, Composed]:
-    """Returns the service that runs, applied only over the version that was seen.
+    """Returns the running service, applied only over the observed version.
 
-    If it is the service of `key`, it gets these replicas. There are two services if a call that still saw one composed
-    it again beside its successor (decision 24). Only one was granted GPUs: the one that serves stays, otherwise the
-    older one, which no call has deleted.
+    If this is the service of `key`, it gets `replicas`. There are two services if a call that still observed the
+    earlier service composed it again beside its successor (decision 24). Only one of them was granted GPUs. The service
+    that serves stays; if none serves, the older service stays, because no call has deleted it.
     """
     observed = writer.observed
     services = {k: _scale_down(observed[k], resolved.placement) for k in sorted(observed) if k.startswith(SERVICE)}
@@ -298,11 +300,13 @@ class HeldServices:
     composed: Mapping[str, Composed]
     remote: ObservedObject  # the first of them
     replicas: int  # of the largest, as composed
-    allocated_replicas: int  # that have GPUs: of the largest as composed or last seen on the cluster, or that return
+    # Replicas that have GPUs: those of the largest service as composed or last seen on the cluster, or those that
+    # return.
+    allocated_replicas: int
 
 
 def keep_services(observed: Mapping[str, Manifest], placement: Placement, *, scale_down: bool) -> HeldServices:
-    """Keeps the observed services; with `scale_down`, with no more replicas than requested."""
+    """Keeps the observed services; with `scale_down`, each has at most the requested replicas."""
     services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
     composed = {k: _scale_down(m, placement) if scale_down else reapply_observed(m) for k, m in services.items()}
     written = [read_written(item.manifest) for item in composed.values()]
@@ -316,9 +320,9 @@ def keep_services(observed: Mapping[str, Manifest], placement: Placement, *, sca
 
 
 def _scale_down(observed: Manifest, placement: Placement) -> Composed:
-    """Returns an observed service with no more replicas than requested, which needs no admission and no reference.
+    """Returns an observed service with at most the requested replicas; this needs neither admission nor references.
 
-    A service of another group keeps its replicas until it is deleted, unless none are requested.
+    A service of another group keeps its replicas until it is deleted, unless 0 replicas are requested.
     """
     requested = max(0, placement.replicas)
     service = read_written(observed)
@@ -332,9 +336,9 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
 
 
 def _count_replicas(*services: Manifest) -> int:
-    """Returns the replicas of the largest of these services; an empty one does not exist.
+    """Returns the replicas of the largest of these services; an empty manifest stands for no service.
 
-    A service whose replicas another controller sets has no `spec.replicas`. It has one replica at least.
+    A service whose replicas another controller sets has no `spec.replicas`. It has at least one replica.
     """
     return max((_read_replicas(service) for service in services if service), default=0)
 
@@ -347,8 +351,8 @@ def _read_replicas(service: Manifest) -> int:
 def _count_allocated(placement: Placement, written: Sequence[Manifest], on_cluster: Sequence[Manifest]) -> int:
     """Returns how many replicas of a placement have GPUs.
 
-    A service without replicas although some are requested is stopped: its pods end before new ones start. It keeps the
-    GPUs that it had for the replicas that return (decision 33).
+    A service with 0 replicas is stopped if some are requested: its pods end before new pods start. It keeps the GPUs
+    that it had for the replicas that return (decision 33).
     """
     allocated = placement.service.allocated
     is_stopped = bool(written) and not _count_replicas(*written)
@@ -370,8 +374,8 @@ def _allocate(
 ) -> Share | None:
     """Returns what the services of a placement take of a pool.
 
-    Until the cluster has the composed service and no other, they take what they took before, and until it has fewer
-    replicas, as many as it had.
+    Until the cluster has the composed service and no other service, the services take what they took before. Until the
+    cluster has fewer replicas, they take as many replicas as before.
     """
     objects = {name: m for name, m in {**writer.deleting, **writer.observed}.items() if name.startswith(SERVICE)}
     on_cluster = {name: service for name, m in objects.items() if (service := read_object(m).manifest)}
@@ -408,7 +412,7 @@ def _compose_object(writer: ObjectWriter, key: str, service: Manifest) -> Compos
 
 
 def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Composed:
-    """Returns the service; one without replicas is ready unless it is refused, because it has no pods to wait for."""
+    """Returns the service; a service with 0 replicas is ready unless it is refused: it has no pods to wait for."""
     if get(read_written(service.manifest), "spec.replicas") == 0 and remote.present:
         return replace(service, ready=assess(remote.manifest).level is not Level.FAILED)
     return service
@@ -419,10 +423,10 @@ def _may_read_previous_weights(
 ) -> bool:
     """Tells whether a pod may read other weights than the planned ones.
 
-    None does if there is no service, or only this one, and it is ready on them. An Object that says nothing of its
-    service, as after a restored backup, may have one. `planned_uri` is the plan that the status published last: an
-    earlier call may have written a service for it that is not observed yet. A service that waits for its turn may use
-    another copy of a token, whatever its URI.
+    No pod does so if there is no service, or if there is only this service and it is ready on the planned weights. An
+    Object that says nothing of its service, for example after a backup was restored, may have a service. `planned_uri`
+    is the planned URI that the status published last: an earlier call may have written a service with this URI that is
+    not observed yet. A service that waits for its turn may use another copy of a token, whatever its URI is.
     """
     services = rollout.composed.keys() | {name for name in writer.observed if name.startswith(SERVICE)}
     if weights.plan is None:

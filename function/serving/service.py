@@ -1,10 +1,11 @@
-"""One LLMInferenceService, as KServe v0.20 and later read it: the recorded decision of a placement.
+"""One LLMInferenceService, in the form that KServe v0.20 and later read: the recorded decision of a placement.
 
-KServe refuses to change the size of a group, so that a service of another size is another object (`name_service`).
-Pipeline mode names our own preset in `baseRefs`, without which a service that was created before it would stay stuck.
+KServe refuses to change the size of a group, so a service of another size is another object (`name_service`). In
+pipeline mode, the service names our own preset in `baseRefs`: without this, a service that was created before the
+preset would stay stuck.
 
-What contradicts the recorded shape is refused here a second time, because a placement may be older than its profile or
-written by hand, and because the GPU memory of a pool may have decided the shape.
+An engine that contradicts the recorded shape is refused here a second time, because a placement may be older than its
+profile or written by hand, and because the GPU memory of a pool may have decided the shape.
 """
 
 from function.domain.engines import ENGINES, find_model_faults, find_shape_faults, find_tls_faults
@@ -18,7 +19,7 @@ from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import is_started_by_preset, start_group
 from function.serving.pod import build_pod
 
-# KServe routes by model name only where this says that the engine answers to both names; its presets do.
+# KServe routes by model name only if this annotation says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 
 
@@ -74,7 +75,7 @@ def build_service(request: ServingRequest) -> Manifest:
             "name": request.name,
             "namespace": request.namespace,
             "labels": {**request.labels},
-            # KServe hands none of these on to pods: they may change under a running service (docs/facts.md, KServe).
+            # KServe does not hand these on to pods, so they may change while a service runs (docs/facts.md, KServe).
             "annotations": {ANNOTATION_SPEC_DIGEST: digest},
         },
         "spec": prune(
@@ -99,7 +100,7 @@ def _build_parallelism(shape: Shape) -> Manifest:
     return prune(
         {
             "tensor": None if mode is Mode.SINGLE and split.tensor == 1 else split.tensor,
-            # KServe counts pods by it, also where tensor parallelism spans them: the command has the stages.
+            # KServe counts pods by this size, also if tensor parallelism spans the pods: the command has the stages.
             "pipeline": shape.nodes if mode is Mode.PIPELINE else None,
             "data": split.data if mode is Mode.DATA else None,
             "dataLocal": split.data_local if mode is Mode.DATA else None,
@@ -114,10 +115,10 @@ def pipeline_preset_name(kserve: Kserve) -> str:
 
 
 def build_pipeline_preset(kserve: Kserve) -> Manifest:
-    """Returns the preset that KServe looks up for pipeline parallelism and that no release ships.
+    """Returns the preset that KServe looks up for pipeline parallelism, but that no KServe release ships.
 
-    It is empty on purpose: the service itself has everything that it needs, so that no release of this function
-    restarts a running service by changing the preset.
+    The preset is empty on purpose: the service itself has everything that it needs. So a release of this function
+    cannot restart a running service by changing the preset.
     """
     return {
         "apiVersion": SERVING_VERSION,

@@ -36,7 +36,7 @@ def build_model_valid(model: Model) -> Condition:
 
 
 def list_notes(model: Model) -> list[Problem]:
-    """Returns what is valid and most likely not meant, by field."""
+    """Returns notes on settings that are valid but probably unintended, by field."""
     notes: list[Problem] = []
     if isinstance(model.source, OciSource) and "@sha256:" not in model.source.image:
         notes.append(Problem("spec.oci.image", "names a tag, which may move; a digest always means the same weights"))
@@ -85,12 +85,12 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
 
 
 def note_insufficient_memory(model: Model, shape: Shape, memory_per_gpu: int | None, weights: int | None = None) -> str:
-    """Returns that the GPUs of a replica cannot hold the weights, all in bytes; empty where they can.
+    """Returns a note that the GPUs of a replica cannot hold the weights, all in bytes; empty if they can.
 
-    `weights` is None where only the model's resources are known. Its disk may hold files that no engine loads.
+    `weights` is None if only the model's resources are known. `disk` may include files that no engine loads.
     """
     capacity = usable_memory(shape.gpus * (memory_per_gpu or 0))
-    bound = model.weights_bound if model.disk else None  # vram alone is compared where a profile declares its shape
+    bound = model.weights_bound if model.disk else None  # vram alone is compared when a profile declares its shape
     if not memory_per_gpu or (weights or bound or 0) <= capacity:
         return ""
     room = f"{format_count(shape.gpus, 'GPU')} of {gib(memory_per_gpu)} can hold {gib(capacity)} of weights"

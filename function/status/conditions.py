@@ -1,10 +1,10 @@
 """The conditions of a composite in a response, and the events for those that changed.
 
-A condition that a function leaves out keeps its old value in Crossplane, so every condition is sent in every call, and
-one that could not be evaluated is Unknown with the reason for that. Messages are cut to their limit here.
+A condition that a function leaves out keeps its old value in Crossplane, so every condition is sent in every call. A
+condition that could not be evaluated is Unknown, with the reason for this. Messages are cut to their limit here.
 
-A response is a pure function of the request, so a condition has changed if it differs from the one that the composite
-has. An Unknown condition is no news and gets no event.
+A response is a pure function of the request, so a condition has changed if it differs from the condition in the
+composite. An Unknown condition is not news and gets no event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ _PROGRESS |= {"NoPlacements", "NoneReady", "PartiallyReady"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
-    """Returns every condition of a kind; those not known are Unknown for the given reason."""
+    """Returns every condition of a kind; conditions that are not in `known` are Unknown for the given reason."""
     by_type = {condition.type: condition for condition in known}
     types = (type_ for type_ in OWNED[kind] if type_ in by_type or type_ not in OPTIONAL)
     conditions = (by_type.get(type_) or Condition(type_, Status.UNKNOWN, reason, message) for type_ in types)
@@ -48,7 +48,7 @@ def faulty(type_: ConditionType, reason: str, problems: Iterable[Problem]) -> Co
 def with_settings_problems(conditions: Sequence[Condition], problems: Sequence[Problem]) -> tuple[Condition, ...]:
     """Returns the conditions, the first of which also names the problems of the platform's settings.
 
-    They stop nothing and belong to no object of their own, but must be shown as long as they exist.
+    These problems stop nothing and belong to no object of their own, but users must see them as long as they exist.
     """
     if not problems:
         return tuple(conditions)
@@ -59,7 +59,7 @@ def with_settings_problems(conditions: Sequence[Condition], problems: Sequence[P
 
 
 def list_changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, ...]:
-    """Returns an event for each condition whose status or reason differs from that of the composite."""
+    """Returns an event for each condition whose status or reason differs from the composite's."""
     return tuple(
         Event(
             reason=new.reason,

@@ -1,4 +1,4 @@
-"""Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others decide by."""
+"""Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others use."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -39,7 +39,7 @@ _CLUSTER: Mapping[ClusterReady, tuple[Status, str]] = {
     ClusterReady.CONNECTED: (Status.TRUE, "The cluster answers and serves LLMInferenceService"),
     ClusterReady.UNREACHABLE: (Status.FALSE, "The cluster behind {secret} does not answer: {error}"),
 }
-# Where the state of the preset says more than the reason.
+# States of the preset that say more than the reason.
 _CLUSTER_BY_STATE: Mapping[State, str] = {
     State.INVALID_KUBECONFIG: "{secret} holds no kubeconfig: put a complete one under that key",
     State.REJECTED: "The cluster refuses {secret}: {error}",
@@ -48,7 +48,8 @@ _CLUSTER_BY_STATE: Mapping[State, str] = {
 }
 _storage_ready = partial(Condition, ConditionType.STORAGE_READY)
 _POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
-# The condition of a problem and its reason, by the beginning of its path; PoolsValid has pools anywhere, and the rest.
+# The condition of a problem and its reason, by the beginning of its path; PoolsValid has the problems of all pools, and
+# all other problems.
 _INVALID: Mapping[str, tuple[ConditionType, str]] = {
     "spec.storage": (ConditionType.STORAGE_READY, EnvironmentStorageReady.NOT_CONFIGURED),
     "spec.hardware": (ConditionType.HARDWARE_AS_DECLARED, HardwareAsDeclared.NOT_OBSERVED),
@@ -134,7 +135,7 @@ LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 
 def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
-    """Returns the ledger as a status, which changes only where allocations do; `published` is the observed status."""
+    """Returns the ledger as a status, which changes only with allocations; `published` is the observed status."""
     pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
     pools += _keep_unreadable_pools(environment, published)
     admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
@@ -166,9 +167,9 @@ def _build_grant(grant: Grant) -> Manifest:
 
 
 def _keep_unreadable_pools(environment: Environment, published: Manifest) -> list[JSON]:
-    """Returns what was observed of the nodes of pools that are invalid now: it counts again once they are corrected.
+    """Returns the observed nodes of pools that are invalid now: they count again once the pools are corrected.
 
-    Without `free` such a pool counts as full.
+    Such a pool has no `free`, so it counts as full.
     """
     if not (environment.broken or environment.broken_pools):
         return []
@@ -292,7 +293,7 @@ def describe_drift(pool: str, row: Drift) -> str:
 
 
 def note_unusable_nodes(pool: Pool) -> str:
-    """Returns how many nodes of a pool cannot be used; empty where all can, or nodes are not observed."""
+    """Returns how many nodes of a pool cannot be used; empty if all can be used, or if nodes are not observed."""
     if pool.facts is None or not pool.facts.unusable:
         return ""
     count = sum(row.count for row in pool.facts.unusable)
@@ -300,7 +301,7 @@ def note_unusable_nodes(pool: Pool) -> str:
 
 
 def note_tcp_fallback(pool: Pool) -> str:
-    """Returns that replicas of several nodes get no RDMA device although the pool declares one; empty otherwise."""
+    """Returns a note that replicas of several nodes get no RDMA device, although the pool declares RDMA; else empty."""
     declares_rdma = pool.multi_node and (pool.bandwidth or "").startswith(_RDMA_PREFIXES)
     if not declares_rdma or pool.pod_overrides(2).reaches_devices:
         return ""
@@ -311,7 +312,7 @@ def note_tcp_fallback(pool: Pool) -> str:
 def find_draining(environment: Environment, placements: Collection[Placement]) -> list[Placement]:
     """Returns the placements that have to leave an environment with a NoExecute taint, in the order of the message.
 
-    Those that were never admitted and have no resources do not count: users may have written any number of them.
+    Placements that were never admitted and have no resources do not count: users may have written any number of them.
     """
     if not find_untolerated(environment.taints, (), {NO_EXECUTE}):
         return []
@@ -323,8 +324,9 @@ def find_draining(environment: Environment, placements: Collection[Placement]) -
 def build_drained(environment: Environment, draining: Iterable[tuple[Placement, Manifest | None]] | None) -> Condition:
     """Returns Drained, which says what is left on an environment with a NoExecute taint, and why.
 
-    Deployments move by themselves (scheduling/scheduler.py); this only reports it, from their conditions. `draining`
-    has the placements, each with its deployment if that exists; None while these are not answered.
+    Deployments reschedule by themselves (scheduling/scheduler.py); this condition only reports the progress from their
+    conditions. `draining`: the placements, each with its deployment if the deployment exists; None while Crossplane has
+    not answered.
     """
     if not find_untolerated(environment.taints, (), {NO_EXECUTE}):
         message = "The environment has no NoExecute taint"
@@ -350,7 +352,7 @@ def build_drained(environment: Environment, draining: Iterable[tuple[Placement, 
 
 
 def _explain_presence(environment: Environment, placement: Placement, manifest: Manifest | None) -> str:
-    """Returns why a placement is still on the environment; empty where its deployment tolerates the taints."""
+    """Returns why a placement is still on the environment; empty if its deployment tolerates the taints."""
     if placement.deleting:
         return "is being deleted"
     if not placement.deployment:

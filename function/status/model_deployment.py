@@ -1,7 +1,7 @@
 """Status of a ModelDeployment: where it is placed and why not elsewhere, and whether its placements are ready.
 
-The condition Scheduled and `status.unplaced` come from the same refusals, nearest first, then by name, so that the
-order of environments and placements changes nothing.
+The condition Scheduled and `status.unplaced` come from the same refusals, nearest first, then by name. So they do not
+depend on the order of environments and placements.
 """
 
 from collections import Counter
@@ -82,7 +82,7 @@ def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequ
     more = f"and {len(unresolved) - MAX_ITEMS} more" if len(unresolved) > MAX_ITEMS else ""
     if not unresolved:
         more = "No further environments exist: create an InferenceEnvironment, or lower spec.environments"
-    # Without a way out, what to do is said where one environment is nearest and has one refusal.
+    # If there is no way out, the message says what to do only if a single environment is nearest and has one refusal.
     nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
     advice = ways[0].message if ways else nearest[0].remedy if len(nearest) == 1 else ""
     return _join_parts(_describe_counts(request, decision, unresolved), lines, [more, carried, advice])
@@ -109,7 +109,7 @@ def _describe_carried(decision: Decision) -> str:
 
 
 def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
-    """Joins the parts; where they are too long the lines share what the rest leaves of the limit."""
+    """Joins the parts; if they are too long, the lines share what the other parts leave of the limit."""
     ends = [part for part in tail if part]
     rest = sum(len(part.encode()) + 1 for part in (head, *ends)) + len(lines)
     return truncate_middle("\n".join((head, *fit_budget(lines, LIMIT - rest), *ends)))
@@ -118,8 +118,8 @@ def _join_parts(head: str, lines: Sequence[str], tail: Sequence[str]) -> str:
 def build_placements_ready(placements: Sequence[Placement], desired: int, *, replicas: int = 0) -> Condition:
     """Returns PlacementsReady; a placement whose cluster is unreachable makes it Unknown, not False.
 
-    `replicas` are those that the deployment requests for each of the `desired` placements. A placement that may have
-    none of them serves nothing.
+    `replicas`: the replicas that the deployment requests for each of the `desired` placements. A placement that may
+    have no replicas does not serve.
     """
     if not placements:
         message = "No placement exists; Scheduled says why"
@@ -132,7 +132,7 @@ def build_placements_ready(placements: Sequence[Placement], desired: int, *, rep
     counts = f"{len(serving)} of {desired} placements are ready"
     if len(serving) >= desired:
         return _placements_ready(Status.TRUE, PlacementsReady.READY, f"{counts}{_describe_obstacles(placements)}")
-    phases = (Phase.FAILED, *Phase)  # those that failed come first, then those that are furthest from Ready
+    phases = (Phase.FAILED, *Phase)  # failed placements come first, then the placements that are furthest from Ready
     unready = sorted((p for p in placements if p not in serving), key=lambda p: (phases.index(p.phase), p.name))
     rows = join_with_more([_describe_unready(p) for p in unready], separator="; ")
     message = f"{counts}; {rows or 'Scheduled says why there are no more'}"
@@ -142,13 +142,13 @@ def build_placements_ready(placements: Sequence[Placement], desired: int, *, rep
 def _describe_unready(placement: Placement) -> str:
     if placement.ready:
         return f"{placement.name} on {placement.environment}: no replicas, Scheduled says why"
-    # A phase says what its own reason would only repeat.
+    # The reason would only repeat what the phase says.
     cause = placement.obstacle if f"({placement.phase})" not in placement.obstacle else ""
     return f"{placement.name} on {placement.environment}: {', '.join(filter(None, (placement.phase, cause)))}"
 
 
 def _describe_obstacles(placements: Sequence[Placement]) -> str:
-    """Names ready placements with another condition that is not True, as while their next weights are downloaded."""
+    """Names ready placements with another condition that is not True, for example while new weights are downloaded."""
     behind = sorted((p for p in placements if p.ready and p.obstacle), key=lambda p: p.name)
     rows = [f"{p.name} on {p.environment} keeps serving, and its {p.obstacle}" for p in behind]
     return f". {join_with_more(rows, separator='; ')}" if rows else ""
@@ -161,7 +161,7 @@ def build_rolled_out(
     leaving: Collection[Placement] = (),
     gate_obstacle: str = "",
 ) -> tuple[Condition, ...]:
-    """Returns RolledOut; none where environments never changed one by one."""
+    """Returns RolledOut; empty if environments never changed one by one."""
     if rollout is None:
         if not condition(xr, ConditionType.ROLLED_OUT):
             return ()
@@ -203,12 +203,12 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
             "environments": {
                 "desired": decision.desired,
                 "placed": decision.placed,
-                # What serves counts wherever it runs, also where its environment was deleted.
+                # A placement that serves counts wherever it runs, even if its environment was deleted.
                 "ready": min(decision.desired, sum(p.ready and not p.unreachable for p in placements)),
             },
             "replicas": sum(p.replicas for p in placed),
             "scale": {
-                # As the replicas of the spec, those of one environment: an autoscaler compares the two.
+                # The replicas of one environment, as in the spec: an autoscaler compares the two.
                 "replicas": min((p.replicas for p in placements), default=0),
                 "selector": f"{LABEL_DEPLOYMENT}={label_value(request.deployment.name)}",
             },
@@ -229,7 +229,7 @@ def lower_replicas(status: Manifest, replicas: int) -> Manifest:
     sizes = [(integer(row, "nodes") * integer(row, "gpusPerNode"), integer(row, "replicas")) for row in rows]
     return {
         **status,
-        # Placements that are carried over do not count, which their rows do not show.
+        # Placements that are carried over do not count, but their rows do not show that they are carried over.
         "replicas": min(integer(status, "replicas"), integer(status, "environments.placed") * replicas),
         "scale": {**mapping(status, "scale"), "replicas": min(integer(status, "scale.replicas"), replicas)},
         "gpus": sum(gpus * count for gpus, count in sizes),

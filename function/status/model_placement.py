@@ -78,7 +78,7 @@ def build_admitted(placement: Placement, admission: Admission) -> Condition:
 
 
 def build_cannot_start() -> Condition:
-    """Returns Admitted of a placement that cannot start as it is, and for which nothing was composed."""
+    """Returns Admitted for a placement that cannot start as it is, and for which nothing was composed."""
     message = "Nothing is composed and no GPUs are reserved until its references resolve"
     return Condition(ConditionType.ADMITTED, Status.FALSE, Admitted.CANNOT_START, message)
 
@@ -130,7 +130,7 @@ def build_service_accepted(rollout: ServiceRollout) -> Condition:
 def build_service_ready(remote: ObservedObject, replicas: int, *, has_served: bool) -> Condition:
     """Returns ServiceReady from the observed service and the requested replicas.
 
-    `has_served`: the service was Ready before, so that not being so now is Degraded and not Starting.
+    `has_served`: the service was Ready before, so a service that is not Ready now is Degraded and not Starting.
     """
     health = assess(remote.manifest)
     if remote.state_unknown or (remote.seen and remote.state not in _ANSWERED):
@@ -154,7 +154,7 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, has_served: bo
 
 
 def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Returns ServiceReady with notes: unusable nodes while pods may wait for one, the network of several nodes."""
+    """Returns ServiceReady with notes: on unusable nodes while pods may wait for one, and on missing RDMA devices."""
     notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
     notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
     appended = "".join(f". Note on InferenceEnvironment {environment}: {note}" for note in notes if note)
@@ -250,7 +250,7 @@ def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: Servi
 
 
 def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> ServiceRecord:
-    """Returns the service: its name, what it reads, what it takes of which pool, and how it is reached."""
+    """Returns the record of the service: its name, its weights, what it takes of which pool, and how it is reached."""
     remote = rollout.remote.manifest
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
     serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.service.uri)
@@ -263,14 +263,14 @@ def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRol
         applied_uri=find_applied_uri([item.manifest for item in rollout.composed.values()], serving_uri),
         allocated=rollout.allocated,
         backend_service_name=backend_service_name,
-        # Clients notice nothing of a service that has no Kubernetes Service yet.
+        # Clients cannot notice a service that has no Kubernetes Service yet.
         traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
         gateway=find_gateway(remote, resolved.environment),
     )
 
 
 def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceRecord:
-    """Returns the record with what KServe reported last: its Object has lost what the provider observed.
+    """Returns the record with what KServe reported last, because the Object has lost what the provider observed.
 
     An Object that a backup restores has no status until the provider reads the cluster again, and ModelServices go on
     sending requests meanwhile.
@@ -285,7 +285,7 @@ def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceR
 
 
 def build_storage(call: Call, resolved: ResolvedPlacement, weights: ReconciledWeights) -> Manifest:
-    """Returns `status.storage`; what it says stays while no plan is possible."""
+    """Returns `status.storage`; the observed value stays while no plan is possible."""
     plan = weights.plan
     block = _build_storage(resolved, weights, plan) if plan else mapping(call.xr, "status.storage")
     return prune({"storage": block or None})
@@ -312,7 +312,7 @@ def _build_storage(resolved: ResolvedPlacement, weights: ReconciledWeights, plan
 def find_gateway(service: Manifest, environment: Environment) -> Gateway | None:
     """Returns the gateway of a service; None if there is none, or none yet.
 
-    What the environment declares takes precedence over the URL at which KServe says that the service answers.
+    The gateway that the environment declares takes precedence over the URL that KServe reports for the service.
     """
     declared = environment.gateway
     origin = declared.origin or parse_origin(get_service_url(service))
@@ -347,7 +347,7 @@ def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[s
 
 
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:
-    """Returns the allocation in a status for at most this number of replicas; empty where it is no more."""
+    """Returns the allocation in a status for at most this number of replicas; empty if it has no more."""
     service = mapping(status, "service")
     allocated = integer(service, "replicas")
     if allocated <= replicas:

@@ -1,4 +1,4 @@
-"""Status and conditions of a ModelService: its URL, its endpoints, and why one gets no traffic."""
+"""Status and conditions of a ModelService: its URL, its endpoints, and why an endpoint gets no traffic."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -33,7 +33,8 @@ def build_backends_resolved(service: ModelService, placements: Iterable[Placemen
 def build_endpoints_ready(traffic: Traffic) -> Condition:
     """Returns EndpointsReady: how many endpoints get requests, and why not all of them.
 
-    An endpoint that could serve at once, and is not to, is no fault: a weight of 0, or the next one of Failover.
+    An endpoint that could serve at once, but is not meant to, is not a fault: its weight is 0, or it is the next
+    endpoint of Failover.
     """
     entries = [endpoint.entry for endpoint in traffic.endpoints]
     idle = [entry for entry in entries if not entry.weight]
@@ -100,7 +101,7 @@ def build_status(service: ModelService, gateway: PlatformGateway, traffic: Traff
 
 
 def build_url(service: ModelService, gateway: PlatformGateway) -> str:
-    """Returns the URL for clients: the first host name that is none of a whole domain, else that of the Gateway."""
+    """Returns the URL for clients: the first host name without a wildcard, else the URL of the Gateway."""
     origin = gateway.origin
     hosts = [host for host in service.hostnames if not host.startswith("*")]
     return f"{Origin(origin.scheme, hosts[0], origin.port) if hosts else origin}{service.path}"

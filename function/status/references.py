@@ -1,6 +1,6 @@
 """Conditions for references to a model, an environment, a pool or a cache.
 
-Deployments, placements and caches have them under their own condition types, with the same reasons and messages.
+Deployments, placements and caches have these conditions under their own types, with the same reasons and messages.
 """
 
 from collections.abc import Iterable, Sequence

@@ -28,7 +28,7 @@ _SIZE_ADVICE: Mapping[StorageType | None, str] = {
 
 
 def describe_storage(state: StorageState) -> str:
-    """Formats the message of a finding, with the problems that go with it, and remarks about the choice of storage."""
+    """Formats the message of a finding with its problems, and with remarks about the choice of storage."""
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
     own_advice = f"raise {size}, or where that is not set the model's spec.resources.disk"
@@ -56,7 +56,7 @@ def describe_storage(state: StorageState) -> str:
 
 
 def format_redownload_note(weights_bytes: int | None, replicas: int = 1) -> str:
-    """Formats what an EmptyDir costs; `weights_bytes` is None where unknown."""
+    """Formats what an EmptyDir costs; `weights_bytes` is None if unknown."""
     start = "every pod start" if replicas <= 1 else f"every pod start of each of {replicas} replicas"
     return f"{start} downloads {gib(weights_bytes) if weights_bytes else 'the weights'} again"
 
@@ -101,7 +101,7 @@ def _format_duration(seconds: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(CacheEntry):
-    """The status of one environment, and what the condition is decided by."""
+    """The status of one environment, and the inputs of the condition."""
 
     state: StorageState | None = None  # of the weights; None: the environment does not exist or is invalid
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
@@ -113,7 +113,7 @@ class Row(CacheEntry):
 
 
 def build_row(environment: str, weights: ReconciledWeights, recorded: CacheEntry | None) -> Row:
-    """Builds the row of a selected environment, which may have the weights although its cluster is unreachable."""
+    """Builds the row of a selected environment, which may have the weights even if its cluster is unreachable."""
     state = weights.state
     phase = state.phase
     if state.unreachable:
@@ -131,7 +131,7 @@ def build_row(environment: str, weights: ReconciledWeights, recorded: CacheEntry
 
 
 def build_missing_row(environment: str, recorded: CacheEntry | None) -> Row:
-    """Builds the row of an environment that does not exist or is invalid; what is recorded of it stays."""
+    """Builds the row of an environment that does not exist or is invalid; its recorded status stays."""
     entry = recorded or CacheEntry(environment=environment)
     return Row(
         environment=environment,
@@ -160,7 +160,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
         message = "No environment is named or selected"
     elif all(row.state and row.state.finding is WeightsStatus.PRESTAGED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
-    # Failures first, then clusters that do not answer, then what is furthest from Ready.
+    # Failures come first, then clusters that do not answer, then the environments that are furthest from Ready.
     incomplete.sort(
         key=lambda r: (r.phase is not Phase.FAILED, not r.unreachable, tuple(Phase).index(r.phase), r.environment)
     )
@@ -198,8 +198,8 @@ def build_cache_status(
 ) -> Manifest:
     """Builds the status.
 
-    `size` is that of the claims that are created, None where all claims are the users'. Recorded consumers are required
-    by name before weights are deleted.
+    `size`: the size of the claims that are created; None if all claims are the users'. The function requires recorded
+    consumers by name before it deletes weights.
     """
     recorded: list[JSON] = [
         prune({"name": c.name, "environment": c.environment, "uri": c.uri or None}) for c in consumers

@@ -1,11 +1,12 @@
 """Which endpoints get which part of the requests now, and what is prepared, kept or dropped.
 
-Order of a change. In: the route on the cluster is ready, Service and EndpointSlice are observed, and after `settle` the
-control plane's route names the endpoint. Out: the control plane's route first; what is composed for the endpoint leaves
-only `settle` after that route was seen without it. A gateway reports a change before it applies it, hence the time.
+An endpoint enters in this order: the route on the cluster is ready, the Service and the EndpointSlice are observed, and
+after `settle` the control plane's route names the endpoint. An endpoint leaves in the opposite order: first the control
+plane's route drops it. What is composed for the endpoint is dropped only `settle` seconds after the gateway has seen
+this route without the endpoint. The time is needed because a gateway reports a change before it applies the change.
 
-A placement gets requests only while the status lists it, and the status lists it until no gateway can send it any.
-So a deployment may delete a placement that no ModelService lists.
+A placement gets requests only while the status lists it. The status lists the placement until no gateway can send
+requests to it. A deployment may therefore delete a placement that no ModelService lists.
 """
 
 import math
@@ -42,7 +43,7 @@ _WITHDRAWING = "waiting until the gateways have applied a route without it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """What is decided for one gateway, or for the placements of an environment without one."""
+    """What is decided for one gateway, or for the placements of an environment without a gateway."""
 
     entry: EndpointEntry
     site: Site | None = None  # None: there is no gateway
@@ -73,7 +74,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What endpoints are decided from."""
+    """The inputs from which endpoints are decided."""
 
     service: ModelService
     clock: _Clock
@@ -97,18 +98,19 @@ def plan_traffic(
 ) -> Traffic:
     """Decides which endpoints of a ModelService get which part of the requests, and when that changes next.
 
-    First, which placements can serve and which sites the control plane's route may name; then the shares of those that
-    are chosen, and from them the weights of the sites; at last what becomes of each site.
+    It first finds the placements that can serve, and the sites that the control plane's route may name. Then it
+    computes the shares of the chosen placements, and from the shares the weights of the sites. At last it decides what
+    becomes of each site.
 
-    `placements` are those of its backends, `observed` what it has composed, `now` seconds since 1970, and `serves_tls`
-    whether the control plane serves BackendTLSPolicies.
+    `placements`: the placements of its backends. `observed`: what the ModelService has composed. `now`: seconds since
+    1970. `serves_tls`: whether the control plane serves BackendTLSPolicies.
     """
     ordered = sorted(placements, key=lambda p: (p.environment, p.name))
     sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     obstacles = {p.name: _find_obstacle(p, sites, platform, serves_tls=serves_tls) for p in ordered}
     if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):
-        # Nothing else can serve, so placements that drain and can serve return: their deployment keeps what the status
-        # lists. Of the others it waits for none, and deletes them.
+        # Nothing else can serve, so draining placements that can serve return: their deployment keeps placements that
+        # the status lists. It does not wait for the other draining placements, and deletes them.
         ordered = [replace(p, draining=p.draining and not _can_serve(service, p, obstacles)) for p in ordered]
         sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     can_serve = {
@@ -186,8 +188,8 @@ def _can_serve(service: ModelService, placement: Placement, obstacles: Mapping[s
 def _may_get_requests(placement: Placement, site: Site) -> bool:
     """Tells whether a placement that can serve may get requests now.
 
-    A draining one only while it does already, since its deployment deletes it once it is not listed; a new one behind a
-    gateway in use only once the status lists it.
+    A draining placement may get requests only while it already gets some, because its deployment deletes it once it is
+    not listed. A new placement behind a gateway in use may get requests only once the status lists it.
     """
     is_known = site.is_listed(placement) or site.is_routed(placement)
     return (is_known and site.named) if placement.draining else (is_known or not site.named)
@@ -196,7 +198,7 @@ def _may_get_requests(placement: Placement, site: Site) -> bool:
 def _find_previous_sites(
     placements: Iterable[Placement], sites: Mapping[str, Site], obstacles: Mapping[str, str], in_route: Collection[str]
 ) -> dict[str, list[Placement]]:
-    """Returns the placements of sites whose gateway got another address, until the route may name the new one."""
+    """Returns the placements of sites whose gateway got another address, until the route may name the new address."""
     waiting = [
         p for p in placements if p.service.gateway and not obstacles[p.name] and p.service.gateway.key not in in_route
     ]
@@ -245,14 +247,14 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
 
 
 def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
-    """Keeps what is composed for a site that gets no requests any more until the gateways have applied that."""
+    """Keeps what is composed for a site without requests, until the gateways have applied its withdrawal."""
     shown = [p for p in site.members if not p.draining]
     state = EndpointState.NOT_READY if shown else EndpointState.DRAINING
     recorded = site.entry.since if site.entry.state not in _ENTERING else None
     others = _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=False)
     is_left = bool(site.observed or others)
     since = plan.clock.time_of(recorded) if is_left and site.withdrawn else None
-    # Without an address there is no EndpointSlice to send requests to, nor an entry to keep the time.
+    # A site without an address has no EndpointSlice that gets requests, and no entry that keeps the time.
     is_gone = not is_left or plan.clock.has_settled(since) or (site.withdrawn and site.origin is None)
     rows = [_build_row(p, 0, plan.obstacles[p.name]) for p in shown]
     if not is_gone:
@@ -263,7 +265,7 @@ def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
 
 
 def _list_withdrawn(site: Site, plan: _Plan, shown: set[str], *, is_applied: bool) -> list[BackendEntry]:
-    """Returns the rows of placements that get no requests any more and may still be known to a gateway."""
+    """Returns the rows of placements that get no more requests, but that a gateway may still know."""
     rows = []
     for row in site.entry.backends:
         since = plan.clock.time_of(row.since) if is_applied else None

@@ -1,8 +1,9 @@
 """The manifests by which requests reach a cluster: two HTTPRoutes, a Service, an EndpointSlice, a BackendTLSPolicy.
 
-On the control plane only core features of Gateway API are used, and timeouts: to a route without them, some gateways
-apply a default that ends streams (docs/facts.md, Gateway API). The route on a cluster removes the path of the
-ModelService from each request, as KServe's own routes do with theirs. It has no host names: clients choose the host.
+The route on the control plane uses only core features of Gateway API, and timeouts: to a route without timeouts, some
+gateways apply a default that ends streams (docs/facts.md, Gateway API). The route on a cluster removes the path of the
+ModelService from each request, as KServe's own routes do with their paths. It has no host names: clients choose the
+host.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def name_service(service: ModelService, origin: Origin) -> str:
 def build_route(service: ModelService, gateway: PlatformGateway, weights: Mapping[Origin, int]) -> Manifest:
     """Returns the route on the control plane, with the weights of the gateways of clusters.
 
-    Without weights the rule has no backends: requests get an error of the gateway, and not another route.
+    Without weights, the rule has no backends: the gateway answers with an error, and no other route gets the requests.
     """
     parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
     backends = [_refer(name_service(service, origin), origin.port, weight) for origin, weight in weights.items()]
@@ -57,7 +58,8 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
 def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int]) -> Manifest:
     """Returns the route on a cluster, with the weights of the Kubernetes Services of placements.
 
-    Each gateway has its own: that of an earlier address is deleted later than that of the new one is created.
+    Each gateway has its own route: the route of a new address is created before the route of the earlier address is
+    deleted.
     """
     prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
     rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": prefix}}
@@ -78,10 +80,10 @@ def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, 
 
 
 def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, Manifest]:
-    """Returns what leads from the control plane to a gateway, by the names of composed resources.
+    """Returns the resources that lead from the control plane to a gateway, by the names of composed resources.
 
-    The endpoints of the Service are those of the EndpointSlice, which has the fields that gateways compare. With https
-    the control plane's gateway verifies the cluster's by the BackendTLSPolicy.
+    The endpoints of the Service are those of the EndpointSlice, which has the fields that gateways compare. With https,
+    the control plane's gateway verifies the cluster's gateway by the BackendTLSPolicy.
     """
     origin = gateway.origin
     name = name_service(service, gateway.origin)
@@ -120,7 +122,7 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
 
 
 def lacks_tls_name(gateway: Gateway) -> bool:
-    """Tells whether a certificate cannot be verified, since its host name is not known."""
+    """Tells whether the certificate cannot be verified, because its host name is not known."""
     is_name = gateway.tls_hostname or gateway.origin.address_type is AddressType.FQDN
     return gateway.origin.scheme == "https" and not is_name
 

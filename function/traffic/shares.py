@@ -1,4 +1,4 @@
-"""Which placements get requests, of those that the control plane's route may name, and which share each gets.
+"""Which of the placements that the control plane's route may name get requests, and the share of each.
 
 The share of a deployment is its weight divided by the sum of the weights of all deployments that can serve. The
 distribution divides this share among its placements. Shares are exact fractions; the weights of a gateway are the
@@ -56,7 +56,7 @@ def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
 
 
 def to_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:
-    """Returns the smallest integers in proportion to shares; where one exceeds MAX_WEIGHT, the nearest that do not.
+    """Returns the smallest integers in proportion to shares; if one exceeds MAX_WEIGHT, the nearest allowed integers.
 
     A share that is not 0 is never rounded to 0.
     """
@@ -74,8 +74,9 @@ def choose(
 ) -> list[Placement]:
     """Chooses the placements that get requests.
 
-    A draining or unreachable placement is left out if others can serve instead. A draining one is left out once the
-    observed routes name another placement of its deployment; if the route is full, the two are exchanged in one step.
+    A draining or unreachable placement is left out if others can serve instead. A draining placement is left out once
+    the observed routes name another placement of its deployment. If the route is full, the two placements are exchanged
+    in one step.
     """
     candidates = [p for placements in in_route.values() for p in placements if service.backends[p.deployment]]
     reachable = [p for p in candidates if not p.unreachable]
@@ -88,7 +89,7 @@ def choose(
 
 
 def find_served(sites: Mapping[str, Site], placements: Iterable[Placement]) -> set[str]:
-    """Returns the deployments of which the observed routes name one of some placements."""
+    """Returns the deployments of the given placements that the observed routes name."""
     return {p.deployment for p in placements if p.service.gateway and sites[p.service.gateway.key].sends_to(p)}
 
 
@@ -100,7 +101,8 @@ def find_surplus(
 ) -> set[str]:
     """Returns the placements that get no requests because a rule of a route names at most MAX_BACKENDS.
 
-    What the routes name stays. One endpoint of each deployment that nothing serves comes next, then the largest shares.
+    Endpoints that the routes name stay. Next comes one endpoint of each deployment that no endpoint serves yet, then
+    the endpoints with the largest shares.
     """
     limited = {key: take_first(sites[key], placements, shares) for key, placements in in_route.items()}
     totals = {key: sum((shares[p.name] for p in placements), Fraction(0)) for key, placements in limited.items()}
@@ -112,13 +114,13 @@ def find_surplus(
 
 
 def take_first(site: Site, placements: Iterable[Placement], shares: Mapping[str, Fraction]) -> list[Placement]:
-    """Returns the placements with a share for which the route on the cluster has room: those that it names, first."""
+    """Returns the placements with a share for which the cluster's route has room; those that it names come first."""
     sharing = (p for p in placements if shares.get(p.name))
     return sorted(sharing, key=lambda p: (not site.is_routed(p), -shares[p.name], p.name))[:MAX_BACKENDS]
 
 
 def keep_last_weights(sites: Mapping[str, Site], keys: Iterable[str], route: Manifest) -> dict[str, int]:
-    """Returns the weights of the observed route: no cluster answers, and their gateways may serve nevertheless."""
+    """Returns the weights of the observed route: no cluster answers, but their gateways may still serve."""
     last = read_weights(route)
     names = {key: text(sites[key].observed[SERVICE], "metadata.name") for key in keys}
     return {key: last[name] for key, name in sorted(names.items()) if name in last}

@@ -39,23 +39,23 @@ class Site:
 
     @property
     def being_deleted(self) -> bool:
-        """Whether something is observed that is about to go, after the site was dropped."""
+        """Whether an observed object of the site is being deleted, after the site was dropped."""
         return any(map(is_deleting, self.observed.values()))
 
     @property
     def prepared(self) -> bool:
-        """Whether a request would find its way from the control plane's gateway to a pod, and go on to do so."""
+        """Whether requests reach a pod from the control plane's gateway, and nothing on the way is being deleted."""
         return self.in_place and is_up(self.remote) and not self.being_deleted
 
     @property
     def remote_namespace(self) -> str:
-        """The namespace of the route on the cluster: where it was created, else that of the first placement."""
+        """The namespace of the route on the cluster: where it was created, else where the first placement runs."""
         started = text(read_written(self.observed.get(REMOTE_ROUTE)), "metadata.namespace")
         return started or next((p.service.namespace for p in self.members), "")
 
     @property
     def gateway(self) -> Gateway | None:
-        """The gateway, by the kubeconfig that its route uses if that still exists; None: its placements are gone."""
+        """The gateway whose kubeconfig the remote route uses, else the first gateway; None: its placements are gone."""
         gateways = [p.service.gateway for p in self.members if p.service.gateway]
         config = text(self.observed.get(REMOTE_ROUTE), "spec.providerConfigRef.name")
         return next((g for g in gateways if g.provider_config == config), next(iter(gateways), None))
@@ -74,7 +74,7 @@ class Site:
         return self.named and placement.service.backend_service_name in read_weights(self.remote.manifest)
 
     def has_seen_only(self, workloads: Iterable[str]) -> bool:
-        """Tells whether the cluster's gateway has seen a route that names none but these Kubernetes Services."""
+        """Tells whether the cluster's gateway has seen a route that names only these Kubernetes Services."""
         route = self.remote.manifest
         return self.remote.present and read_weights(route).keys() <= set(workloads) and is_programmed(route)
 
@@ -82,9 +82,9 @@ class Site:
 def gather_sites(
     service: ModelService, placements: Iterable[Placement], observed: Mapping[str, Manifest]
 ) -> tuple[Site, ...]:
-    """Returns the sites of a service by key: where a placement has a gateway, and where anything is composed.
+    """Returns the sites of a service by key: the gateways of placements, and those for which anything is composed.
 
-    `placements`: of its backends, by environment and name.
+    `placements`: the placements of its backends, by environment and name.
     """
     members: dict[str, list[Placement]] = {}
     for placement in placements:

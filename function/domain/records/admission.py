@@ -39,7 +39,7 @@ def build_revoked(grants: Iterable[Grant]) -> Manifest:
 
 
 def _parse_release(manifest: Manifest) -> Release | None:
-    """Returns the release; None also for one of a later spec, from a backup: generations start at 1 again."""
+    """Returns the release; None also if its spec is a later one, from a backup: generations start at 1 again."""
     row = mapping(manifest, "status.released")
     generation = integer(row, "generation")
     if not 0 < generation <= integer(manifest, "metadata.generation"):

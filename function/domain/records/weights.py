@@ -36,7 +36,7 @@ def parse_hydration(row: Manifest) -> DownloadRecord:
 
 
 def build_hydration(hydration: DownloadRecord) -> Manifest:
-    """Returns the fields of a download; where it was, and what requested it, only once it is complete."""
+    """Returns the fields of a download; the namespace and the retry are included only once it is complete."""
     is_complete = bool(hydration.completed_at)
     return prune(
         {
