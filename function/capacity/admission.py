@@ -125,7 +125,8 @@ def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release 
 def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:
     """Tells whether a move to the requested pool would cost a service replicas that it is admitted to where it runs.
 
-    This happens only if pools exchange names: an earlier grant that is not released yet is then for what is requested.
+    This happens only if pools exchange names. A grant that was made for the other pool, and that is not released yet,
+    then has the name of the requested pool.
     """
     if runs_as_requested(placement.service.allocated, request, environment.pools):
         return False

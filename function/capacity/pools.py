@@ -217,7 +217,8 @@ class _Size(NamedTuple):
 def _measure(capacity: PoolCapacity, share: Share) -> tuple[_Size, int] | None:
     """Returns the size of a share and how many of this size it takes; None for invalid values, which a status may hold.
 
-    Replicas with exclusive nodes, and pods of one node each, fit the same way one by one as together.
+    A share whose pods each need a whole node, or whose replicas have one pod each and may share nodes, fits one replica
+    at a time as well as all at once.
     """
     gpus = min(share.gpus_per_node, capacity.gpus_per_node)
     if min(gpus, share.nodes, share.replicas) <= 0:

@@ -60,7 +60,7 @@ def _key(placement: Placement) -> tuple[str, str]:
 
 
 def _count_charged(placement: Placement) -> int:
-    """Returns the GPUs that are charged before any request: while there is no service yet it may still request any."""
+    """Returns the GPUs that are charged before any request: those of its service, none while it has no service."""
     return placement.service.allocated.gpus if placement.service.allocated and placement.stage > Stage.NEW else 0
 
 

@@ -261,7 +261,7 @@ def require(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
 
 
 def _find_ways_out(scheduling: Scheduling) -> tuple[WayOut, ...]:
-    """Finds the ways out of the refusals, as far as they depend on what a deployment reads."""
+    """Finds the ways out of the refusals, without moves: a deployment does not read the requests of others."""
     deployment = scheduling.request.deployment
     decision = scheduling.decision
     name = deployment.namespace, deployment.name

@@ -77,7 +77,8 @@ def compose(call: Call, parsed: Parsed[ModelService | None], settings: Settings)
 
 def require(call: Call, parsed: Parsed[ModelService | None], _: Settings) -> dict[str, Requirement]:
     kinds = _list_kinds(call)
-    # Usages are derived from the Objects, outside; their label suffices, since they are never needed unobserved.
+    # ProviderConfigUsages follow from the Objects (composers/__init__.py). No decision reads them, so that finding them
+    # by their label suffices.
     labelled = requirements.labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
     required = requirements.unobserved_resources(call, kinds) | labelled
     service = parsed.value

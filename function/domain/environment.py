@@ -265,7 +265,7 @@ def _declared_taints(pool: Pool) -> list[Manifest]:
 def own_taints(pool: Pool) -> tuple[Manifest, ...]:
     """Returns the taints of a pool without empty fields, and without the taint for its GPU resource.
 
-    The spec digest includes them. Pods may tolerate more of them without being asked (`Pool.tolerated_taints`).
+    The spec digest includes them. Pods tolerate some of them without a declaration (`Pool.tolerated_taints`).
     """
     own = (taint for taint in pool.taints if taint.get("key") != pool.gpu_resource)
     return tuple({key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in own)

@@ -1,4 +1,4 @@
-"""Admission: whether the environment has granted GPUs to a placement, and what the placement answers to its ledger."""
+"""Admission: whether a placement has been granted GPUs, and the fields of its status that the ledger reads."""
 
 from function.capacity.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
 from function.capacity.quota import find_excess, may_exceed

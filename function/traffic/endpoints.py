@@ -177,7 +177,7 @@ def _has_requests_for(
     if placement.service.gateway is None or not _can_serve(service, placement, obstacles):
         return False
     if placement.unreachable and service.withdraws_unreachable:
-        return False  # as where another placement can serve
+        return False  # its endpoint is withdrawn if another placement can serve
     return not placement.draining or _may_get_requests(placement, sites[placement.service.gateway.key])
 
 

@@ -50,7 +50,7 @@ class StorageFault:
         return Problem(self.field, self.message)
 
     def describe_on(self, pool: str) -> str:
-        """Returns the fault in words where it refuses a pool: with its field where that alone can be corrected."""
+        """Returns the fault in words as the refusal of a pool, with the field if only this field can be corrected."""
         if self.kind is FaultKind.SIZE:
             undeclared = "neither modelCache.size nor the model's disk or vram says how large a claim to create"
             return f"pool {pool} does not declare memoryPerGpu, and {undeclared}"
