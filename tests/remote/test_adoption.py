@@ -34,17 +34,83 @@ class Case:
 
 JOB = "job-x-0a1b2c3d"
 CASES = (
-    Case("labelled", "under a name that another release gave it", "odd", OBJECT, "Object", "modelplane", True),
-    Case("other-version", "a later provider's", "odd", "kubernetes.m.crossplane.io/v1", "Object", "modelplane", True),
-    Case("unlabelled", "known by its name", JOB, OBJECT, "Object", None, True),
-    Case("relabelled", "known by its name", JOB, OBJECT, "Object", "helm", True),
-    Case("of-a-cache", "known by its name behind an environment's", f"east/{JOB}", OBJECT, "Object", "helm", True),
-    Case("odd", "nothing says that it is ours", "odd", OBJECT, "Object", None, False),
-    Case("prefix-only", "a prefix alone is no name of ours", "job-", OBJECT, "Object", None, False),
-    Case("unhashed", "our names of Jobs end in a hash", "job-nightly", OBJECT, "Object", "helm", False),
-    Case("name-of-another-kind", "our Services have other names", JOB, "v1", "Service", "helm", False),
-    Case("other-kind", "a kind that we never compose", "namespace", "v1", "Namespace", "modelplane", False),
-    Case("other-group", "an Object of another provider", JOB, "example.org/v1", "Object", "modelplane", False),
+    Case(
+        "labelled",
+        "the managed-by label identifies a resource under the name of another release",
+        "odd",
+        OBJECT,
+        "Object",
+        "modelplane",
+        True,
+    ),
+    Case(
+        "other-version",
+        "an Object of a later API version is owned as well",
+        "odd",
+        "kubernetes.m.crossplane.io/v1",
+        "Object",
+        "modelplane",
+        True,
+    ),
+    Case(
+        "unlabelled",
+        "a resource without the managed-by label is recognised by its name",
+        JOB,
+        OBJECT,
+        "Object",
+        None,
+        True,
+    ),
+    Case(
+        "relabelled",
+        "a resource with another managed-by label is recognised by its name",
+        JOB,
+        OBJECT,
+        "Object",
+        "helm",
+        True,
+    ),
+    Case(
+        "of-a-cache",
+        "a resource is recognised by its name after the prefix of an environment",
+        f"east/{JOB}",
+        OBJECT,
+        "Object",
+        "helm",
+        True,
+    ),
+    Case(
+        "odd", "neither label nor name identifies the resource as the function's", "odd", OBJECT, "Object", None, False
+    ),
+    Case("prefix-only", "a prefix alone is no name that the function gives", "job-", OBJECT, "Object", None, False),
+    Case(
+        "unhashed",
+        "the names that the function gives to Jobs end in a hash",
+        "job-nightly",
+        OBJECT,
+        "Object",
+        "helm",
+        False,
+    ),
+    Case("name-of-another-kind", "the function gives other names to Services", JOB, "v1", "Service", "helm", False),
+    Case(
+        "other-kind",
+        "the function never composes a Namespace on the control plane",
+        "namespace",
+        "v1",
+        "Namespace",
+        "modelplane",
+        False,
+    ),
+    Case(
+        "other-group",
+        "an Object of another API group belongs to another provider",
+        JOB,
+        "example.org/v1",
+        "Object",
+        "modelplane",
+        False,
+    ),
 )
 
 
@@ -80,21 +146,41 @@ def listed(name: str, *, uid: str = "1", key: str = "", **fields: object) -> tup
 @pytest.mark.parametrize(
     ("found", "want", "reason"),
     [
-        ([listed("a", key="placement-env")], {"placement-env": "a"}, "it has the name under which it was composed"),
-        ([listed("a")], {"placement-env": "a"}, "without one it has that of its environment"),
-        ([listed("a", key="placement-seen")], {"placement-a": "a"}, "what is observed keeps its own"),
+        (
+            [listed("a", key="placement-env")],
+            {"placement-env": "a"},
+            "an orphan keeps the name under which it was composed",
+        ),
+        (
+            [listed("a")],
+            {"placement-env": "a"},
+            "an orphan without a composition-resource-name is named after its environment",
+        ),
+        (
+            [listed("a", key="placement-seen")],
+            {"placement-a": "a"},
+            "an orphan does not take the name of an observed placement",
+        ),
         (
             [listed("a", uid="2"), listed("b", uid="1"), listed("c", uid="3")],
             {"placement-env": "b", "placement-a": "a", "placement-c": "c"},
-            "of several the oldest uid has it",
+            "of several orphans, the one with the lowest uid is named after the environment",
         ),
-        ([listed("b"), listed("a")], {"placement-env": "a", "placement-b": "b"}, "then the first by name"),
-        ([listed("a", owner="another")], {}, "of another composite"),
-        ([listed("a", owner="")], {}, "without an owner"),
-        ([listed("a", namespace="other")], {}, "any user can write an owner in another namespace"),
-        ([listed("a", deleting=True)], {}, "it goes"),
-        ([listed("chat-seen")], {}, "it is observed"),
-        ([(listed("a")[0], None)], {}, "it cannot be read"),
+        (
+            [listed("b"), listed("a")],
+            {"placement-env": "a", "placement-b": "b"},
+            "of several orphans with one uid, the first by name is named after the environment",
+        ),
+        ([listed("a", owner="another")], {}, "a placement of another composite is no orphan of this one"),
+        ([listed("a", owner="")], {}, "a placement without an owner is no orphan"),
+        (
+            [listed("a", namespace="other")],
+            {},
+            "an owner in another namespace does not count, because any user can write it",
+        ),
+        ([listed("a", deleting=True)], {}, "a placement that is being deleted is no orphan"),
+        ([listed("chat-seen")], {}, "an observed placement is no orphan"),
+        ([(listed("a")[0], None)], {}, "a placement that cannot be parsed is no orphan"),
     ],
 )
 def test_finds_orphan_placements_and_their_names(
@@ -167,7 +253,7 @@ def test_finds_only_own_orphan_objects() -> None:
     assert found == {"job-lost": LOST}, [reason for reason, m in FOREIGN.items() if m in found.values()]
     unnamed = Call(xr={"metadata": {"name": "chat-env", "namespace": "team"}})
     owned_by_none = an_object("job-j", metadata__ownerReferences=[{"uid": "", "controller": True}])
-    assert find_orphans(unnamed, answer(LOST, owned_by_none), NAMES) == {}, "a composite without uid owns nothing"
+    assert find_orphans(unnamed, answer(LOST, owned_by_none), NAMES) == {}, "a composite without a uid owns no objects"
 
 
 def test_does_not_load_observed_objects() -> None:
@@ -186,7 +272,7 @@ def test_recognises_relabelled_orphan_by_name() -> None:
 
 
 def versions(composed: Mapping[str, Composed]) -> dict[str, JSON]:
-    """Return over which version each is written; None: over any."""
+    """Return the resourceVersion over which each resource is written; None means any version."""
     return {key: get(item.manifest, "metadata.resourceVersion") for key, item in composed.items()}
 
 
@@ -197,14 +283,20 @@ def test_keeps_orphan_until_it_is_observed() -> None:
     new = Composed(manifest={"metadata": {"name": "new"}, "spec": {}})
     both = {"job-lost": new, "job-new": new}
     kept = adopt_all(both, call, lost)
-    assert versions(kept) == {"job-lost": "7", "job-new": None}, "an orphan is written over what was seen of it"
+    assert versions(kept) == {"job-lost": "7", "job-new": None}, (
+        "only the orphan is written over its observed resourceVersion"
+    )
     assert {key: item.manifest["spec"] for key, item in kept.items()} == {"job-lost": {}, "job-new": {}}
     leaving = adopt_all({"job-new": new}, call, lost)
-    assert versions(leaving) == {"job-new": None, "job-lost": "7"}, "what is observed goes as decided"
-    assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
-        "it may have been deleted meanwhile"
+    assert versions(leaving) == {"job-new": None, "job-lost": "7"}, (
+        "an observed Job is dropped as decided, while the orphan is written"
     )
-    assert adopt_all({"job-new": new}, CALL, {}) == {"job-new": new}, "without one it goes as decided"
+    assert get(leaving["job-lost"].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
+        "an orphan that is not needed gets the Delete policy and may not be created again"
+    )
+    assert adopt_all({"job-new": new}, CALL, {}) == {"job-new": new}, (
+        "without orphans, the composed resources do not change"
+    )
 
 
 def test_keeps_orphan_usage_as_it_is_until_it_is_observed() -> None:
@@ -215,7 +307,9 @@ def test_keeps_orphan_usage_as_it_is_until_it_is_observed() -> None:
         "spec": {"reason": "reads"},
     }
     leaving = adopt_all({}, CALL, {"cache-usage": usage})
-    assert leaving["cache-usage"].manifest == usage, "it has no policies that could let it create nothing"
+    assert leaving["cache-usage"].manifest == usage, (
+        "a Usage has no management policies, so that it is adopted unchanged"
+    )
 
 
 def test_keeps_everything_while_orphan_service_is_deleted() -> None:
@@ -228,7 +322,7 @@ def test_keeps_everything_while_orphan_service_is_deleted() -> None:
 
 
 def test_leaves_new_orphan_alone_while_orphan_service_is_deleted() -> None:
-    """It may be deleted already, and would be created again: also the service itself."""
+    """An orphan that was created recently may be deleted already, and adopting it would create it again."""
     created: Manifest = {"metadata__creationTimestamp": "2026-01-01T00:00:00Z"}
     lost = {key: an_object(key, **created) for key in ("service-lost", "job-lost")}
     set_field(lost["service-lost"], "metadata.finalizers", ["held"])

@@ -1,4 +1,4 @@
-"""What is written back is what a function may desire, and never more than was there."""
+"""Carrying over desires the fields of the observed resource that a function may set, and no other fields."""
 
 import pytest
 
@@ -17,7 +17,7 @@ CONFIG: Manifest = {
 def test_carries_over_resource_without_spec() -> None:
     kept = desired_from_observed(CONFIG)
     assert kept.manifest == {**CONFIG, "metadata": {"name": "east"}}
-    assert kept.ready, "a ClusterProviderConfig has no conditions"
+    assert kept.ready, "a ClusterProviderConfig has no conditions, so that it is always ready"
 
 
 def test_drops_data_of_secrets() -> None:
@@ -72,20 +72,32 @@ LOST: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: i/o ti
 @pytest.mark.parametrize(
     ("manifest", "want", "reason"),
     [
-        ({**READY, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False, "it says that it is not"),
-        (READY, False, "it has not been observed yet"),
+        (
+            {**READY, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+            False,
+            "the resource reports that it is not ready",
+        ),
+        (READY, False, "a resource without status has not been observed yet"),
         (
             {**READY, "apiVersion": OBJECT_VERSION, "kind": "ObservedObjectCollection"},
             True,
-            "whether a collection is ready never counts",
+            "a collection is ready whatever its conditions say",
         ),
-        ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}}}, True, "what it describes is there and up"),
-        ({**OBJECT, "status": {"atProvider": {"manifest": {**CLAIM, "status": {}}}}}, False, "it is there, and not up"),
-        ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}, "conditions": LOST}}, False, "it was up once"),
+        ({**OBJECT, "status": {"atProvider": {"manifest": CLAIM}}}, True, "the remote object exists and is up"),
+        (
+            {**OBJECT, "status": {"atProvider": {"manifest": {**CLAIM, "status": {}}}}},
+            False,
+            "the remote object exists, but is not up",
+        ),
+        (
+            {**OBJECT, "status": {"atProvider": {"manifest": CLAIM}, "conditions": LOST}},
+            False,
+            "the cluster does not answer, so that the last observed state does not count",
+        ),
         (
             {**OBJECT, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
             False,
-            "its own word is no sight",
+            "the Ready condition of an Object does not count without an observed remote object",
         ),
     ],
 )

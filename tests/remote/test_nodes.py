@@ -58,7 +58,7 @@ def test_builds_collection_for_selector() -> None:
     writer = ObjectWriter(owner="h200-east", namespace="team", provider_config="east", watch=True, observed={})
     selector: Manifest = {"matchLabels": {"modelplane.ai/pool": "h200"}}
     made = build_collection(writer, selector)
-    assert made.ready, "no environment waits for it"
+    assert made.ready, "a collection is always ready, because no environment waits for it"
     assert made.manifest == {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1",
         "kind": "ObservedObjectCollection",
@@ -88,29 +88,41 @@ class Selected:
 
 
 SELECTED = (
-    Selected("one-pool", "all labels of the only pool", environment(pool()), {"matchLabels": {POOL: "h100"}}),
-    Selected("shared", "what all pools share",
+    Selected("one-pool",
+        "a single pool is selected by all of its labels",
+        environment(pool()), {"matchLabels": {POOL: "h100"}}),
+    Selected("shared", "several pools are selected by the labels that they share",
              environment(pool(labels=(("gpu", "yes"), ("x", "1"))), pool("b", labels=(("gpu", "yes"), ("x", "2")))),
              {"matchLabels": {"gpu": "yes"}}),
-    Selected("key", "else a label that all have",
+    Selected("key", "pools without a common value are selected by a label key that all of them have",
              environment(pool("b"), pool("a")),
              {"matchExpressions": [{"key": POOL, "operator": "In", "values": ["a", "b"]}]}),
-    Selected("nothing-in-common", "no label is every pool's", environment(pool(), pool("b", labels=(("x", "1"),))),
+    Selected("nothing-in-common",
+        "pools without a common label key cannot be selected",
+        environment(pool(), pool("b", labels=(("x", "1"),))),
              Unobserved.NO_LABELS),
-    Selected("no-labels", "a pool without labels has none in common", environment(pool(labels=())),
+    Selected("no-labels", "a pool without labels shares no label with other pools", environment(pool(labels=())),
              Unobserved.NO_LABELS),
-    Selected("given", "what is said counts",
+    Selected("given", "the selector of the environment takes precedence",
              environment(pool(labels=()), node_selector=CHOSEN), CHOSEN),
-    Selected("never", "observation is off", environment(observe=Observe.NEVER, node_selector=CHOSEN), Unobserved.NEVER),
-    Selected("file", "who stands in a file has no cluster to ask", environment(uid=""), Unobserved.IN_FILE),
-    Selected("no-pools", "there is nothing to compare", Environment(name="east", uid="1"), Unobserved.NO_POOLS),
-    Selected("no-pools-always", "who has no pool yet may look what there is",
+    Selected("never",
+        "no nodes are selected when observation is off",
+        environment(observe=Observe.NEVER, node_selector=CHOSEN), Unobserved.NEVER),
+    Selected("file",
+        "an environment from a file has no cluster whose nodes can be observed",
+        environment(uid=""), Unobserved.IN_FILE),
+    Selected("no-pools",
+        "without pools, there is nothing to compare the nodes with",
+        Environment(name="east", uid="1"), Unobserved.NO_POOLS),
+    Selected("no-pools-always", "observe: Always selects all nodes before any pool is declared",
              Environment(name="east", uid="1", observe=Observe.ALWAYS), {}),
-    Selected("64", "Auto looks at 64", environment(WIDE), {"matchLabels": {POOL: "wide"}}),
-    Selected("65", "and not at 65", environment(WIDE, pool(max_nodes=1)), Unobserved.TOO_MANY),
-    Selected("always", "unless the user asks for it", environment(WIDE, WIDE, observe=Observe.ALWAYS),
+    Selected("64", "observe: Auto selects up to 64 nodes", environment(WIDE), {"matchLabels": {POOL: "wide"}}),
+    Selected("65", "observe: Auto does not select 65 nodes", environment(WIDE, pool(max_nodes=1)), Unobserved.TOO_MANY),
+    Selected("always", "observe: Always selects any number of nodes", environment(WIDE, WIDE, observe=Observe.ALWAYS),
              {"matchLabels": {POOL: "wide"}}),
-    Selected("always-all", "then also at every node", environment(pool(labels=()), observe=Observe.ALWAYS),
+    Selected("always-all",
+        "observe: Always selects all nodes if the pools share no label",
+        environment(pool(labels=()), observe=Observe.ALWAYS),
              {}),
 )  # fmt: skip
 
@@ -143,29 +155,49 @@ class Seen:
 
 
 SEEN = (
-    Seen("not-listed", "never reconciled is not empty", collection(listed=False), (), HardwareAsDeclared.OBSERVING),
-    Seen("not-answered", "Crossplane has not fetched them", collection(), None, HardwareAsDeclared.OBSERVING),
-    Seen("none", "listed, and there is none", collection(), (), None),
+    Seen("not-listed",
+        "a collection that was never reconciled is not known to be empty",
+        collection(listed=False), (), HardwareAsDeclared.OBSERVING),
+    Seen("not-answered",
+        "Crossplane has not fetched the members of the collection yet",
+        collection(), None, HardwareAsDeclared.OBSERVING),
+    Seen("none", "a reconciled collection without members shows that there are no nodes", collection(), (), None),
     Seen("one", "", collection(), (member(node()),), None, ("gpu-1",)),
-    Seen("unseen-member", "a node that was not read is not absent", collection(),
+    Seen("unseen-member", "a member without an observed node does not show that the node is absent", collection(),
          (member(node()), member(node("gpu-2"), seen=False)), HardwareAsDeclared.OBSERVING),
-    Seen("two-of-one-name", "two nodes whose Objects have one name: it shows another than it is for",
+    Seen("two-of-one-name", "a member that shows another node than its own does not count as observed",
          collection(), (member(node(), meant="gpu-7"),), HardwareAsDeclared.OBSERVING),
-    Seen("gone", "deleted since the list", collection(), (member(node()), member(node("gpu-2"), synced=GONE)), None,
+    Seen("gone",
+        "a node that was deleted after the collection was listed does not count",
+        collection(), (member(node()), member(node("gpu-2"), synced=GONE)), None,
          ("gpu-1",)),
-    Seen("leaving", "the list no longer has it", collection(), (member(node(), leaving=True),), None),
-    Seen("of-another", "another collection of that name had it", collection(), (member(node(), owner="other"),),
+    Seen("leaving",
+        "a member that is being deleted does not count",
+        collection(), (member(node(), leaving=True),), None),
+    Seen("of-another", "a member of another collection does not count", collection(), (member(node(), owner="other"),),
          None),
-    Seen("forbidden", "the kubeconfig may not list", collection(synced=FORBIDDEN_LIST), (member(node()),),
+    Seen("forbidden",
+        "the kubeconfig does not permit listing nodes",
+        collection(synced=FORBIDDEN_LIST), (member(node()),),
          HardwareAsDeclared.FORBIDDEN),
-    Seen("forbidden-at-first", "nor could it ever", collection(listed=False, synced=FORBIDDEN_LIST), (),
+    Seen("forbidden-at-first",
+        "the kubeconfig did not permit listing nodes on the first attempt",
+        collection(listed=False, synced=FORBIDDEN_LIST), (),
          HardwareAsDeclared.FORBIDDEN),
-    Seen("forbidden-patch", "it may list and not patch", collection(), (member(node(), synced=FORBIDDEN_PATCH),),
+    Seen("forbidden-patch",
+        "the kubeconfig permits listing nodes, but not patching them",
+        collection(), (member(node(), synced=FORBIDDEN_PATCH),),
          HardwareAsDeclared.FORBIDDEN),
-    Seen("forbidden-first", "the problem that a user can correct comes first", collection(),
+    Seen("forbidden-first",
+        "a missing permission, which a user can correct, is reported before an outage",
+        collection(),
          (member(node("a"), synced=AWAY), member(node("b"), synced=FORBIDDEN_PATCH)), HardwareAsDeclared.FORBIDDEN),
-    Seen("away", "the past is no present", collection(synced=AWAY), (member(node()),), HardwareAsDeclared.UNREACHABLE),
-    Seen("member-away", "nor is one member's", collection(), (member(node(), synced=AWAY), member(node("gpu-2"))),
+    Seen("away",
+        "nodes that were observed before an outage do not count",
+        collection(synced=AWAY), (member(node()),), HardwareAsDeclared.UNREACHABLE),
+    Seen("member-away",
+        "nodes do not count if the cluster does not answer for one of them",
+        collection(), (member(node(), synced=AWAY), member(node("gpu-2"))),
          HardwareAsDeclared.UNREACHABLE),
 )  # fmt: skip
 
@@ -191,22 +223,28 @@ class Case:
 
 
 CASES = (
-    Case("usable", "all that a pool of eight asks for", node(), None),
-    Case("number", "a quantity may be a number", node(gpus=8), None),
-    Case("milli", "and have a suffix", node(gpus="8k"), None),
-    Case("deleting", "it goes, whatever else it is", node(deleting=True, ready="False"), (UnusableReason.DELETING, "")),
-    Case("not-ready", "the kubelet says no", node(ready="False"), (UnusableReason.NOT_READY, "")),
-    Case("silent", "the kubelet says nothing", node(ready="Unknown", cordoned=True), (UnusableReason.NOT_READY, "")),
-    Case("cordoned", "kubectl cordon", node(cordoned=True), (UnusableReason.CORDONED, "")),
+    Case("usable", "a node is usable if it has everything that its pool declares", node(), None),
+    Case("number", "the quantity of GPUs may be a number", node(gpus=8), None),
+    Case("milli", "the quantity of GPUs may have a suffix", node(gpus="8k"), None),
+    Case("deleting",
+        "a node that is being deleted is reported as such before any other reason",
+        node(deleting=True, ready="False"), (UnusableReason.DELETING, "")),
+    Case("not-ready",
+        "a node whose Ready condition is False is unusable",
+        node(ready="False"), (UnusableReason.NOT_READY, "")),
+    Case("silent",
+        "a node whose Ready condition is Unknown is reported as not ready before it is cordoned",
+        node(ready="Unknown", cordoned=True), (UnusableReason.NOT_READY, "")),
+    Case("cordoned", "a node that a user has cordoned is unusable", node(cordoned=True), (UnusableReason.CORDONED, "")),
     Case(
         "cordoned-with-its-taint",
-        "Kubernetes taints what is cordoned; one reason is enough",
+        "the taint of a cordoned node is not reported in addition",
         node(cordoned=True, taints=(taint("node.kubernetes.io/unschedulable"),)),
         (UnusableReason.CORDONED, ""),
     ),
     Case(
         "starting",
-        "taints with which a node comes up go by themselves; Ready tells",
+        "taints of a starting node do not count, because Kubernetes removes them",
         node(
             taints=(
                 taint("node.kubernetes.io/not-ready"),
@@ -215,57 +253,71 @@ CASES = (
         ),
         None,
     ),
-    Case("gpu-taint", "every pod tolerates that of its GPUs", node(taints=(taint("nvidia.com/gpu", "present"),)), None),
-    Case("preferred", "PreferNoSchedule keeps no pod away", node(taints=(taint("x", "y", "PreferNoSchedule"),)), None),
+    Case("gpu-taint",
+        "every pod tolerates the taint of its GPU resource",
+        node(taints=(taint("nvidia.com/gpu", "present"),)), None),
+    Case("preferred",
+        "a taint with the effect PreferNoSchedule does not make a node unusable",
+        node(taints=(taint("x", "y", "PreferNoSchedule"),)), None),
     Case(
         "tainted",
-        "no pod of the pool tolerates it",
+        "no pod of the pool tolerates a taint that the pool does not declare",
         node(taints=(taint("dedicated", "ml"),)),
         (UnusableReason.TAINTED, "dedicated=ml:NoSchedule"),
     ),
     Case(
         "evicted",
-        "NoExecute keeps away too, and a taint need have no value",
+        "a NoExecute taint makes a node unusable, even without a value",
         node(taints=(taint("maintenance", effect="NoExecute"),)),
         (UnusableReason.TAINTED, "maintenance:NoExecute"),
     ),
     Case(
         "declared-taint",
-        "what the pool declares its pods tolerate",
+        "the pods of a pool tolerate the taints that the pool declares",
         node(taints=(taint("dedicated", "ml"),)),
         None,
         pool(taints=(taint("dedicated", "ml"),)),
     ),
     Case(
         "any-value",
-        "a taint that is declared without a value is tolerated with any",
+        "a taint that is declared without a value is tolerated with any value",
         node(taints=(taint("dedicated", "ml"),)),
         None,
         pool(taints=(taint("dedicated"),)),
     ),
     Case(
         "other-effect",
-        "a toleration is for one effect",
+        "a toleration applies to one effect only",
         node(taints=(taint("dedicated", "ml", "NoExecute"),)),
         (UnusableReason.TAINTED, "dedicated=ml:NoExecute"),
         pool(taints=(taint("dedicated", "ml"),)),
     ),
-    Case("installing", "its driver is being installed", node(gpus=None), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
-    Case("nonsense", "what is no quantity is none", node(gpus="many"), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
-    Case("truth", "nor is a truth value", node(gpus=True), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
-    Case("seven", "of no use for eight", node(gpus="7"), (UnusableReason.TOO_FEW_GPUS, "7 of 8 nvidia.com/gpu")),
-    Case("seven-for-four", "though for four", node(gpus="7"), None, pool(gpus_per_node=4)),
+    Case("installing",
+        "a node without allocatable GPUs has no driver yet",
+        node(gpus=None), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("nonsense",
+        "an invalid quantity counts as no GPUs",
+        node(gpus="many"), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("truth", "a boolean quantity counts as no GPUs", node(gpus=True), (UnusableReason.NO_GPUS, "nvidia.com/gpu")),
+    Case("seven",
+        "a node with seven GPUs is unusable for a pool with eight GPUs per node",
+        node(gpus="7"), (UnusableReason.TOO_FEW_GPUS, "7 of 8 nvidia.com/gpu")),
+    Case("seven-for-four",
+        "a node with seven GPUs is usable for a pool with four GPUs per node",
+        node(gpus="7"), None, pool(gpus_per_node=4)),
     Case(
         "other-resource",
-        "GPUs have the name that the pool gives them",
+        "GPUs are counted under the resource name of the pool",
         node(gpus="8", resource="amd.com/gpu"),
         None,
         pool(gpu_resource="amd.com/gpu"),
     ),
-    Case("gke", "GKE taints its GPU nodes", node(labels=GKE_L4, gpus="2", taints=(taint("nvidia.com/gpu", "present"),)),
+    Case("gke",
+        "pods tolerate the GPU taint of GKE nodes",
+        node(labels=GKE_L4, gpus="2", taints=(taint("nvidia.com/gpu", "present"),)),
          None, pool(gpus_per_node=2)),
-    Case("eks", "EKS taints nothing", node(labels=EKS_A100), None),
-    Case("dgx", "nor does a DGX", node(labels=DGX_H100), None),
+    Case("eks", "an EKS node without taints is usable", node(labels=EKS_A100), None),
+    Case("dgx", "a DGX node without taints is usable", node(labels=DGX_H100), None),
 )  # fmt: skip
 
 
@@ -275,7 +327,7 @@ def test_unusable_reason(case: Case) -> None:
 
 
 def test_parses_node_with_missing_or_malformed_fields() -> None:
-    """What a cluster wrote is never trusted to have a shape."""
+    """A node with fields of unexpected types must not raise an error."""
     empty = parse_node({"spec": {"taints": "none"}, "status": {"allocatable": [], "conditions": 7}})
     assert find_unusable_reason(empty, pool()) == (UnusableReason.NOT_READY, "")
 
@@ -324,36 +376,54 @@ def declared(memory: int | None = None, type_: str = "", **more: Any) -> Pool:
 
 SLICE = "nvidia.com/mig-1g.10gb"
 DRIFTS = (
-    Drifts("all", "an H100 of 80Gi reports 81559 MiB", declared(80 * GIB, "nvidia-h100-80gb"), labelled()),
-    Drifts("l4", "an L4 of 24Gi reports 23034 MiB", declared(24 * GIB, "nvidia-l4"),
+    Drifts("all",
+        "an H100 with 80Gi reports 81559 MiB, which is no drift",
+        declared(80 * GIB, "nvidia-h100-80gb"), labelled()),
+    Drifts("l4", "an L4 with 24Gi reports 23034 MiB, which is no drift", declared(24 * GIB, "nvidia-l4"),
          labelled(gpu_product="NVIDIA-L4", gpu_memory="23034")),
-    Drifts("tenth", "a tenth more is allowed: 1,000 MiB for 1,100", declared(1100 * MIB), labelled(gpu_memory="1000")),
-    Drifts("more-than-a-tenth", "and no more", declared(1101 * MIB), labelled(gpu_memory="1000"),
+    Drifts("tenth",
+        "a pool may declare a tenth more than the label reports: 1100 MiB for 1000 MiB",
+        declared(1100 * MIB), labelled(gpu_memory="1000")),
+    Drifts("more-than-a-tenth",
+        "a pool that declares more than a tenth above the label has drift",
+        declared(1101 * MIB), labelled(gpu_memory="1000"),
          drift(DriftField.MEMORY_PER_GPU, "1101Mi", "1000Mi", "gpu-1")),
-    Drifts("more-than-declared", "more than declared contradicts nothing", declared(40 * GIB), labelled()),
-    Drifts("no-labels", "who labels nothing contradicts nothing", declared(800 * GIB, "nvidia-b200"), node()),
-    Drifts("no-number", "a label that is no number says nothing", declared(80 * GIB), labelled(gpu_memory="much")),
-    Drifts("long-number", "nor one that goes on and on", declared(80 * GIB), labelled(gpu_memory="1" * 60)),
-    Drifts("other-model", "the product is of another model", declared(None, "nvidia-h200-141gb"), labelled(),
+    Drifts("more-than-declared", "more memory than declared is no drift", declared(40 * GIB), labelled()),
+    Drifts("no-labels", "a node without labels shows no drift", declared(800 * GIB, "nvidia-b200"), node()),
+    Drifts("no-number", "a memory label that is no number is ignored", declared(80 * GIB), labelled(gpu_memory="much")),
+    Drifts("long-number",
+        "a memory label with 60 digits is ignored",
+        declared(80 * GIB), labelled(gpu_memory="1" * 60)),
+    Drifts("other-model",
+        "a product label of another GPU model is drift",
+        declared(None, "nvidia-h200-141gb"), labelled(),
          drift(DriftField.ACCELERATOR_TYPE, "nvidia-h200-141gb", "NVIDIA-H100-80GB-HBM3", "gpu-1")),
-    Drifts("name-of-ones-own", "a type that names no model is a name", declared(None, "frontier"), labelled()),
-    Drifts("amd", "AMD's labeller has a label of its own", declared(None, "amd-mi300x"),
+    Drifts("name-of-ones-own",
+        "an acceleratorType without a known GPU model is not compared",
+        declared(None, "frontier"), labelled()),
+    Drifts("amd", "the product label of AMD's node labeller counts as well", declared(None, "amd-mi300x"),
          node(labels={POOL: "h100", "amd.com/gpu.product-name": "AMD_Instinct_MI325X"}),
          drift(DriftField.ACCELERATOR_TYPE, "amd-mi300x", "AMD_Instinct_MI325X", "gpu-1")),
-    Drifts("fewer-gpus", "a node that has four has no eight", declared(),
+    Drifts("fewer-gpus", "a node with four GPUs is drift if the pool declares eight", declared(),
          labelled(gpu_count="4"), drift(DriftField.GPUS_PER_NODE, "8", "4", "gpu-1")),
-    Drifts("more-gpus", "a pool may take four of eight", declared(gpus_per_node=4), labelled()),
-    Drifts("mig", "GPUs in slices are no GPUs", declared(), labelled(mig_strategy="mixed"),
+    Drifts("more-gpus", "a pool may declare four GPUs per node of eight", declared(gpus_per_node=4), labelled()),
+    Drifts("mig",
+        "GPUs that MIG has split are drift if the pool declares whole GPUs",
+        declared(), labelled(mig_strategy="mixed"),
          drift(DriftField.MIG, "none", "mixed", "gpu-1")),
-    Drifts("mig-declared", "a pool of slices has more slices than GPUs, on nodes with MIG",
+    Drifts("mig-declared", "a pool of MIG slices may have more slices than GPUs per node",
          declared(40 * GIB, gpu_resource=SLICE, gpus_per_node=16), sliced()),
-    Drifts("taint", "a taint on every node belongs into the pool", declared(),
+    Drifts("taint", "a taint of every node is drift if the pool does not declare it", declared(),
          node(taints=(taint("dedicated", "ml"),)), drift(DriftField.TAINTS, "not among them", "dedicated=ml:NoSchedule",
                                                          "gpu-1")),
-    Drifts("domain", "no NVLink domain has 16 GPUs where there is one node", declared(nvlink_domain=16),
+    Drifts("domain", "one node cannot be an NVLink domain of 16 GPUs", declared(nvlink_domain=16),
          labelled(gpu_clique="fabric.1"), drift(DriftField.NVLINK_DOMAIN, "16", "8")),
-    Drifts("domain-unknown", "no label says which domain a node is in", declared(nvlink_domain=72), labelled()),
-    Drifts("domain-of-a-node", "cliques do not identify a domain within a node", declared(nvlink_domain=8),
+    Drifts("domain-unknown",
+        "the NVLink domain is not compared without a label",
+        declared(nvlink_domain=72), labelled()),
+    Drifts("domain-of-a-node",
+        "an NVLink domain of one node is not compared with clique labels",
+        declared(nvlink_domain=8),
          labelled(gpu_clique="fabric.1")),
 )  # fmt: skip
 
@@ -364,7 +434,7 @@ def test_drift(case: Drifts) -> None:
 
 
 def test_facts_of_pool_with_two_nodes() -> None:
-    """What is shown is what both are: the fewest GPUs, the least memory."""
+    """The facts of a pool show the fewest GPUs and the least memory of its nodes."""
     more = {POOL: "h100", **H100, "nvidia.com/gpu.memory": "95830", "nvidia.com/gpu.product": "NVIDIA-H100-NVL"}
     assert facts(labelled(), node("gpu-2", more), of=pool()) == PoolFacts(
         nodes=2, usable=2, gpus_per_node=8, product="NVIDIA-H100-80GB-HBM3, NVIDIA-H100-NVL", memory_per_gpu=81559 * MIB
@@ -372,7 +442,7 @@ def test_facts_of_pool_with_two_nodes() -> None:
 
 
 def test_nvlink_domain_over_two_nodes() -> None:
-    """Both say that they are of one domain, which has the 16 GPUs that are declared."""
+    """Both nodes report the same NVLink domain, which has the declared 16 GPUs."""
     labels = {POOL: "h100", **H100, "nvidia.com/gpu.clique": "fabric.1"}
     assert facts(node("gpu-1", labels), node("gpu-2", labels), of=pool(nvlink_domain=16)).drift == ()
 
@@ -389,7 +459,7 @@ def test_names_three_nodes_and_counts_the_others() -> None:
 
 
 def test_bounds_reasons_of_unusable_nodes() -> None:
-    """Each node with another taint: eight rows, the last of which counts the rest."""
+    """Each node has another taint. The status has eight rows, of which the last counts the remaining nodes."""
     nodes = [node(f"gpu-{number:02}", taints=(taint(f"taint-{number:02}"),)) for number in range(20)]
     found = facts(*nodes, of=pool(max_nodes=20))
     assert [row.count for row in found.unusable] == [1] * 7 + [13]
@@ -415,28 +485,32 @@ class Absent:
 
 
 ABSENT = (
-    Absent("none", "no node has the label", pool("h200"), (),
+    Absent("none", "no node has the labels of the pool", pool("h200"), (),
            drift(DriftField.LABELS, f"{POOL}=h200", "")),
-    Absent("nearest", "the nearest of those that are looked at tells the slip",
+    Absent("nearest", "drift names the node that has the most labels of the pool",
            pool("h200", labels=((POOL, "h200"), ("zone", "a"))),
            (node("gpu-1", {POOL: "h100"}), node("gpu-2", {POOL: "h100", "zone": "a"})),
            drift(DriftField.LABELS, f"{POOL}=h200, zone=a", f"{POOL}=h100", "gpu-2")),
-    Absent("no-such-key", "it has not even the key", pool("h200"), (node("gpu-1", {}),),
+    Absent("no-such-key", "drift tells if no node has the label key", pool("h200"), (node("gpu-1", {}),),
            drift(DriftField.LABELS, f"{POOL}=h200", f"no {POOL}", "gpu-1")),
-    Absent("fewer", "no autoscaler adds the third", pool(max_nodes=3), (node(), node("gpu-2")),
+    Absent("fewer", "a missing node is drift if no autoscaler can add it", pool(max_nodes=3), (node(), node("gpu-2")),
            drift(DriftField.NODE_COUNT, "3", "2")),
-    Absent("more", "more nodes than are declared are not this pool's to use", pool(max_nodes=1),
+    Absent("more", "more nodes than declared are no drift", pool(max_nodes=1),
            (node(), node("gpu-2"))),
-    Absent("autoscaled", "an autoscaler adds them", pool("h200", autoscaled=True), ()),
-    Absent("autoscaled-slip", "GPUs that no pool has are most likely those of the empty pool",
+    Absent("autoscaled", "missing nodes are no drift if an autoscaler can add them", pool("h200", autoscaled=True), ()),
+    Absent("autoscaled-slip", "GPU nodes of no pool are drift of an autoscaled pool that has no nodes",
            pool("h200", autoscaled=True), (node("cpu", {POOL: "web"}, gpus=None), node("gpu-1", {POOL: "h100"})),
            drift(DriftField.LABELS, f"{POOL}=h200", f"{POOL}=h100", "gpu-1")),
-    Absent("autoscaled-without-gpus", "nodes of other kinds are not", pool("h200", autoscaled=True),
+    Absent("autoscaled-without-gpus",
+        "nodes without GPUs are no drift of an autoscaled pool",
+        pool("h200", autoscaled=True),
            (node("cpu", {POOL: "web"}, gpus=None),)),
-    Absent("empty", "a pool of no nodes misses none", pool("h200", max_nodes=0), ()),
-    Absent("unlabelled", "a pool without labels has every node with its GPUs", pool(labels=(), max_nodes=1),
+    Absent("empty", "a pool of no nodes has no missing nodes", pool("h200", max_nodes=0), ()),
+    Absent("unlabelled", "a pool without labels has every node with its GPU resource", pool(labels=(), max_nodes=1),
            (node("control-plane", gpus=None), node(labels=EKS_A100))),
-    Absent("unlabelled-none", "and misses such a node", pool(labels=(), max_nodes=1), (node("cpu", {}, gpus=None),),
+    Absent("unlabelled-none",
+        "a pool without labels has drift if no node has its GPU resource",
+        pool(labels=(), max_nodes=1), (node("cpu", {}, gpus=None),),
            drift(DriftField.LABELS, "nvidia.com/gpu", "", "cpu")),
 )  # fmt: skip
 
@@ -462,18 +536,18 @@ class Usable:
 
 
 USABLE = (
-    Usable("unseen", "nodes are not observed", False, None, 4),
-    Usable("all", "all are there and usable", False, (4, 4), 4),
-    Usable("cordoned", "one is not usable", False, (4, 3), 3),
-    Usable("fewer", "no autoscaler adds the others", False, (2, 2), 2),
-    Usable("more", "a pool takes what it declares", False, (9, 9), 4),
-    Usable("spare", "one of five may be lost", False, (5, 4), 4),
-    Usable("none", "the labels are wrong", False, (0, 0), 0),
-    Usable("at-zero", "the autoscaler adds all", True, (0, 0), 4),
-    Usable("grows", "and the rest of those that are there", True, (2, 2), 4),
-    Usable("grows-cordoned", "one that is there and of no use is in the way", True, (2, 1), 3),
-    Usable("grows-none", "never less than none", True, (9, 0), 0),
-    Usable("grows-beyond", "two of sixteen are cordoned, and the pool takes four", True, (16, 14), 4),
+    Usable("unseen", "all declared nodes count if nodes are not observed", False, None, 4),
+    Usable("all", "all nodes count if they exist and are usable", False, (4, 4), 4),
+    Usable("cordoned", "an unusable node does not count", False, (4, 3), 3),
+    Usable("fewer", "missing nodes do not count if no autoscaler can add them", False, (2, 2), 2),
+    Usable("more", "at most the declared number of nodes counts", False, (9, 9), 4),
+    Usable("spare", "an unusable node beyond the declared number reduces nothing", False, (5, 4), 4),
+    Usable("none", "a pool that finds no nodes has no usable nodes", False, (0, 0), 0),
+    Usable("at-zero", "nodes that the autoscaler can add count as usable", True, (0, 0), 4),
+    Usable("grows", "nodes that the autoscaler can add count beside existing nodes", True, (2, 2), 4),
+    Usable("grows-cordoned", "the autoscaler cannot replace an unusable node", True, (2, 1), 3),
+    Usable("grows-none", "the number of usable nodes is never negative", True, (9, 0), 0),
+    Usable("grows-beyond", "unusable nodes reduce nothing while enough usable nodes exist", True, (16, 14), 4),
 )
 
 

@@ -56,7 +56,9 @@ def test_composes_object_for_manifest() -> None:
     query = {"policy": "DeriveFromCelQuery", "celQuery": READINESS["PersistentVolumeClaim"]}
     assert WRITER.compose("a", claim, ManagementPolicy.FULL).manifest == an_object("a", claim, ["*"], readiness=query)
     scoped = replace(WRITER, scope="west").compose("job-a", MAP, ManagementPolicy.FULL)
-    assert scoped.manifest["metadata"] != made.manifest["metadata"], "clusters of one composite have different names"
+    assert scoped.manifest["metadata"] != made.manifest["metadata"], (
+        "the Objects of one composite have different names for different clusters"
+    )
 
 
 def test_object_is_ready_when_remote_object_is_healthy() -> None:

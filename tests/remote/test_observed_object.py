@@ -1,4 +1,4 @@
-"""What provider-kubernetes says: the messages are those that were seen on the real stack, or its own error texts."""
+"""States of Objects by provider-kubernetes' messages, which come from the real stack or from its source code."""
 
 import time
 from dataclasses import dataclass
@@ -45,36 +45,44 @@ CASES = (
          '"serving.kserve.io/v1alpha2"', State.KIND_MISSING),
     Case("no-namespace", "the cluster answers and lacks the namespace",
          'create failed: cannot create object: namespaces "kserve" not found', State.NAMESPACE_MISSING),
-    Case("refused", "a webhook said no",
+    Case("refused", "an admission webhook has denied the request",
          'create failed: cannot create object: admission webhook "x.kserve" denied the request: no', State.REJECTED),
-    Case("smaller-claim", "a claim may not ask for less than it has",
+    Case("smaller-claim", "a claim may not request less storage than it has",
          'update failed: cannot apply object: PersistentVolumeClaim "c" is invalid: spec.resources.requests.storage: '
          "Forbidden: field can not be less than status.capacity", State.REJECTED),
-    Case("down", "no server listens",
+    Case("down", "no server listens at the address of the cluster",
          'observe failed: cannot get object: Get "https://10.0.0.1:6443/api": dial tcp 10.0.0.1:6443: connect: '
          "connection refused", State.UNREACHABLE),
     Case("down-while-discovering",
-         "discovery names the group that it could not ask for; the cluster is down nevertheless",
+         "a discovery error that names an API group still means that the cluster is down",
          "observe failed: cannot get object: failed to get API group resources: unable to retrieve the list of "
          'server APIs: batch/v1: Get "https://10.0.0.1:6443": dial tcp 10.0.0.1:6443: i/o timeout', State.UNREACHABLE),
-    Case("unknown-words", "an unknown message says nothing about the cluster", "observe failed: EOF",
+    Case("unknown-words", "an unknown message does not tell whether the cluster answers", "observe failed: EOF",
          State.UNRECOGNISED),
-    Case("unauthorised", "the API server's 401, as client-go says it", "observe failed: Unauthorized",
+    Case("unauthorised",
+        "the API server has refused the credentials with 401, in the words of client-go",
+        "observe failed: Unauthorized",
          State.UNAUTHORISED),
-    Case("no-login", "the same while it discovers", "observe failed: cannot get object: failed to get server groups: "
+    Case("no-login",
+        "the API server has refused the credentials during discovery",
+        "observe failed: cannot get object: failed to get server groups: "
          "the server has asked for the client to provide credentials", State.UNAUTHORISED),
-    Case("expired", "a certificate of either side", 'observe failed: Get "https://10.0.0.1:6443/api": '
+    Case("expired", "a certificate of either side is invalid", 'observe failed: Get "https://10.0.0.1:6443/api": '
          "tls: failed to verify certificate: x509: certificate has expired or is not yet valid", State.UNAUTHORISED),
-    Case("conflict", "two writers at once", 'update failed: Operation cannot be fulfilled on jobs "x": '
+    Case("conflict",
+        "two writers have changed the object at once, which a retry resolves",
+        'update failed: Operation cannot be fulfilled on jobs "x": '
          "the object has been modified; please apply your changes to the latest version and try again", State.CONFLICT),
-    Case("webhook-down", "its address is dialled by the API server, which answers us well",
+    Case("webhook-down", "a webhook cannot be reached by the API server, which itself answers",
          'create failed: Internal error occurred: failed calling webhook "x.kserve": failed to call webhook: '
          'Post "https://kserve.svc:443/x": dial tcp 10.96.0.1:443: connect: connection refused',
          State.WEBHOOK_FAILED),
-    Case("unknown-field", "server-side apply to an older CRD",
+    Case("unknown-field", "server-side apply refuses a field that an older CRD lacks",
          "create failed: cannot apply object: failed to create typed patch object: .spec.worker: field not declared in "
          "schema", State.UNKNOWN_FIELD),
-    Case("strict", "strict decoding", 'create failed: strict decoding error: unknown field "spec.worker"',
+    Case("strict",
+        "strict decoding refuses a field that an older CRD lacks",
+        'create failed: strict decoding error: unknown field "spec.worker"',
          State.UNKNOWN_FIELD),
 )  # fmt: skip
 
@@ -83,7 +91,7 @@ CASES = (
 def test_states(case: Case) -> None:
     remote = read_object(_object(case.message, REMOTE))
     assert remote.state is case.want, case.reason
-    assert remote.manifest == REMOTE, "what was seen before stays readable"
+    assert remote.manifest == REMOTE, "the remote object that was observed before stays readable"
     assert remote.seen
     assert not remote.present
 
@@ -97,16 +105,20 @@ def test_unseen_and_present_objects() -> None:
 def test_classifies_long_message_in_linear_time(part: str) -> None:
     started = time.perf_counter()
     found = read_object(_object(f"observe failed: {part * 16000} dial tcp"))
-    assert time.perf_counter() - started < 0.2, "every Object is read on every call"
+    assert time.perf_counter() - started < 0.2, (
+        "a message is classified in linear time, because every Object is read on every call"
+    )
     assert len(found.message) <= 1000
-    assert found.state is State.UNREACHABLE, "the cause of wrapped errors stands last"
+    assert found.state is State.UNREACHABLE, (
+        "the state follows from the last part of a message, which is the cause of wrapped errors"
+    )
 
 
 def test_removes_ports_from_messages() -> None:
     message = "observe failed: read tcp 10.0.0.9:{}->10.0.0.1:6443: read: connection reset by peer"
     first, second = (read_object(_object(message.format(port))).message for port in (40001, 40002))
     assert first == second == "observe failed: read tcp 10.0.0.1:6443: read: connection reset by peer", (
-        "a message that changes at every try would be written at every try"
+        "a message that changes on every attempt would change the status on every attempt"
     )
 
 

@@ -46,17 +46,27 @@ class Case:
 
 
 CASES = [
-    Case("nothing", "asked for nothing", 2, NONE, NONE, None),
-    Case("pods", "apart within a group, groups may share nodes", 2, REQUIRED, NONE, required(SAME_GROUP)),
-    Case("pods-preferred", "where it can be had", 2, PREFERRED, NONE, preferred(SAME_GROUP)),
-    Case("replicas", "groups apart, pods of one may share a node", 2, NONE, REQUIRED, required(OTHER_GROUP)),
-    Case("both", "two terms", 2, REQUIRED, REQUIRED, required(SAME_GROUP, OTHER_GROUP)),
-    Case("mixed", "each as strict as asked", 2, REQUIRED, PREFERRED,
+    Case("nothing", "no affinity is set unless the profile requests it", 2, NONE, NONE, None),
+    Case("pods",
+        "the pods of one group are spread over nodes, and groups may share nodes",
+        2, REQUIRED, NONE, required(SAME_GROUP)),
+    Case("pods-preferred",
+        "a preferred spread of pods is a preferred anti-affinity term",
+        2, PREFERRED, NONE, preferred(SAME_GROUP)),
+    Case("replicas",
+        "groups are spread over nodes, and the pods of one group may share a node",
+        2, NONE, REQUIRED, required(OTHER_GROUP)),
+    Case("both",
+        "a spread of pods and of replicas has two terms",
+        2, REQUIRED, REQUIRED, required(SAME_GROUP, OTHER_GROUP)),
+    Case("mixed", "each term is as strict as its own field requests", 2, REQUIRED, PREFERRED,
          {**required(SAME_GROUP), **preferred(OTHER_GROUP)}),
-    Case("one-node", "pods of one replica are one pod", 1, REQUIRED, NONE, None),
-    Case("one-node-replicas", "an update's new pods are not kept from the old ones' nodes", 1, NONE, REQUIRED,
+    Case("one-node", "a replica on one node has no other pods to be kept apart from", 1, REQUIRED, NONE, None),
+    Case("one-node-replicas", "pods are kept apart only from pods of the same revision", 1, NONE, REQUIRED,
          required(SAME_REVISION)),
-    Case("one-node-preferred", "where it can be had", 1, NONE, PREFERRED, preferred(SAME_REVISION)),
+    Case("one-node-preferred",
+        "a preferred spread of replicas is a preferred anti-affinity term",
+        1, NONE, PREFERRED, preferred(SAME_REVISION)),
 ]  # fmt: skip
 
 

@@ -100,7 +100,7 @@ class Place:
         )
 
     def without(self, program: str) -> None:
-        """Take a program away."""
+        """Remove a program."""
         (self.directory / "bin" / program).unlink()
 
 
@@ -132,7 +132,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def running() -> Iterator[list["subprocess.Popen[str]"]]:
-    """What a test began, ended in any case."""
+    """Containers of a test, which are stopped after the test in any case."""
     begun: list[subprocess.Popen[str]] = []
     yield begun
     for process in begun:
@@ -184,7 +184,7 @@ def _launch(group: Group, index: int) -> Launch:
 
 
 def _line(process: "subprocess.Popen[str]", wanted: str) -> str:
-    """Return the first line that begins so."""
+    """Return the first line with this prefix."""
     assert process.stdout
     for line in process.stdout:
         if line.startswith(wanted):
@@ -201,14 +201,14 @@ def test_engine_gets_arguments_unchanged_and_is_stopped(
     if case.id.startswith("ray") and index:
         assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the shell that waits for Ray hears it"
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the shell that waits for Ray receives the signal"
         return
     given = json.loads(_line(process, "["))
     whole = [given[i : i + len(AWKWARD)] for i in range(len(given))]
-    assert list(AWKWARD) in whole, "an argument of the author's was changed"
-    assert not [word for word in given if "$(LWS" in word], "a variable that no pod has"
+    assert list(AWKWARD) in whole, "an argument of the author must not change"
+    assert not [word for word in given if "$(LWS" in word], "the pod does not have this variable"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 0, "the engine itself hears it, no shell stands before it"
+    assert process.wait(timeout=60) == 0, "the engine receives the signal itself, because no shell runs before it"
     assert _line(process, "stopped")
 
 
@@ -245,12 +245,14 @@ def test_start_line_of_preset_keeps_arguments(
     if case.id.startswith("ray") and index:
         assert _line(process, "ray") == "ray start --address=kimi-0.kimi.team:6379 --block"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM, "the line's shell has made room for it"
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM, (
+            "the script replaces the shell of the line, so that it receives the signal"
+        )
         return
     given = json.loads(_line(process, "["))
     assert list(AWKWARD) in [given[i : i + len(AWKWARD)] for i in range(len(given))]
     environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-    assert b"NCCL_NET=gIB" in environment, "the engine is the process that was begun, with what the line set"
+    assert b"NCCL_NET=gIB" in environment, "the engine is the first process, with the variables that the line has set"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
 
@@ -263,9 +265,11 @@ def test_ranks_get_leader_address_and_first_rank(
     running.append(process)
     given = json.loads(_line(process, "["))
     first = [] if index == 0 else ["--data-parallel-start-rank=2"]
-    assert given[-1 - len(first) :] == [*first, "--data-parallel-address=10.0.0.7"], "2 ranks on each pod"
+    assert given[-1 - len(first) :] == [*first, "--data-parallel-address=10.0.0.7"], "each pod has 2 ranks"
     assert ("--headless" in given) is (index == 1)
-    assert not any(argument.startswith("--api-server-count") for argument in given), "vLLM starts one for each rank"
+    assert not any(argument.startswith("--api-server-count") for argument in given), (
+        "vLLM starts one API server for each rank"
+    )
 
 
 @pytest.mark.parametrize(

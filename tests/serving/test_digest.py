@@ -288,7 +288,7 @@ def test_every_excluded_field_exists() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterPod(PodAdditions):
-    """A class of a later release, which has a field more."""
+    """A class of a later release, which has one more field."""
 
     added: str = ""
     also: tuple[str, ...] = field(default_factory=tuple)
@@ -310,10 +310,10 @@ def with_pool(**changes: Any) -> ServingRequest:
 @pytest.mark.parametrize(
     ("reason", "changed"),
     [
-        ("labels are a map", with_pool(labels=everything().pool.labels[::-1])),
-        ("the order of taints has no meaning", with_pool(taints=everything().pool.taints[::-1])),
+        ("the order of labels does not change the digest", with_pool(labels=everything().pool.labels[::-1])),
+        ("the order of taints does not change the digest", with_pool(taints=everything().pool.taints[::-1])),
         (
-            "the order of pull secrets has no meaning",
+            "the order of pull secrets does not change the digest",
             replace(everything(), pull_secrets=everything().pull_secrets[::-1]),
         ),
     ],
@@ -331,14 +331,14 @@ def test_order_of_variables_changes_the_digest() -> None:
 @pytest.mark.parametrize(
     ("reason", "kept", "changed"),
     [
-        ("a single pod has no other pods of its group", request(), request(pods=Spread.REQUIRED)),
+        ("a single pod has no other pods of its group to be kept apart from", request(), request(pods=Spread.REQUIRED)),
         (
             "a single pod needs no network between nodes",
             request(pool=PLAIN),
             request(pool=replace(PLAIN, inter_node=InterNode(preset="coreweave-infiniband"))),
         ),
         (
-            "only pipeline mode names a preset",
+            "only a service in pipeline mode names a preset by prefix",
             request(DATA),
             request(DATA, kserve=replace(BUILT_IN.kserve, config_prefix="x-")),
         ),

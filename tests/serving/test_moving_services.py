@@ -28,7 +28,7 @@ MIRRORED = "status.atProvider.manifest"
 
 
 def grants(*rows: tuple[dict[str, JSON], int]) -> Edit:
-    """Let the environment publish that it has admitted the placement for so many replicas of these shapes."""
+    """Let the environment report the number of admitted replicas for each of these shapes."""
 
     def edit(found: Scene) -> None:
         uid = text(found.xr, "metadata.uid")
@@ -82,31 +82,37 @@ class Case:
 
 
 CASES = (
-    Case("shape", "two of the new shape are admitted, and one of the old",
+    Case("shape", "two replicas of the new shape and one of the old shape are admitted",
          (asks(HALF, 2), grants((OLD, 1), (HALF, 2))), 1),
-    Case("pool", "two in the other pool are admitted", (asks(OTHER, 2), grants((OLD, 1), (OTHER, 2))), 1),
-    Case("both", "another shape in another pool", (asks(OTHER_HALF, 2), grants((OLD, 1), (OTHER_HALF, 2))), 1),
-    Case("nodes", "another group of nodes is another object", (asks(WIDE, 2), grants((OLD, 1), (WIDE, 2))), 1),
-    Case("own-shape", "the environment takes back what it granted for the old shape",
+    Case("pool", "two replicas in the other pool are admitted", (asks(OTHER, 2), grants((OLD, 1), (OTHER, 2))), 1),
+    Case("both",
+        "two replicas of another shape in another pool are admitted",
+        (asks(OTHER_HALF, 2), grants((OLD, 1), (OTHER_HALF, 2))), 1),
+    Case("nodes",
+        "a group with another number of nodes is another service",
+        (asks(WIDE, 2), grants((OLD, 1), (WIDE, 2))), 1),
+    Case("own-shape", "the environment withdraws a grant for the old shape",
          (asks(HALF, 3), grants((OLD, 2), (HALF, 3))), 1),
-    Case("same", "it asks for no other shape", (asks(OLD, 2), grants((OLD, 2))), 2),
-    Case("status-lost", "the environment has lost its status", (asks(HALF, 2), grants()), 1),
-    Case("old-grant-lost", "nothing is known of the old shape", (asks(HALF, 2), grants((HALF, 2))), 1),
-    Case("unknown", "nothing says what the service takes",
+    Case("same", "no other shape is requested", (asks(OLD, 2), grants((OLD, 2))), 2),
+    Case("status-lost", "the status of the environment is lost", (asks(HALF, 2), grants()), 1),
+    Case("old-grant-lost",
+        "the status of the environment has no grant for the old shape",
+        (asks(HALF, 2), grants((HALF, 2))), 1),
+    Case("unknown", "the status of the placement does not report the allocated replicas",
          (asks(HALF, 2), grants((HALF, 2)), lambda found: set_field(found.xr, "status.service", None)), 1),
-    Case("from-a-file", "without a ledger nothing bounds the old shape but its number", (asks(HALF, 2),), 1),
+    Case("from-a-file", "without a ledger, the old shape keeps its observed replicas", (asks(HALF, 2),), 1),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("bytes_", [REVISION, UNPLANNABLE], ids=["bytes", "no-plan"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_keeps_old_service_at_its_replicas_while_new_shape_downloads(case: Case, bytes_: Edit) -> None:
-    """Of 16 GPUs 24 were booked: the replicas granted for the new shape went to the old one."""
+    """A release allocated 24 of 16 GPUs, because it gave the replicas of the new shape to the old one."""
     outcome = load_scene(SEVERAL_NODES).edited(runs(1), *case.edits, bytes_).outcome()
     (service,) = remote_manifests(outcome, "service-").values()
     assert get(service, "spec.replicas") == case.want, case.reason
     if case.id != "unknown":
-        assert get(outcome.status, "service.gpusPerNode") == 8, "the old shape is what runs"
+        assert get(outcome.status, "service.gpusPerNode") == 8, "the running pods have the old shape"
 
 
 def test_scales_down_old_shape_while_new_shape_downloads() -> None:
@@ -116,16 +122,16 @@ def test_scales_down_old_shape_while_new_shape_downloads() -> None:
 
 
 def test_new_shape_starts_with_its_admitted_replicas() -> None:
-    """The old one has three, of which the new shape may have two."""
+    """The old service has three replicas, and two replicas of the new shape are admitted."""
     found = load_scene(SEVERAL_NODES).edited(runs(3), asks(HALF, 3), grants((OLD, 3), (HALF, 2)))
     (service,) = remote_manifests(found.outcome(), "service-").values()
     assert get(service, "spec.replicas") == 2
 
 
 def test_old_shape_is_allocated_until_cluster_has_new_shape() -> None:
-    """Behind an outage the old pods run on: their GPUs are no other placement's."""
+    """During an outage the old pods continue to run, so that no other placement may use their GPUs."""
     written = load_scene(SEVERAL_NODES).edited(runs(2), asks(HALF, 2), grants((OLD, 2), (HALF, 2)))
-    assert held(written) == {**OLD, "replicas": 2}, "the new one is only desired"
+    assert held(written) == {**OLD, "replicas": 2}, "the new service is only desired and does not exist yet"
     new = written.settled().edited(
         lambda found: set_field(found.xr, "status.service", written.outcome().status["service"])
     )
@@ -136,7 +142,7 @@ def test_old_shape_is_allocated_until_cluster_has_new_shape() -> None:
 
 
 def test_old_group_is_allocated_while_its_object_is_deleted() -> None:
-    """Crossplane does not list it any more, and its pods run until it is gone."""
+    """Crossplane no longer lists the old service, whose pods run until it is deleted."""
     moving = load_scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     (old,) = (copy.deepcopy(m) for key, m in moving.observed.items() if key.startswith("service-"))
     after = moving.settled().edited(
@@ -144,18 +150,18 @@ def test_old_group_is_allocated_while_its_object_is_deleted() -> None:
     )
     set_field(old, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
     assert held(after.edited(lambda found: found.answers.update(objects=old))) == {**OLD, "replicas": 1}
-    assert held(after) == {**WIDE, "replicas": 1}, "it is gone"
+    assert held(after) == {**WIDE, "replicas": 1}, "the old service is deleted"
 
 
 def test_old_replicas_are_allocated_until_cluster_has_fewer() -> None:
     fewer = load_scene(SEVERAL_NODES).edited(runs(3), asks(OLD, 1), grants((OLD, 3)))
     assert [get(service, "spec.replicas") for service in fewer.composed().values()] == [1]
-    assert held(fewer) == {**OLD, "replicas": 3}, "what the cluster was last seen to have"
+    assert held(fewer) == {**OLD, "replicas": 3}, "the last observed service counts"
     assert held(fewer.edited(edit_observed("service-", f"{MIRRORED}.spec.replicas", 1))) == {**OLD, "replicas": 1}
 
 
 def test_other_group_is_allocated_while_it_is_observed() -> None:
-    """The old object is desired no more, and its pods are there until it is gone."""
+    """The old service is no longer desired, but its pods run until it is deleted."""
     moving = load_scene(SEVERAL_NODES).edited(runs(1), asks(WIDE, 1), grants((OLD, 1), (WIDE, 1)))
     assert held(moving) == {**OLD, "replicas": 1}
     gone = moving.settled().edited(

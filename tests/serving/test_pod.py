@@ -92,14 +92,24 @@ class Case:
 
 ROOT: Manifest = {"runAsNonRoot": False}
 CASES = [
-    Case("one-gpu", "the preset's 1Gi will do", ONE_GPU, engine(), ROOT, None, None),
-    Case("several-gpus", "the preset's volume is resized by its name", ONE_NODE, engine(), ROOT, [SHARED_MEMORY], None),
-    Case("sglang", "starts as root like vLLM's image", ONE_GPU, engine(image=SGLANG), ROOT, None, None),
-    Case("preset-image", "starts as the user that the preset asks for", ONE_GPU,
+    Case("one-gpu", "the 1Gi of shared memory in the preset suffices for one GPU", ONE_GPU, engine(), ROOT, None, None),
+    Case("several-gpus",
+        "the preset's volume of shared memory is enlarged under its name",
+        ONE_NODE, engine(), ROOT, [SHARED_MEMORY], None),
+    Case("sglang",
+        "SGLang's image starts as root, as vLLM's image does",
+        ONE_GPU, engine(image=SGLANG), ROOT, None, None),
+    Case("preset-image", "the image of the preset starts as the preset's user", ONE_GPU,
          engine(image="mirror.example/llm-d/llm-d-cuda:v0.8.0"), None, None, None),
-    Case("data", "a preset, too", DATA, engine(), ROOT, [SHARED_MEMORY], None),
-    Case("pipeline", "there is no preset", PIPELINE, engine(), LOCKS_MEMORY, OWN_VOLUMES, OWN_MOUNTS),
-    Case("pipeline-one-gpu", "pods of one group talk over it whatever their size", shape(2, 1), engine(), LOCKS_MEMORY,
+    Case("data",
+        "the preset for data parallelism has a volume of shared memory as well",
+        DATA, engine(), ROOT, [SHARED_MEMORY], None),
+    Case("pipeline",
+        "without a preset, the function adds the volumes and the capability",
+        PIPELINE, engine(), LOCKS_MEMORY, OWN_VOLUMES, OWN_MOUNTS),
+    Case("pipeline-one-gpu",
+        "a group with one GPU per pod has the same volumes and capability",
+        shape(2, 1), engine(), LOCKS_MEMORY,
          OWN_VOLUMES, OWN_MOUNTS),
 ]  # fmt: skip
 
@@ -126,11 +136,11 @@ class InitializerCase:
 
 INITIALIZERS = [
     InitializerCase(
-        "nothing-said", "KServe's own 1Gi would kill it, and a merge cannot take a limit away", Initializer(),
+        "nothing-said", "the initializer needs more than 1Gi, and a merge cannot remove KServe's limit", Initializer(),
         {"name": "storage-initializer", "resources": {"limits": {"cpu": "64", "memory": "1Ti"}}},
     ),
     InitializerCase(
-        "all-said", "what is said counts, the limit that is not is lifted",
+        "all-said", "declared resources take precedence, and an undeclared limit is raised",
         Initializer(
             image="kserve/storage-initializer:v0.20.0",
             resources={"requests": {"memory": "8Gi"}, "limits": {"memory": "32Gi"}},

@@ -89,7 +89,9 @@ def test_leader_and_worker_get_pool_additions(asked: ServingRequest) -> None:
         assert one == ONE
         container = main(made)
         assert get(container, "resources.limits") == {"nvidia.com/gpu": "8", "example.com/nic": "2"}
-        assert get(container, "resources.requests") == {"cpu": "4", "memory": "16Gi"}, "limits are requests, too"
+        assert get(container, "resources.requests") == {"cpu": "4", "memory": "16Gi"}, (
+            "the resources of the pool are limits as well as requests"
+        )
         assert get(container, "resources.claims") == [{"name": "nic"}]
         assert _said(container) == [*GIVEN.env]
         assert get(container, "securityContext.runAsUser") == 0
@@ -115,7 +117,7 @@ def test_labels_and_annotations_reach_pods() -> None:
         "team": "x",
         "app.kubernetes.io/managed-by": "modelplane",
         "modelplane.ai/service": "kimi-1a2b3c4d",
-    }, "the label that keeps pods apart is ours"
+    }, "the label for anti-affinity takes precedence over a label of the pool"
     assert get(built, "spec.annotations") == {
         "example.com/a": "b",
         "serving.kserve.io/model-based-routing-enabled": "true",
@@ -150,19 +152,27 @@ class Rights:
 
 LOCK: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
 RIGHTS = [
-    Rights("locks-already", "of our own command", PIPELINE, engine(), LOCK, LOCK),
-    Rights("adds-up", "with ours", PIPELINE, engine(), {"capabilities": {"add": ["SYS_PTRACE"]}},
+    Rights("locks-already", "the function's own command already has the capability", PIPELINE, engine(), LOCK, LOCK),
+    Rights("adds-up",
+        "capabilities of the pool are added to those of the function",
+        PIPELINE, engine(), {"capabilities": {"add": ["SYS_PTRACE"]}},
            {"capabilities": {"add": ["IPC_LOCK", "SYS_PTRACE"]}}),
-    Rights("preset-locks", "KServe's preset has it; a list of ours would replace its list", DATA, engine(), LOCK,
+    Rights("preset-locks",
+        "KServe's preset has the capability, and another list would replace the preset's list",
+        DATA, engine(), LOCK,
            {"runAsNonRoot": False}),
-    Rights("beside-presets", "a merge takes the list as a whole", DATA, engine(),
+    Rights("beside-presets", "a merge replaces the list, so that it repeats the preset's capabilities", DATA, engine(),
            {"capabilities": {"add": ["SYS_PTRACE"], "drop": ["CHOWN"]}},
            {"runAsNonRoot": False, "capabilities": {"add": ["IPC_LOCK", "NET_RAW", "SYS_PTRACE", "SYS_RAWIO"]}}),
-    Rights("one-node", "its preset adds none", ONE_GPU, engine(), LOCK,
+    Rights("one-node",
+        "the preset for one node has no capability, so that the list has only the pool's",
+        ONE_GPU, engine(), LOCK,
            {"runAsNonRoot": False, "capabilities": {"add": ["IPC_LOCK"]}}),
-    Rights("privileged", "Kubernetes refuses it without escalation, which presets deny", DATA, engine(),
+    Rights("privileged", "a privileged container must allow privilege escalation, which presets deny", DATA, engine(),
            {"privileged": True}, {"allowPrivilegeEscalation": True, "runAsNonRoot": False, "privileged": True}),
-    Rights("said", "the platform's word", ONE_GPU, engine(), {"runAsNonRoot": True}, {"runAsNonRoot": True}),
+    Rights("said",
+        "the security context of the pool takes precedence",
+        ONE_GPU, engine(), {"runAsNonRoot": True}, {"runAsNonRoot": True}),
 ]  # fmt: skip
 
 
@@ -213,12 +223,12 @@ class Refused:
 
 SERVING = "spec.serving[default]"
 REFUSED = [
-    Refused("variable", "the preset's network needs its own value",
+    Refused("variable", "the network preset needs its own value of the variable",
             request(PIPELINE, engine(env=({"name": "A"}, {"name": "NCCL_NET", "value": "Socket"})),
                     pool=between("coreweave-infiniband")),
             (Problem(f"{SERVING}.engine.env[1]",
                      "NCCL_NET must be left out, preset coreweave-infiniband of pool frontier sets it"),)),
-    Refused("line", "KServe's own command begins as it does",
+    Refused("line", "KServe's own command cannot begin with another line",
             request(DATA, pool=between("gke-rdma", PresetInputs(networks=("rdma-0",)))),
             (Problem(f"{SERVING}.replicaTopology.parallelism.data",
                      "must be left out, as KServe's own command cannot begin with what preset gke-rdma "

@@ -38,15 +38,19 @@ class Case:
 NOT_YET = "its Deployment chat-kserve does not have the current spec yet"
 CASES = (
     Case("updated", "all pods have the spec and are available", deployment(), None),
-    Case("earlier-spec", "what was observed is older than the service", deployment(digest="old"), NOT_YET),
-    Case("not-observed", "its controller has not seen the change", deployment(observed=1), NOT_YET),
-    Case("not-updated", "one pod has the earlier spec", deployment(updatedReplicas=1),
+    Case("earlier-spec",
+        "the observed Deployment has an earlier spec than the service",
+        deployment(digest="old"), NOT_YET),
+    Case("not-observed",
+        "the controller of the Deployment has not observed the change",
+        deployment(observed=1), NOT_YET),
+    Case("not-updated", "one pod still has the earlier spec", deployment(updatedReplicas=1),
          "1 of 2 pods have the current spec (2 exist, 2 available)"),
-    Case("old-pod-left", "an old pod has not ended", deployment(replicas=3),
+    Case("old-pod-left", "a pod with the earlier spec has not ended", deployment(replicas=3),
          "2 of 2 pods have the current spec (3 exist, 2 available)"),
-    Case("not-available", "a new pod is not available", deployment(availableReplicas=1),
+    Case("not-available", "a pod with the new spec is not available", deployment(availableReplicas=1),
          "2 of 2 pods have the current spec (2 exist, 1 available)"),
-    Case("unseen", "the provider has not looked yet", ObservedObject(State.UNSEEN, {}),
+    Case("unseen", "the provider has not observed the Deployment yet", ObservedObject(State.UNSEEN, {}),
          "its Deployment chat-kserve has not been observed yet"),
 )  # fmt: skip
 
@@ -65,7 +69,7 @@ def test_what_a_deployment_says_is_truncated() -> None:
 
 
 def observe(service: Manifest) -> dict[str, bool | None]:
-    """Return whether what observes a Deployment is ready, where it was observed before and the Deployment is gone."""
+    """Return the readiness of the Object that observes a Deployment which no longer exists."""
     manifest: Manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "chat-kserve"}}
     seen: Manifest = {
         "apiVersion": "kubernetes.m.crossplane.io/v1alpha1", "kind": "Object",
@@ -79,6 +83,6 @@ def observe(service: Manifest) -> dict[str, bool | None]:
 
 def test_deployment_is_observed_as_long_as_the_service_has_it() -> None:
     assert observe(SERVICE) == {POD_DEPLOYMENT: True}
-    assert observe({}) == {POD_DEPLOYMENT: True}, "the service was not read: what observes its Deployment stays"
+    assert observe({}) == {POD_DEPLOYMENT: True}, "the Object of the Deployment stays while the service is not observed"
     over_nodes: Manifest = {"status": {"workloads": {"primary": {"kind": "LeaderWorkerSet", "name": "chat-kserve-mn"}}}}
-    assert observe(over_nodes) == {}, "a placement would wait for a Deployment that is gone"
+    assert observe(over_nodes) == {}, "the Object is dropped, because the placement would wait for a deleted Deployment"

@@ -62,5 +62,5 @@ def test_changed_preset_keeps_running_service(monkeypatch: pytest.MonkeyPatch) -
     rest = load_scene(SEVERAL_NODES)
     assert composed_service(rest) == observed_service(rest)
     assert "NEWS" in str(composed_service(rest.edited(edit_environment(f"{POOL}.interNode.with.count", 2)))), (
-        "it comes with an edit"
+        "the preset of this release applies with the next edit"
     )

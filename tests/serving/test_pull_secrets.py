@@ -36,7 +36,7 @@ def copies(control: ControlPlane, prefix: str) -> dict[str, tuple[str, str]]:
         secret = mapping(item, "spec.forProvider.manifest")
         if key.startswith(prefix):
             assert secret["type"] == "kubernetes.io/dockerconfigjson"
-            assert text(secret, "metadata.namespace") == "assistants", "where the pods are"
+            assert text(secret, "metadata.namespace") == "assistants", "the Secret is in the namespace of the pods"
             (reference,) = listing(item, "spec.references")
             assert text(reference, "toFieldPath") == "data[.dockerconfigjson]"
             origin = mapping(reference, "patchesFrom")
@@ -65,9 +65,9 @@ def test_job_uses_pull_secrets_of_environment_until_done() -> None:
     assert names[0] == "there-already"
     assert len(names) == 2
     there = [set(r.rendered[placement].composed) for r in control.rounds if placement in r.rendered]
-    assert any(f"{TOKEN}{names[1]}" in keys for keys in there), "it was copied for the download"
-    assert copies(control, TOKEN) == {}, "and went when the weights were verified"
-    assert names[1] not in copies(control, PULL), "the engine's pods have one of their own"
+    assert any(f"{TOKEN}{names[1]}" in keys for keys in there), "the Secret is copied for the download"
+    assert copies(control, TOKEN) == {}, "the copy for the download is deleted when the weights are verified"
+    assert names[1] not in copies(control, PULL), "the pods of the engine have their own copy"
 
 
 def test_shared_download_has_name_of_no_placement() -> None:
@@ -79,7 +79,7 @@ def test_shared_download_has_name_of_no_placement() -> None:
         (job,) = remote(control, placement, "job-").values()
         names[str(cache)] = pulled_with(mapping(job, "spec.template.spec"))[1]
         assert names[str(cache)].startswith("weights-")
-    assert len(set(names.values())) == 2, "a download into another claim is another one"
+    assert len(set(names.values())) == 2, "a download to another claim is another download"
 
 
 def test_reports_missing_pull_secret() -> None:
@@ -104,7 +104,7 @@ def test_new_pull_secret_reaches_running_service() -> None:
     after = composed_service(load_scene(STORY).edited(edit_model("serving.0.engine.imagePullSecrets", OWN)))
     assert pulled_with(mapping(before, "spec.template")) == []
     (name,) = pulled_with(mapping(after, "spec.template"))
-    assert name != "team-registry", "authors of models do not name objects of the cluster"
+    assert name != "team-registry", "the author of a model does not name objects of the cluster"
     changed = {key for key in mapping(after, "spec") if get(after, f"spec.{key}") != get(before, f"spec.{key}")}
     assert changed == {"template", "worker"}
 

@@ -68,17 +68,47 @@ class Case:
 
 HOST_NETWORK = edit_environment("nodePools.0.pod", {"hostNetwork": True})
 CASES = (
-    Case("full", "no GPU is free for the pod that has to come first", (replicas(1), free(), IMAGE), True),
-    Case("one-free", "it takes one GPU, and there is one", (replicas(1), free((1, 1)), IMAGE), False),
-    Case("whole", "its node's ports are taken", (replicas(1), HOST_NETWORK, free((3, 1)), IMAGE), True),
-    Case("whole-free", "a free node has them", (replicas(1), HOST_NETWORK, free((3, 1), (4, 1)), IMAGE), False),
-    Case("three", "of three none may be missing", (replicas(3), free(), IMAGE), True),
-    Case("four", "of four one may be missing", (replicas(4), free(), IMAGE), False),
-    Case("fewer", "one that goes makes room", (replicas(1, runs=2), free(), IMAGE), False),
-    Case("from-zero", "there is no pod that has to wait", (replicas(1, runs=0), free(), IMAGE), False),
-    Case("no-edit", "the same pods stay", (replicas(1), free()), False),
-    Case("more", "nor does another number of replicas replace any", (replicas(2, runs=1), free()), False),
-    Case("groups", "a LeaderWorkerSet ends a group first", (replicas(1), free(), IMAGE), False, SEVERAL_NODES),
+    Case(
+        "full",
+        "an edit is stuck if no GPU is free for the new pod, which starts first",
+        (replicas(1), free(), IMAGE),
+        True,
+    ),
+    Case(
+        "one-free", "an edit is not stuck if a GPU is free for the new pod", (replicas(1), free((1, 1)), IMAGE), False
+    ),
+    Case(
+        "whole",
+        "a pod in the host network needs a node whose ports are free",
+        (replicas(1), HOST_NETWORK, free((3, 1)), IMAGE),
+        True,
+    ),
+    Case(
+        "whole-free",
+        "a pod in the host network has room on a free node",
+        (replicas(1), HOST_NETWORK, free((3, 1), (4, 1)), IMAGE),
+        False,
+    ),
+    Case("three", "of three replicas, none may be missing during a rollout", (replicas(3), free(), IMAGE), True),
+    Case("four", "of four replicas, one may be missing during a rollout", (replicas(4), free(), IMAGE), False),
+    Case(
+        "fewer", "a replica that is scaled down makes room for the new pod", (replicas(1, runs=2), free(), IMAGE), False
+    ),
+    Case(
+        "from-zero",
+        "a service without running pods has no pod that blocks the new one",
+        (replicas(1, runs=0), free(), IMAGE),
+        False,
+    ),
+    Case("no-edit", "without an edit, no pod is replaced", (replicas(1), free()), False),
+    Case("more", "another number of replicas replaces no pod", (replicas(2, runs=1), free()), False),
+    Case(
+        "groups",
+        "a LeaderWorkerSet deletes a group before it creates the next one",
+        (replicas(1), free(), IMAGE),
+        False,
+        SEVERAL_NODES,
+    ),
 )
 
 
@@ -90,7 +120,7 @@ def _said(found: Scene) -> list[str]:
 def test_reports_blocked_rollout(case: Case) -> None:
     edited = load_scene(case.story).edited(*case.edits)
     assert bool(_said(edited)) is case.stuck, case.reason
-    assert _said(edited.settled()) == [], "it is news once"
+    assert _said(edited.settled()) == [], "the event is sent only when the edit is applied"
 
 
 def test_blocked_rollout_names_missing_capacity() -> None:
@@ -116,7 +146,7 @@ def _count(found: Scene) -> int:
 
 def test_stops_all_replicas_before_new_pods_start_where_that_is_requested() -> None:
     edited = load_scene(ONE_NODE).edited(replicas(2), free(), IMAGE, REPLACE)
-    assert _said(edited) == [], "it does not wait for room"
+    assert _said(edited) == [], "the update does not wait for room"
     assert _count(edited) == 0
     assert "vllm/vllm-openai:v9" in str(composed_service(edited))
 
@@ -124,15 +154,17 @@ def test_stops_all_replicas_before_new_pods_start_where_that_is_requested() -> N
     assert _count(written) == 0, "the cluster still has the earlier service"
     ready = f"{_MIRROR}.status.workloads.primary.readyReplicas"
     seen = written.edited(edit_observed("service-", _MIRROR, composed_service(edited)))
-    assert _count(seen.edited(edit_observed("service-", ready, 1))) == 0, "a pod has not ended"
+    assert _count(seen.edited(edit_observed("service-", ready, 1))) == 0, "a pod of the earlier spec has not ended"
     outdated = edit_observed("service-", f"{_MIRROR}.metadata.generation", 2)
     behind = edit_observed("service-", f"{_MIRROR}.status.observedGeneration", 1)
-    assert _count(seen.edited(outdated, behind)) == 0, "KServe has not seen the change"
-    assert seen.condition("ServiceReady").status == "False", "nothing serves, although KServe reports Ready"
+    assert _count(seen.edited(outdated, behind)) == 0, "KServe has not observed the change"
+    assert seen.condition("ServiceReady").status == "False", (
+        "the service has no available pod, although KServe reports Ready"
+    )
 
     started = seen.edited(edit_observed("service-", ready, 0))
     assert _count(started) == 2
-    assert _count(started.settled()) == 2, "that was all"
+    assert _count(started.settled()) == 2, "the update is complete"
 
 
 @pytest.mark.parametrize("edit", [free((1, 1)), replicas(4)], ids=["room", "four"])

@@ -47,20 +47,32 @@ class Ending:
 
 
 ENDINGS = [
-    Ending("preset", "the preset's", ONE_NODE, DRAINS, (None,), None),
-    Ending("preset-data", "the preset's, for both", DATA, DRAINS, (None, None), None),
-    Ending("sglang-one-node", "it stands on a preset", ONE_NODE, engine(image=SGLANG), (None,), None),
-    Ending("aborts", "nothing to wait for before 0.18", PIPELINE, engine(), (15, 15), 60),
-    Ending("drains", "workers pause for 15 + 40", PIPELINE, DRAINS, (15, 55), 60),
-    Ending("said", "15 + 300, and 5 more to end", PIPELINE, engine("--shutdown-timeout=300", image=VLLM_DRAINS),
+    Ending("preset", "the preset has a preStop hook and a grace period", ONE_NODE, DRAINS, (None,), None),
+    Ending("preset-data",
+        "the preset has preStop hooks and grace periods for both pods",
+        DATA, DRAINS, (None, None), None),
+    Ending("sglang-one-node",
+        "SGLang on one node keeps the hook and grace period of the preset",
+        ONE_NODE, engine(image=SGLANG), (None,), None),
+    Ending("aborts",
+        "vLLM before 0.18 finishes no requests, so that the workers need not wait for it",
+        PIPELINE, engine(), (15, 15), 60),
+    Ending("drains", "workers wait 55 s, which is 15 s plus the 40 s for requests", PIPELINE, DRAINS, (15, 55), 60),
+    Ending("said",
+        "the grace period is 15 s plus the author's 300 s plus 5 s",
+        PIPELINE, engine("--shutdown-timeout=300", image=VLLM_DRAINS),
            (15, 315), 320),
-    Ending("none-wanted", "the author's word", PIPELINE, engine("--shutdown-timeout=0", image=VLLM_DRAINS),
+    Ending("none-wanted",
+        "the author's --shutdown-timeout=0 means that the workers need not wait",
+        PIPELINE, engine("--shutdown-timeout=0", image=VLLM_DRAINS),
            (15, 15), 60),
-    Ending("unreadable", "the engine will say what is wrong", PIPELINE,
+    Ending("unreadable", "an invalid --shutdown-timeout is left to the engine to report", PIPELINE,
            engine("--shutdown-timeout=long", image=VLLM_DRAINS), (15, 55), 60),
-    Ending("ray", "an engine before 0.11.1 cannot finish", PIPELINE, engine(image=VLLM_OLD), (15, 15), 60),
-    Ending("ranks", "a command of ours", DATA, engine(image=VLLM_RANKS), (15, 55), 60),
-    Ending("sglang", "its other ranks wait for the first by themselves", PIPELINE, engine(image=SGLANG), (15, 15), 60),
+    Ending("ray", "vLLM before 0.11.1 finishes no requests", PIPELINE, engine(image=VLLM_OLD), (15, 15), 60),
+    Ending("ranks", "the function's own command waits for requests", DATA, engine(image=VLLM_RANKS), (15, 55), 60),
+    Ending("sglang",
+        "the other ranks of SGLang wait for the first one without a hook",
+        PIPELINE, engine(image=SGLANG), (15, 15), 60),
 ]  # fmt: skip
 
 
@@ -84,12 +96,24 @@ READY = "VLLM_ENGINE_READY_TIMEOUT_S"
 @pytest.mark.parametrize(
     ("reason", "asked", "want"),
     [
-        ("one server waits for ever", request(ONE_NODE, uri=HUB_URI), [None]),
-        ("a server for each rank: 600 s + 100 x 8 s", request(RANKS, uri=HUB_URI), ["1400"]),
-        ("workers have no server: 600 s + 100 x 8 s + 1800 s", request(DATA, uri=HUB_URI), ["3200", None]),
-        ("likewise in a command of ours", request(DATA, engine(image=VLLM_RANKS), uri=HUB_URI), ["3200", None]),
-        ("the author's word", request(RANKS, engine(env=({"name": READY, "value": "7"},)), uri=HUB_URI), ["7"]),
-        ("SGLang has no such variable", request(RANKS, engine(image=SGLANG), uri=HUB_URI), [None]),
+        ("a single API server waits without a limit", request(ONE_NODE, uri=HUB_URI), [None]),
+        ("the API server of each rank waits 1400 s, which is 600 s + 100 x 8 s", request(RANKS, uri=HUB_URI), ["1400"]),
+        (
+            "the API server waits 600 s + 100 x 8 s + 1800 s, and workers have no server",
+            request(DATA, uri=HUB_URI),
+            ["3200", None],
+        ),
+        (
+            "the API server waits as long if the function sets the command",
+            request(DATA, engine(image=VLLM_RANKS), uri=HUB_URI),
+            ["3200", None],
+        ),
+        (
+            "the author's value of the variable takes precedence",
+            request(RANKS, engine(env=({"name": READY, "value": "7"},)), uri=HUB_URI),
+            ["7"],
+        ),
+        ("SGLang does not have the variable", request(RANKS, engine(image=SGLANG), uri=HUB_URI), [None]),
     ],
 )
 def test_api_servers_wait_as_long_as_startup_probe(reason: str, asked: ServingRequest, want: list[str | None]) -> None:
@@ -107,7 +131,7 @@ CACHES = {
 
 
 USER = {"USER": "engine"}
-# Where KServe's presets would have a home.
+# The presets of KServe would have their home directory there.
 HOME = {
     "HOME": "/var/cache/engine",
     "HF_HOME": "/var/cache/engine/huggingface",
@@ -237,15 +261,22 @@ class Case:
 
 
 CASES = [
-    Case("nothing-to-load", "600 s for the engine, every 10 s", 0, 1, 60),
-    Case("one-byte", "counts as 1Gi: 608 s", 1, 1, 61),
-    Case("gemma", "600 s + 55 x 8 s = 1040 s", 55 * GIB, 1, 104),
-    Case("unknown", "one hour", None, 1, 360),
-    Case("unknown-group", "one hour and half an hour", None, 2, 540),
-    Case("kimi", "600 s + 960 x 8 s + 1800 s = 10080 s", 960 * GIB, 2, 1008),
-    Case("measured", "600 s + 4 x 960 x 2^30 / 2e9 = 4 x 516 s = 2664 s", 960 * GIB, 1, 267, 2 * 10**9),
-    Case("slow", "600 s + 4 x 10e9 / 10e6 = 4 x 1000 s + 1800 s", 10**10, 2, 640, 10**7),
-    Case("speed-of-nothing", "without a size the speed says nothing", None, 1, 360, 2 * 10**9),
+    Case("nothing-to-load", "the probe allows 600 s for the engine, with one attempt every 10 s", 0, 1, 60),
+    Case("one-byte", "one byte of weights counts as 1Gi, which allows 608 s", 1, 1, 61),
+    Case("gemma", "55Gi of weights allow 600 s + 55 x 8 s = 1040 s", 55 * GIB, 1, 104),
+    Case("unknown", "weights of unknown size allow one hour", None, 1, 360),
+    Case("unknown-group", "weights of unknown size allow one and a half hours for a group", None, 2, 540),
+    Case("kimi", "960Gi of weights allow a group 600 s + 960 x 8 s + 1800 s = 10080 s", 960 * GIB, 2, 1008),
+    Case(
+        "measured",
+        "a declared bandwidth allows 600 s + 4 x 960 x 2^30 / 2e9, which is 600 s + 4 x 516 s = 2664 s",
+        960 * GIB,
+        1,
+        267,
+        2 * 10**9,
+    ),
+    Case("slow", "a low bandwidth allows a group 600 s + 4 x 10e9 / 10e6 + 1800 s = 6400 s", 10**10, 2, 640, 10**7),
+    Case("speed-of-nothing", "the bandwidth does not count without a size of the weights", None, 1, 360, 2 * 10**9),
 ]
 
 
@@ -265,7 +296,7 @@ def times(container: Manifest) -> dict[str, list[JSON]]:
 @pytest.mark.parametrize("shape", [ONE_GPU, ONE_NODE, DATA, PIPELINE])
 @pytest.mark.parametrize("image", [VLLM_NEW, VLLM_RANKS])
 def test_every_start_of_vllm_is_probed_alike(shape: Shape, image: str) -> None:
-    """A saturated engine answers after more than a second: KServe's presets would take its only endpoint away."""
+    """A saturated engine answers after more than a second, and KServe's presets would remove its only endpoint."""
     leader, *workers = build_pods(request(shape, engine(image=image), weights=0))
     assert times(get_main(leader)) == {
         "startupProbe": [10, 5, 60 if shape.nodes == 1 else 240],
@@ -285,8 +316,8 @@ def test_preset_container_gets_only_the_times_of_probes() -> None:
 @pytest.mark.parametrize(
     ("image", "path", "seconds", "reason"),
     [
-        (VLLM_OLD, "/health", 5, "503 when the engine is dead, at once otherwise"),
-        (SGLANG, "/health_generate", 25, "makes a token, for which it takes up to 20 s"),
+        (VLLM_OLD, "/health", 5, "vLLM's /health answers at once, with 503 when the engine is dead"),
+        (SGLANG, "/health_generate", 25, "SGLang's /health_generate generates a token, which takes up to 20 s"),
     ],
 )
 def test_own_server_is_probed_in_plain_http(image: str, path: str, seconds: int, reason: str) -> None:

@@ -56,11 +56,13 @@ def test_scales_down_while_a_reference_is_missing(missing: Edit, asks: int) -> N
     before, after = there.edited(missing).composed(), held.composed()
     assert after == {key: scale(service, asks) for key, service in before.items()}
     status = held.outcome().status
-    assert (get(status, "service.replicas"), status["gpus"]) == (3, 48), "the cluster still has them"
+    assert (get(status, "service.replicas"), status["gpus"]) == (3, 48), "the replicas still run on the cluster"
     confirmed = (
         held.edited(edit_observed("service-", "status.atProvider.manifest.spec.replicas", asks)).outcome().status
     )
-    assert (get(confirmed, "service.replicas"), confirmed["gpus"]) == (asks, asks * 16), "what is gone is not charged"
+    assert (get(confirmed, "service.replicas"), confirmed["gpus"]) == (asks, asks * 16), (
+        "replicas that are gone are not charged"
+    )
     assert held.condition("ServiceReady").reason == ("Serving" if asks else "ScaledToZero")
     assert held.outcome().ready is None
 
@@ -71,12 +73,12 @@ def test_scales_up_only_when_references_resolve(missing: Edit) -> None:
     more = there.edited(edit_placement("replicas", 3))
     assert more.composed() == there.composed()
     assert get(more.outcome().status, "service.replicas") == 1
-    assert more.condition("ServiceReady").reason == "Serving", "the one that runs"
+    assert more.condition("ServiceReady").reason == "Serving", "the replica that runs serves"
 
 
 @MISSING
 def test_service_without_running_replicas_is_not_serving(missing: Edit) -> None:
-    """KServe says Ready of a service without replicas."""
+    """KServe reports Ready for a service without replicas."""
     more = load_scene(SEVERAL_NODES).edited(runs(0), missing, edit_placement("replicas", 2))
     said = more.condition("ServiceReady")
     assert (said.status, said.reason, said.message) == (Status.FALSE, "Starting", "The service has no replicas yet")
@@ -93,7 +95,7 @@ def test_keeps_replicas_of_invalid_placement() -> None:
 
 @pytest.mark.parametrize(("asks", "want"), [(0, 0), (1, 3)])
 def test_keeps_replicas_of_other_group_unless_scaled_to_zero(asks: int, want: int) -> None:
-    """One replica of the larger group is no reason to serve with fewer of the smaller one until it comes."""
+    """A service with the smaller group keeps its replicas while one replica of the larger group is admitted."""
     there = load_scene(SEVERAL_NODES).edited(runs(3), REVISION, LARGER, edit_placement("replicas", asks))
     assert [get(service, "spec.replicas") for service in there.composed().values()] == [want]
     confirmed = there.edited(edit_observed("service-", "status.atProvider.manifest.spec.replicas", want))
@@ -204,17 +206,33 @@ class Case:
 
 
 CASES = (
-    Case("all", "it is admitted for what it asks for", 3, 3, 1, 3),
-    Case("some", "as many as it is admitted for, and no more", 3, 2, 1, 2),
-    Case("first", "a service that is new begins with what is admitted", 3, 2, 0, 2),
-    Case("spared", "what runs is not scaled down by what the environment says", 3, 1, 2, 2),
+    Case("all", "all requested replicas are admitted", 3, 3, 1, 3),
+    Case("some", "the service gets as many replicas as are admitted", 3, 2, 1, 2),
+    Case("first", "a new service starts with the admitted replicas", 3, 2, 0, 2),
+    Case("spared", "running replicas are not scaled down to the admitted number", 3, 1, 2, 2),
     Case("fewer", "fewer replicas need no admission", 1, 3, 2, 1),
-    Case("none", "what was never admitted is not started", 3, 0, 0, 0),
-    Case("withdrawn", "what runs unadmitted stays as it is", 3, 0, 2, 2),
-    Case("withdrawn-fewer", "and may have fewer", 1, 0, 2, 1),
-    Case("bytes", "replicas do not wait for other bytes", 3, 2, 1, 2, (REVISION,)),
-    Case("no-plan", "nor for what cannot be planned", 3, 2, 1, 2, (UNPLANNABLE,)),
-    Case("shape", "another group is not admitted: the earlier one stays, and is what it takes", 3, 2, 2, 2, (LARGER,)),
+    Case("none", "a service without admitted replicas is not created", 3, 0, 0, 0),
+    Case("withdrawn", "a running service stays although no replicas are admitted", 3, 0, 2, 2),
+    Case("withdrawn-fewer", "a running service without admitted replicas may be scaled down", 1, 0, 2, 1),
+    Case("bytes", "the number of replicas follows the admission while other weights download", 3, 2, 1, 2, (REVISION,)),
+    Case(
+        "no-plan",
+        "the number of replicas follows the admission although the weights cannot be planned",
+        3,
+        2,
+        1,
+        2,
+        (UNPLANNABLE,),
+    ),
+    Case(
+        "shape",
+        "the earlier group stays and is allocated while the larger group is not admitted",
+        3,
+        2,
+        2,
+        2,
+        (LARGER,),
+    ),
 )
 
 
@@ -230,7 +248,7 @@ def test_replicas_follow_admission(case: Case) -> None:
 
 @pytest.mark.parametrize(("admits", "version"), [(3, "7"), (2, None), (1, "7")])
 def test_changes_replicas_only_over_seen_version(admits: int, version: str | None) -> None:
-    """Two readings of a list that is late would take turns."""
+    """With a late list, two different observations would alternate."""
     seen = edit_observed("service-", "metadata.resourceVersion", "7")
     found = (
         load_scene(SEVERAL_NODES)

@@ -13,9 +13,9 @@ from function.serving import engine as scripts
 
 @pytest.mark.parametrize("script", [scripts.RAY_LEADER, scripts.RAY_WORKER, scripts.RANKS])
 def test_scripts_contain_nothing_that_others_expand(script: str) -> None:
-    assert "{{" not in script, "KServe's Go template"
-    assert "$(" not in script, "the kubelet"
-    assert "$$" not in script, "the kubelet's escape"
+    assert "{{" not in script, "KServe's Go template would replace this text"
+    assert "$(" not in script, "the kubelet would replace this text"
+    assert "$$" not in script, "the kubelet would treat this text as an escape"
 
 
 RAY = """\
@@ -84,7 +84,9 @@ def test_leader_starts_engine_when_all_nodes_joined(run: Run) -> None:
     code, last = run(scripts.RAY_LEADER, *args)
     assert code == 0, last
     assert json.loads(last)[1:] == list(args[1:])
-    assert (run.directory / "asked").read_text() == "...", "the second node came with the third question"
+    assert (run.directory / "asked").read_text() == "...", (
+        "the script asks for the nodes until the second node has joined"
+    )
     assert run.calls == ["start --head --port=6379"]
 
 

@@ -97,7 +97,9 @@ def test_one_node() -> None:
     service = built(asked)
     digest = {ANNOTATION_SPEC_DIGEST: compute_spec_digest(asked)}
     assert mapping(service, "metadata").pop("annotations") == digest
-    assert mapping(service, "spec").pop("annotations") == digest, "KServe copies these to its Deployment's pods"
+    assert mapping(service, "spec").pop("annotations") == digest, (
+        "KServe copies these annotations to the pods of its Deployment"
+    )
     assert service == GEMMA
 
 
@@ -118,10 +120,12 @@ def test_pipeline_over_two_nodes() -> None:
         "--port=8000", "--pipeline-parallel-size=2", "--enable-expert-parallel",
         "--distributed-executor-backend=ray", "--tensor-parallel-size=8",
     ]  # fmt: skip
-    assert get(leader, "startupProbe.failureThreshold") == 320, "600 s + 100 x 8 s + 1800 s, every 10 s"
-    assert leader["lifecycle"] == worker["lifecycle"], "a version that drains nothing needs no waiting"
+    assert get(leader, "startupProbe.failureThreshold") == 320, (
+        "the probe allows 600 s + 100 x 8 s + 1800 s, with one attempt every 10 s"
+    )
+    assert leader["lifecycle"] == worker["lifecycle"], "a version that finishes no requests needs no wait"
     serves = {"ports", "startupProbe", "readinessProbe", "livenessProbe", "args"}
-    assert set(leader) - set(worker) == serves, "only the leader serves"
+    assert set(leader) - set(worker) == serves, "only the leader has probes, because only the leader serves"
     template, workers = get(service, "spec.template"), get(service, "spec.worker")
     assert isinstance(template, dict)
     assert isinstance(workers, dict)
@@ -131,7 +135,7 @@ def test_pipeline_over_two_nodes() -> None:
 
 def test_data_over_two_nodes() -> None:
     service = built(request(DATA, engine("--a b")))
-    assert get(service, "spec.baseRefs") is None, "the preset is KServe's"
+    assert get(service, "spec.baseRefs") is None, "the preset belongs to KServe"
     assert get(service, "spec.parallelism") == {"tensor": 4, "data": 4, "dataLocal": 2, "expert": True}
     assert main(service)["args"] == main(service, "worker")["args"] == ["'--a b'"]
     assert get(main(service), "startupProbe.failureThreshold") == 320
@@ -149,21 +153,29 @@ class Case:
 
 BY_NAME = "serving.kserve.io/model-based-routing-enabled"
 CASES = [
-    Case("scaled-to-zero", "zero replicas are served like any other number", request(replicas=0), "spec.replicas", 0),
-    Case("no-gateway", "a cluster without one", request(kserve=Kserve(config_prefix="kserve-", gateway=False)),
+    Case("scaled-to-zero", "zero replicas are written as any other number is", request(replicas=0), "spec.replicas", 0),
+    Case("no-gateway",
+        "a service has no router on a cluster without a gateway",
+        request(kserve=Kserve(config_prefix="kserve-", gateway=False)),
          "spec.router", None),
-    Case("tensor-on-one-node", "the preset renders it", request(ONE_NODE), "spec.parallelism", {"tensor": 8}),
-    Case("expert-on-one-node", "said although the preset does not render it",
+    Case("tensor-on-one-node",
+        "the preset renders the tensor parallelism of the service",
+        request(ONE_NODE), "spec.parallelism", {"tensor": 8}),
+    Case("expert-on-one-node", "expert parallelism is set, although the preset does not render it",
          request(shape(1, 1, Parallelism(tensor=1, expert=True))), "spec.parallelism", {"expert": True}),
-    Case("data-on-one-node", "KServe counts groups by it, and this is one pod",
+    Case("data-on-one-node", "data parallelism on one node is not set, because KServe would create a group",
          request(shape(1, 8, Parallelism(tensor=1, data=8, data_local=8))), "spec.parallelism", None),
-    Case("one-node-annotations", "the preset says it; the pods tell which spec they have", request(),
+    Case("one-node-annotations",
+        "the preset sets the routing annotation, so that only the spec digest is set",
+        request(),
          "spec.annotations", {ANNOTATION_SPEC_DIGEST: compute_spec_digest(request())}),
-    Case("pipeline-annotations", "our command answers to both names", request(PIPELINE), "spec.annotations",
+    Case("pipeline-annotations",
+        "the function's own command serves both model names",
+        request(PIPELINE), "spec.annotations",
          {BY_NAME: "true"}),
-    Case("tensor-over-nodes", "KServe counts pods by the stages, of which the command has none",
+    Case("tensor-over-nodes", "KServe derives the number of pods from the pipeline stages",
          request(TENSOR), "spec.parallelism", {"tensor": 16, "pipeline": 2}),
-    Case("prefix", "of the controller on that cluster",
+    Case("prefix", "the preset has the name prefix of the controller on its cluster",
          request(PIPELINE, kserve=Kserve(config_prefix="llm-", gateway=True)), "spec.baseRefs",
          [{"name": "llm-config-llm-worker-pipeline-parallel"}]),
 ]  # fmt: skip
@@ -191,20 +203,22 @@ class Fault:
 
 ARGS = "spec.serving[default].engine.args"
 FAULTS = [
-    Fault("shape", "the pool's memory decided otherwise", ONE_NODE, engine("-tp=4"),
+    Fault("shape",
+        "an argument must not contradict the shape, which the memory of the pool decides",
+        ONE_NODE, engine("-tp=4"),
           (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),)),
-    Fault("all-at-once", "every fault, by path", ONE_NODE, engine("-tp=4", "--model=other/kimi"),
+    Fault("all-at-once", "all faults are reported with their paths", ONE_NODE, engine("-tp=4", "--model=other/kimi"),
           (Problem(f"{ARGS}[0]", "-tp=4 disagrees with the shape of the replica; must be 8"),
            Problem(f"{ARGS}[1]", "--model=other/kimi names other weights; "
                                  "must be left out: the weights of the model are at /mnt/models"))),
-    Fault("sglang-data", "a recorded shape that SGLang cannot run", DATA, engine(image=SGLANG),
+    Fault("sglang-data", "SGLang cannot run the recorded shape", DATA, engine(image=SGLANG),
           (Problem("spec.serving[default].replicaTopology.parallelism.data",
                    "must be left out, as SGLang spans nodes by tensor or pipeline only"),)),
 ]  # fmt: skip
 
 
 def test_refuses_several_slices_of_gpus_for_one_pod() -> None:
-    """Also for a placement that was written by hand, or placed by an earlier release."""
+    """This applies also to a placement that a user has written, or that an earlier release has placed."""
     sliced = replace(FRONTIER, gpu_resource="nvidia.com/mig-3g.40gb")
     message = "must be 1, as pool frontier has gpuResource nvidia.com/mig-3g.40gb, of which a pod can use 1"
     problem = Problem("spec.serving[default].replicaTopology.gpusPerNode", message)
@@ -221,7 +235,7 @@ def test_refused(case: Fault) -> None:
 
 def test_name_follows_from_mode_and_group_size() -> None:
     of = partial(name_service, placement(namespace="team", name="kimi"))
-    assert of(ONE_NODE) == of(ONE_GPU), "GPUs of one pod may change"
+    assert of(ONE_NODE) == of(ONE_GPU), "the number of GPUs per pod may change"
     assert of(PIPELINE) == build_name("kimi", "team", "kimi", "pipeline", "2")
     assert len({of(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4
 

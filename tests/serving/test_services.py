@@ -1,4 +1,4 @@
-"""A running service changes only when the user asked for something that its pods must see."""
+"""A running service changes only if a user or the platform team has changed an input of its pods."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ UNPLANNABLE = edit_placement("modelCache", {"type": "EmptyDir"})
 
 @dataclass(frozen=True)
 class Held:
-    """Edits that must wait for other bytes."""
+    """Edits that must wait for other weights."""
 
     id: str
     reason: str
@@ -53,20 +53,38 @@ def _another_model(found: Scene) -> None:
 
 
 HELD = (
-    Held("revision", "the old bytes serve until the new ones are there", (REVISION,)),
+    Held("revision", "the service keeps the old weights until the new ones are complete", (REVISION,)),
     Held(
         "repo-and-name",
-        "one edit is taken as one",
+        "edits of one request are applied together",
         (edit_model("huggingFace.repo", "a/b"), edit_model("model.name", "a/b")),
     ),
     Held(
-        "image", "an image for other weights may not read these", (REVISION, edit_model(f"{ENGINE}.image", "vllm:v9"))
+        "image",
+        "a new image may not support the old weights, so that it waits for the new ones",
+        (REVISION, edit_model(f"{ENGINE}.image", "vllm:v9")),
     ),
-    Held("args", "so may arguments", (REVISION, edit_model(f"{ENGINE}.args", ["--max-model-len=1"]))),
-    Held("pool-labels", "whatever else is edited comes along", (REVISION, edit_environment(f"{POOL}.labels.a", "b"))),
-    Held("model-ref", "another model is nothing but other bytes under another name", (_another_model,)),
-    Held("unplannable", "what cannot be planned is not there", (UNPLANNABLE, edit_model(f"{ENGINE}.image", "vllm:v9"))),
-    Held("unplannable-name", "nor is anything else taken then", (UNPLANNABLE, edit_model("model.name", "a/b"))),
+    Held(
+        "args",
+        "new arguments may not fit the old weights, so that they wait for the new ones",
+        (REVISION, edit_model(f"{ENGINE}.args", ["--max-model-len=1"])),
+    ),
+    Held(
+        "pool-labels",
+        "other edits wait for the new weights as well",
+        (REVISION, edit_environment(f"{POOL}.labels.a", "b")),
+    ),
+    Held("model-ref", "another model waits for its weights as another revision does", (_another_model,)),
+    Held(
+        "unplannable",
+        "the service stays unchanged if the new weights cannot be planned",
+        (UNPLANNABLE, edit_model(f"{ENGINE}.image", "vllm:v9")),
+    ),
+    Held(
+        "unplannable-name",
+        "no other edit is applied if the new weights cannot be planned",
+        (UNPLANNABLE, edit_model("model.name", "a/b")),
+    ),
 )
 
 
@@ -77,7 +95,7 @@ def test_keeps_service_while_new_revision_downloads(case: Held) -> None:
     grown = rest.edited(*case.edits, edit_placement("replicas", 3))
     replicas = 1 if case.id == "pool-labels" else 3
     assert composed_service(grown) == scale(observed_service(rest), replicas), (
-        "replicas are no matter of bytes, except on other nodes"
+        "the number of replicas does not wait for weights, except on other nodes"
     )
 
 
@@ -124,7 +142,7 @@ def test_derived_values_restart_nothing(story: str, edit: Edit) -> None:
 
 @dataclass(frozen=True)
 class Input:
-    """An input that pods see, and what of it the service must show at once."""
+    """An input of the pods, and the text that the service must contain at once."""
 
     id: str
     story: str
@@ -204,10 +222,12 @@ def test_removed_shared_memory_returns_to_default(story: str) -> None:
 @pytest.mark.parametrize("case", INPUTS, ids=lambda case: case.id)
 def test_requested_changes_reach_pods(case: Input) -> None:
     rest = load_scene(case.story)
-    assert case.shown not in str(observed_service(rest)), "it must be news"
+    assert case.shown not in str(observed_service(rest)), "the service must not contain the text before the edit"
     edited = rest.edited(case.edit)
     assert case.shown in str(composed_service(edited))
-    assert composed_service(edited.settled()) == composed_service(edited), "and stays"
+    assert composed_service(edited.settled()) == composed_service(edited), (
+        "the edited service must not change again in the next call"
+    )
 
 
 def test_disabled_gateway_changes_service() -> None:
@@ -222,7 +242,9 @@ def test_keeps_pods_when_an_argument_only_repeats_the_weights() -> None:
     assert isinstance(args, list)
     repeated: list[JSON] = ["--model", "moonshotai/Kimi-K2-Instruct", *args]
     found = composed_service(rest.edited(edit_model(f"{ENGINE}.args", repeated)))
-    assert found["spec"] == observed_service(rest)["spec"], "the argument repeats where the weights are"
+    assert found["spec"] == observed_service(rest)["spec"], (
+        "the spec does not change if an argument repeats the default model"
+    )
     assert found["metadata"] != observed_service(rest)["metadata"], "the service carries the new digest"
 
 
@@ -261,11 +283,11 @@ def test_keeps_previous_weights_while_service_state_is_unknown() -> None:
     restored = rest.edited(drop_status("service-"), REVISION).outcome()
     for prefix in ("claim-", "job-"):
         before = {key for key in rest.observed if key.startswith(prefix)}
-        assert before <= restored.composed.keys(), "the service may read them"
+        assert before <= restored.composed.keys(), "the previous weights stay, because the service may read them"
 
 
 def test_deletes_unserved_weights_once_status_has_new_plan() -> None:
-    """Before it says so, a call that was not heard of may have written a service that reads them."""
+    """Until then, an earlier call may have composed an unobserved service that reads them."""
     found = load_scene(SEVERAL_NODES).edited(REVISION)
     for key in [key for key in found.observed if key.startswith("service-")]:
         del found.observed[key]
@@ -273,7 +295,7 @@ def test_deletes_unserved_weights_once_status_has_new_plan() -> None:
     set_field(found.xr, "status.storage.uri", get(found.outcome().status, "storage.uri"))
     claims = found.composed("claim-")
     assert len(claims) == 1
-    assert not claims.keys() & found.observed.keys(), "they have no consumer"
+    assert not claims.keys() & found.observed.keys(), "weights without a consumer are deleted"
     assert text(next(iter(claims.values())), "kind") == "PersistentVolumeClaim"
 
 
@@ -311,14 +333,26 @@ def _knows_no_field(found: Scene) -> None:
 @pytest.mark.parametrize(
     ("reason", "edits", "stays"),
     [
-        ("nothing is known of it, as after a restored backup", [drop_status("service-")], True),
-        ("nor whether it ever served", [drop_status("service-"), _never_served], True),
-        ("it is up before it was said to serve", [_never_served], True),
-        ("it served, and will again", [_down], True),
-        ("it never came up, perhaps for that number", [_down, _never_served], False),
-        ("the cluster refused it, so that nothing runs as written", [_refused], False),
-        ("KServe cannot make pods of it", [_not_combined], False),
-        ("the cluster does not know a field of it, so that nothing runs as written", [_knows_no_field], False),
+        ("a service without status stays, as after a restored backup", [drop_status("service-")], True),
+        (
+            "a service without status stays, even if it is not known to have served",
+            [drop_status("service-"), _never_served],
+            True,
+        ),
+        ("a service that is up stays, even if its status does not say yet that it has served", [_never_served], True),
+        ("a service that is down stays if it has served before", [_down], True),
+        (
+            "a service that never came up is updated, because the changed value may be the cause",
+            [_down, _never_served],
+            False,
+        ),
+        ("a service that the cluster refused is updated, because no pod runs with its spec", [_refused], False),
+        ("a service without pods is updated, because KServe cannot combine its presets", [_not_combined], False),
+        (
+            "a service with a field that the cluster lacks is updated, because no pod runs with its spec",
+            [_knows_no_field],
+            False,
+        ),
     ],
 )
 def test_rebuilds_service_that_has_no_pods(reason: str, edits: list[Edit], stays: bool) -> None:  # a row
@@ -332,7 +366,7 @@ def test_keeps_service_when_new_one_is_invalid() -> None:
     split = edit_model(f"{ENGINE}.args", ["--tensor-parallel-size=8"])
     narrower: JSON = {"nodes": 2, "gpusPerNode": 4, "parallelism": {"tensor": 4, "pipeline": 2}}
     refused = rest.edited(split, edit_placement("topology", narrower), edit_placement("replicas", 2))
-    assert composed_service(refused) == observed_service(rest), "two were asked for of the new shape"
+    assert composed_service(refused) == observed_service(rest), "two replicas of the new shape are requested"
     assert refused.condition("ServiceAccepted").reason == "Rejected"
 
 
@@ -360,7 +394,7 @@ def test_reports_why_service_is_not_composed(edits: list[Edit], reason: str, mes
     found = load_scene(SEVERAL_NODES).edited(_without_service, *edits)
     accepted = found.condition("ServiceAccepted")
     assert (accepted.status, accepted.reason, accepted.message) == (Status.FALSE, reason, message)
-    assert bool(found.composed()) == (reason == "Applying"), "the condition tells what is composed"
+    assert bool(found.composed()) == (reason == "Applying"), "the service is composed exactly if the condition says so"
 
 
 ANOTHER_GROUP = edit_placement("topology", {"nodes": 3, "gpusPerNode": 8, "parallelism": {"tensor": 8, "pipeline": 3}})
@@ -369,16 +403,18 @@ ANOTHER_GROUP = edit_placement("topology", {"nodes": 3, "gpusPerNode": 8, "paral
 @pytest.mark.parametrize(
     ("reason", "edits"),
     [
-        ("its other bytes are on their way", [REVISION]),
-        ("so they are, for another group", [REVISION, ANOTHER_GROUP]),
-        ("it cannot be planned", [UNPLANNABLE]),
+        ("the service waits for new weights", [REVISION]),
+        ("the service waits for new weights of another group", [REVISION, ANOTHER_GROUP]),
+        ("the new weights cannot be planned", [UNPLANNABLE]),
     ],
 )
 def test_reapplies_waiting_service_over_seen_version(reason: str, edits: list[Edit]) -> None:
     rest = load_scene(SEVERAL_NODES).edited(edit_observed("service-", "metadata.resourceVersion", "7"))
     (repeated,) = (m for key, m in rest.edited(*edits).outcome().composed.items() if key.startswith("service-"))
     assert mapping(repeated.manifest, "spec.forProvider.manifest") == observed_service(rest), reason
-    assert get(repeated.manifest, "metadata.resourceVersion") == "7", "another call may have written it since"
+    assert get(repeated.manifest, "metadata.resourceVersion") == "7", (
+        "the resourceVersion is set, because another call may have changed the service since"
+    )
 
 
 @pytest.mark.parametrize("edits", [[REVISION], [UNPLANNABLE]], ids=["other-bytes", "unplannable"])
@@ -392,12 +428,16 @@ def test_reapplies_weights_over_seen_version(edits: list[Edit]) -> None:
 @pytest.mark.parametrize(
     ("reason", "edits", "version"),
     [
-        ("at rest whatever is written over it is the same", [], None),
-        ("the user may have changed the request since", [edit_model(f"{ENGINE}.args", ["--x=7"])], "7"),
-        ("nor is it kept as observed where it has changed since", [edit_model("resources.disk", "1500Gi")], "7"),
-        ("nor scaled", [edit_placement("replicas", 2)], "7"),
+        ("a service at rest needs no resourceVersion, because every call composes the same", [], None),
+        ("an edited service is written only over the observed version", [edit_model(f"{ENGINE}.args", ["--x=7"])], "7"),
         (
-            "a service that never came up may serve now",
+            "a service that keeps its observed values is written only over the observed version",
+            [edit_model("resources.disk", "1500Gi")],
+            "7",
+        ),
+        ("a service is scaled only over the observed version", [edit_placement("replicas", 2)], "7"),
+        (
+            "a service that never came up is updated only over the observed version, as it may serve now",
             [_down, _never_served, edit_model("resources.disk", "1500Gi")],
             "7",
         ),
@@ -416,5 +456,7 @@ def test_without_preload_service_waits_only_for_claim() -> None:
             del found.observed[key]
 
     first = load_scene("bring-your-own-claim").edited(edit_placement("modelCache.preload", False), unmade)
-    assert first.composed(), "the claim is there"
-    assert not first.edited(drop_status("claim-")).composed(), "it has not been observed yet"
+    assert first.composed(), "the service is composed if the claim exists"
+    assert not first.edited(drop_status("claim-")).composed(), (
+        "the service is not composed before the claim is observed"
+    )

@@ -1,4 +1,4 @@
-"""A placement that has had another service: which one serves, and what stays for as long as it may be read."""
+"""A placement with several services: which one serves, and which weights stay because they may be read."""
 
 import copy
 
@@ -24,7 +24,7 @@ WAITING = pytest.mark.parametrize("edit", [REVISION, UNPLANNABLE, admitted(0)], 
 
 
 def beside(prefix: str, key: str, *, status: JSON = None) -> Edit:
-    """Let another Object be observed, like the one with this prefix, and say this."""
+    """Let another Object be observed that equals the one with this prefix, except for these fields."""
 
     def edit(found: Scene) -> None:
         (like,) = (m for name, m in found.observed.items() if name.startswith(prefix))
@@ -42,13 +42,13 @@ def without_service(found: Scene) -> None:
 
 
 def told_of(*edits: Edit) -> Edit:
-    """Let the composite say of its storage what it says after these edits."""
+    """Let the status of the composite report the storage that it has after these edits."""
     said = get(load_scene(SEVERAL_NODES).edited(*edits).outcome().status, "storage.uri")
     return lambda found: set_field(found.xr, "status.storage.uri", said)
 
 
 def never_recorded(found: Scene) -> None:
-    """Let the composite say nothing of its storage."""
+    """Let the status of the composite report no storage."""
     set_field(found.xr, "status.storage.uri", None)
 
 
@@ -78,10 +78,10 @@ def starting(found: Scene) -> None:
     ids=["older", "younger", "same-second", "older-but-not-ready"],
 )
 def test_keeps_one_of_two_services_while_new_one_waits(edit: Edit, edits: tuple[Edit, ...], stays: bool) -> None:
-    """Histories, seed 44340: a call that still saw a group created it again beside the one that had replaced it."""
+    """Histories, seed 44340: a call with a late list created a group again, beside the group that had replaced it."""
     outcome = load_scene(SEVERAL_NODES).edited(*TWO, *edits, edit).outcome()
     (kept,) = remote_manifests(outcome, "service-")
-    assert (kept == "service-a") is stays, "the one that serves, the older one, the requested one"
+    assert (kept == "service-a") is stays, "the serving service comes first, then the older one, then the requested one"
     assert get(outcome.status, "service.replicas") == 1
 
 
@@ -103,7 +103,7 @@ def test_reports_earlier_service_while_new_one_waits() -> None:
 
 
 def ended(*, recorded: bool) -> Edit:
-    """Let the Jobs that are composed be observed as Complete, and the composite say so, or that they run."""
+    """Let composed Jobs be Complete, and the status of the composite report them so; or let the Jobs run."""
 
     def edit(found: Scene) -> None:
         set_field(found.xr, "status.storage", get(found.outcome().status, "storage"))
@@ -121,22 +121,28 @@ def ended(*, recorded: bool) -> Edit:
 
 
 def test_deletes_other_group_once_status_has_completion() -> None:
-    """The namespace took the Job, and a call that still saw the old service created it again."""
+    """The Job was deleted with its namespace, and a call that still observed the old service created it again."""
     rest = load_scene(SEVERAL_NODES)
     wanted = rest.edited(LARGER).composed().keys()
     waiting = rest.edited(LARGER, REVISION)
     assert waiting.composed().keys().isdisjoint(wanted)
-    assert waiting.edited(ended(recorded=False)).composed() == waiting.composed(), "what one Job says may be taken back"
+    assert waiting.edited(ended(recorded=False)).composed() == waiting.composed(), (
+        "the status of a Job alone does not suffice, because it may change again"
+    )
     recorded = waiting.edited(ended(recorded=True))
     assert recorded.composed().keys() == wanted
     again = recorded.edited(edit_observed("job-", f"{MIRRORED}.status", {"active": 1}))
-    assert again.composed() == recorded.composed(), "what the composite says holds"
+    assert again.composed() == recorded.composed(), (
+        "the weights that the status of the composite records are sufficient"
+    )
     unheard = waiting.edited(ended(recorded=False), lambda found: set_field(found.xr, "status.storage", None))
-    assert unheard.composed() == waiting.composed(), "nor does a call know, to which it says nothing of them (13134)"
+    assert unheard.composed() == waiting.composed(), "a call without recorded weights does not know them either (13134)"
     heard = unheard.edited(lambda found: set_field(found.xr, "status.storage", get(found.outcome().status, "storage")))
-    assert heard.composed().keys() == wanted, "which it says after that call"
+    assert heard.composed().keys() == wanted, "the status of the composite records the weights after that call"
     undated = waiting.edited(ended(recorded=False), edit_observed("job-", f"{MIRRORED}.status.completionTime", None))
-    assert undated.composed().keys() == wanted, "there is nothing that it could say"
+    assert undated.composed().keys() == wanted, (
+        "a Job without a completion time cannot be recorded, so that its status suffices"
+    )
 
 
 def test_same_group_does_not_wait_for_status() -> None:
@@ -166,22 +172,42 @@ def test_does_not_move_while_its_cluster_does_not_answer() -> None:
 @pytest.mark.parametrize(
     ("edits", "stay", "reason"),
     [
-        ((), False, "the one service is up on the wanted bytes"),
-        ((without_service,), True, "it is written in this call, and may be there unobserved"),
-        ((without_service, REVISION), True, "an earlier call may have written one that reads them, unobserved (6168)"),
-        ((without_service, REVISION, told_of(REVISION)), False, "there is none, or this composite would know of it"),
-        ((without_service, REVISION, never_recorded), False, "nothing was planned before, so nothing was written"),
-        ((LARGER,), True, "so it is where it has another group"),
-        ((REVISION,), True, "the wanted bytes are on their way"),
-        ((UNPLANNABLE,), True, "it is not known which bytes are requested"),
+        ((), False, "the only service is up with the planned weights"),
+        ((without_service,), True, "this call composes the service, which may exist unobserved"),
+        (
+            (without_service, REVISION),
+            True,
+            "an earlier call may have composed an unobserved service that reads the weights (6168)",
+        ),
+        (
+            (without_service, REVISION, told_of(REVISION)),
+            False,
+            "the status would report a service that reads the earlier weights",
+        ),
+        (
+            (without_service, REVISION, never_recorded),
+            False,
+            "no weights were planned before, so that no service was composed",
+        ),
+        ((LARGER,), True, "a service of another group may exist unobserved"),
+        ((REVISION,), True, "the planned weights are still downloading"),
+        ((UNPLANNABLE,), True, "the requested weights are unknown"),
         (
             (edit_observed("service-", f"{MIRRORED}.spec.model.uri", "pvc://claim-earlier/models/0"),),
             True,
-            "it has not moved",
+            "the service still reads the earlier weights",
         ),
-        ((edit_observed("service-", f"{MIRRORED}.status.conditions", DOWN),), True, "it has moved and is not up"),
-        ((edit_observed("service-", "status.conditions", UNANSWERED),), True, "it was up when it was last seen"),
-        ((*TWO, admitted(0)), True, "another one is there, which may read them"),
+        (
+            (edit_observed("service-", f"{MIRRORED}.status.conditions", DOWN),),
+            True,
+            "the service has moved to the planned weights, but is not up",
+        ),
+        (
+            (edit_observed("service-", "status.conditions", UNANSWERED),),
+            True,
+            "the cluster does not answer, so that the service may not be up",
+        ),
+        ((*TWO, admitted(0)), True, "another service exists, which may read the weights"),
     ],
 )
 def test_keeps_weights_that_may_be_read(edits: tuple[Edit, ...], stay: bool, reason: str) -> None:
@@ -189,7 +215,7 @@ def test_keeps_weights_that_may_be_read(edits: tuple[Edit, ...], stay: bool, rea
     assert ("claim-earlier" in load_scene(SEVERAL_NODES).edited(earlier, *edits).composed("claim-")) is stay, reason
 
 
-# A variable of the preset's, which a profile must leave out.
+# The preset sets this variable, so that a profile must leave it out.
 UNWRITABLE = (
     edit_environment("nodePools.0.interNode", {"preset": "coreweave-infiniband"}),
     edit_model("serving.0.engine.env", [{"name": "NCCL_NET", "value": "Socket"}]),

@@ -51,16 +51,28 @@ class Case:
 
 
 CASES = (
-    Case("preset", "KServe's command and mounts", ONE_NODE, engine(), []),
-    Case("preset-data", "likewise", DATA, engine(), []),
-    Case("ranks", "our command over the preset's pod", DATA, engine(image=VLLM_RANKS), VLLM_FLAGS),
-    Case("gguf", "likewise", ONE_GPU, engine(image="own/vllm:v0.15.0"), VLLM_FLAGS,
+    Case("preset", "the preset has KServe's own TLS arguments and mounts", ONE_NODE, engine(), []),
+    Case("preset-data",
+        "the preset for data parallelism has KServe's own TLS arguments and mounts",
+        DATA, engine(), []),
+    Case("ranks",
+        "the function's own command gets the TLS arguments, and the preset mounts the files",
+        DATA, engine(image=VLLM_RANKS), VLLM_FLAGS),
+    Case("gguf",
+        "the function's own command for a GGUF file gets the TLS arguments",
+        ONE_GPU, engine(image="own/vllm:v0.15.0"), VLLM_FLAGS,
          source=HuggingFaceSource(repo="org/kimi", file="m.gguf")),
-    Case("sglang", "likewise", ONE_NODE, engine(image=SGLANG_TLS, name=engine(image=SGLANG).name), SGLANG_FLAGS),
-    Case("pipeline", "there is no preset", PIPELINE, engine(), VLLM_FLAGS, mounted=True),
-    Case("tensor", "nor here", TENSOR, engine(), VLLM_FLAGS, mounted=True),
-    Case("ray", "behind a script", PIPELINE, engine(image=VLLM_OLD), VLLM_FLAGS, mounted=True),
-    Case("sglang-nodes", "its ranks are alike", PIPELINE,
+    Case("sglang",
+        "the function's own command for SGLang gets the TLS arguments",
+        ONE_NODE, engine(image=SGLANG_TLS, name=engine(image=SGLANG).name), SGLANG_FLAGS),
+    Case("pipeline",
+        "without a preset, the function adds the TLS arguments and mounts",
+        PIPELINE, engine(), VLLM_FLAGS, mounted=True),
+    Case("tensor", "tensor parallelism over nodes has no preset either", TENSOR, engine(), VLLM_FLAGS, mounted=True),
+    Case("ray",
+        "the script of Ray passes the TLS arguments to the engine",
+        PIPELINE, engine(image=VLLM_OLD), VLLM_FLAGS, mounted=True),
+    Case("sglang-nodes", "all ranks of SGLang have the same TLS arguments", PIPELINE,
          engine(image=SGLANG_TLS, name=engine(image=SGLANG).name), SGLANG_FLAGS, mounted=True),
 )  # fmt: skip
 
@@ -75,7 +87,7 @@ def test_leader_serves_with_certificate_of_kserve(case: Case) -> None:
             case.mounted,
         ), case.reason
     scheme = text(get_main(leader), "startupProbe.httpGet.scheme")
-    assert scheme == ("HTTPS" if case.want else ""), "a preset's own probes ask as KServe says"
+    assert scheme == ("HTTPS" if case.want else ""), "the probes of a preset keep the scheme that KServe sets"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
@@ -105,4 +117,4 @@ def test_tls_secret_has_name_of_kserve() -> None:
     secret = f"{longest}-kserve-self-signed-certs"
     leader, _ = build_pods(replace(request(PIPELINE, kserve=ON), name=longest))
     assert {"name": "tls-certs", "secret": {"secretName": secret}} in listing(leader, "volumes")
-    assert len(secret) <= 63, "KServe cuts and hashes a longer name"
+    assert len(secret) <= 63, "KServe truncates and hashes a longer name"

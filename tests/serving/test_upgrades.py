@@ -80,13 +80,17 @@ def _by_the_release_without_homes(found: Scene) -> None:
 def test_service_of_the_release_without_homes_keeps_every_byte_until_its_next_change(story: str) -> None:
     rest = load_scene(story).edited(_by_the_release_without_homes)
     before = json.dumps(observed_service(rest), sort_keys=True)
-    assert before != json.dumps(observed_service(load_scene(story)), sort_keys=True), "this release writes another one"
+    assert before != json.dumps(observed_service(load_scene(story)), sort_keys=True), (
+        "this release would write another service"
+    )
     assert json.dumps(composed_service(rest), sort_keys=True) == before
     assert json.dumps(composed_service(rest.settled()), sort_keys=True) == before
     scaled = rest.edited(edit_placement("replicas", 2))
-    assert composed_service(scaled) == scale(observed_service(rest), 2), "replicas follow without a restart"
+    assert composed_service(scaled) == scale(observed_service(rest), 2), (
+        "the number of replicas changes without a restart"
+    )
     changed = composed_service(rest.edited(edit_model("serving.0.engine.args", ["--max-num-seqs=7"])))
-    assert "'USER'" in str(changed), "the next change brings what is new"
+    assert "'USER'" in str(changed), "the next change of the service applies the new defaults"
 
 
 @pytest.mark.parametrize("story", [SEVERAL_NODES, ONE_NODE])
@@ -103,7 +107,7 @@ def test_service_without_digest_keeps_its_pods_when_they_are_as_built(story: str
     rest = load_scene(story).edited(_without_digest)
     assert composed_service(rest)["spec"] == observed_service(rest)["spec"]
     assert composed_service(rest)["metadata"] == observed_service(load_scene(story))["metadata"], (
-        "it carries its digest from now on"
+        "the service has its digest from now on"
     )
 
 

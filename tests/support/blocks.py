@@ -1,4 +1,4 @@
-"""What documents show: fenced blocks by language, and the commands in blocks and in code spans."""
+"""The code in documents: fenced blocks by language, and the commands in blocks and in code spans."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _LISTED = subprocess.run(("git", "ls-files", "*.md"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-# What is written to be followed; the changelog tells of commands that were, decisions of some that never came.
+# Documents whose commands readers follow. The changelog and decisions also name commands that do not exist.
 DOCUMENTS = tuple(
     ROOT / name
     for name in _LISTED.splitlines()
@@ -33,7 +33,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command with the document that shows it; `whole`: as it is to be typed, and not only named in a sentence."""
+    """A command with its document; `whole` means that readers type it as it is, and not only a sentence names it."""
 
     document: Path
     words: tuple[str, ...]
@@ -51,7 +51,7 @@ def blocks() -> Iterator[Block]:
 
 
 def yaml_blocks() -> Iterator[Block]:
-    """Return what is shown as YAML, also within commands that write it to a file."""
+    """Return the YAML of documents, including YAML within commands that write it to a file."""
     for block in blocks():
         if block.language == "yaml":
             yield block
@@ -70,7 +70,7 @@ def commands(program: str) -> list[Command]:
 
 
 def spans(document: Path) -> list[str]:
-    """Return what stands in backticks in the sentences and tables of a document."""
+    """Return the code spans in the sentences and tables of a document."""
     return [" ".join(span.split()) for span in _SPAN.findall(_BLOCK.sub("", document.read_text()))]
 
 
@@ -91,7 +91,7 @@ def _calls(script: str) -> Iterator[tuple[str, ...]]:
 
 
 def _simple(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Split a line at what the shell reads, without assignments before a command, keywords and redirections."""
+    """Split a line at shell operators, without assignments before a command, keywords and redirections."""
     call: list[str] = []
     redirected = False
     for word in (*words, ";"):

@@ -54,7 +54,7 @@ def selector(**labels: str) -> Selector:
 
 
 def shape(nodes: int = 1, gpus: int = 8, parallelism: Parallelism | None = None) -> Shape:
-    """Return a shape in pipeline mode, unless the parallelism says otherwise."""
+    """Return a shape in pipeline mode, unless a parallelism is given."""
     split = parallelism or Parallelism(tensor=gpus, pipeline=nodes)
     return Shape(nodes=nodes, gpus_per_node=gpus, parallelism=split)
 
@@ -95,7 +95,7 @@ def profile(
     pods_across_nodes: Spread | None = None,
     replicas_across_nodes: Spread = Spread.NONE,
 ) -> Profile:
-    """Return a serving profile; no shape means VRAM maths."""
+    """Return a serving profile; without a shape, the VRAM of the model decides the shape."""
     return Profile(
         name=name,
         engine=engine,
@@ -150,7 +150,7 @@ def pool(
     nvlink_domain: int | None = 8,
     accelerator_type: str = "nvidia-h100-80gb",
 ) -> Pool:
-    """Return a pool that can do everything."""
+    """Return a pool with every capability."""
     return Pool(
         name=name,
         gpus_per_node=gpus,
@@ -279,7 +279,7 @@ def placement(
 
 
 def with_service(placement: Placement, **fields: Any) -> Placement:  # fields of a ServiceRecord
-    """Return a placement with these fields of what is recorded of its service."""
+    """Return a placement with these fields in the record of its service."""
     return replace(placement, service=replace(placement.service, **fields))
 
 
@@ -296,13 +296,13 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
 
 
 def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageRequest:
-    """Return what the planner says about the weights of a deployment."""
+    """Return the planner's request for the weights of a deployment."""
     return StorageRequest(model=model, choice=choice, named_cache=cache, namespace=NAMESPACE, owner="chat")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultyRequest(SchedulingRequest):
-    """A request whose weights have the same faults on every pool."""
+    """Return a request whose weights have the same faults on every pool."""
 
     faults: tuple[StorageFault, ...]
 

@@ -1,4 +1,4 @@
-"""What is explained: Kimi K2 on two nodes in production, a small model, and where they might go."""
+"""Scheduling decisions to explain: Kimi K2 on two nodes in production, a small model, and their environments."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def request(
     of: Model = KIMI,
     cache: ModelCache | None = None,
 ) -> SchedulingRequest:
-    """Return what Kimi K2 needs, or another model."""
+    """Return the requirements of Kimi K2 or of another model."""
     wanted = deployment(environments=environments, replicas=replicas)
     return SchedulingRequest(deployment=wanted, model=of, storage_request=planner(of, choice, cache=cache))
 
@@ -68,7 +68,7 @@ class Unplaced(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """What the condition Scheduled and `status.unplaced` say of a decision."""
+    """The condition Scheduled and `status.unplaced` of a decision."""
 
     status: Status
     reason: str
@@ -79,7 +79,7 @@ class Explained(NamedTuple):
 def explained(
     wanted: SchedulingRequest, environments: tuple[Environment, ...], placements: tuple[Placement, ...] = ()
 ) -> Explained:
-    """Return the decision in words."""
+    """Return the message of the decision."""
     decision = schedule(wanted, environments, placements)
     own = [p for p in placements if p.deployment == wanted.deployment.name]
     world = Snapshot(

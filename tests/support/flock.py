@@ -1,4 +1,4 @@
-"""A stand-in for storage whose flock() fails: the kernel answers so, to a process and to all that it starts."""
+"""A stand-in for storage whose flock() fails: a seccomp filter fails the call in a process and its children."""
 
 import ctypes
 import platform
@@ -15,7 +15,7 @@ class _Program(ctypes.Structure):
 
 
 def fail_flock(number: int) -> None:
-    """Lets every flock() of this process fail with an error number, for good."""
+    """Makes every later flock() of this process fail with an error number."""
     steps = (
         (_LOAD, 0, 0, 0),  # the number of the system call
         (_EQUALS, 0, 1, NUMBERS[platform.machine()]),

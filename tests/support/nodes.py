@@ -52,7 +52,7 @@ def node(
     deleting: bool = False,
     beat: str = "2026-01-01T00:00:00Z",
 ) -> Manifest:
-    """Return a Node; `gpus` None: nothing is offered yet. `beat`: what changes with every heartbeat."""
+    """Return a Node. With `gpus` None, the node has no allocatable GPUs yet. `beat` changes with every heartbeat."""
     allocatable: Manifest = {"cpu": "96", "memory": "1800Gi", "pods": "110"}
     if gpus is not None:
         allocatable[resource] = gpus
@@ -84,7 +84,7 @@ def node(
 def member(
     shown: Manifest, *, synced: str = "", seen: bool = True, meant: str = "", owner: str = UID, leaving: bool = False
 ) -> Manifest:
-    """Return the Object of a node; `synced`: why it is not, `meant`: the node that it is to show, where another."""
+    """Return the Object of a node. `synced` is the error of its last sync; `meant` is the node that it should show."""
     metadata = shown["metadata"]
     assert isinstance(metadata, dict)
     name = str(metadata["name"])
@@ -116,7 +116,7 @@ def member(
 
 
 def collection(*, listed: bool = True, synced: str = "") -> Manifest:
-    """Return the collection; `listed`: it was reconciled once, `synced`: why its last list failed."""
+    """Return the collection. `listed` means that it was reconciled once; `synced` is the error of its last list."""
     status: Manifest = {}
     if listed:
         status["membershipLabel"] = {"kubernetes.crossplane.io/owned-by-collection": "nodes"}

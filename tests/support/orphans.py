@@ -27,7 +27,7 @@ class AtRest:
             mapping(manifest, "metadata")["resourceVersion"] = "7"
 
     def outcome(self, observed: Mapping[str, Manifest] | None = None, *, pending: str = "", now: float = 0) -> Outcome:
-        """Returns the outcome when Crossplane observes these resources and answers all but one requirement."""
+        """Returns the outcome if Crossplane observes these resources and answers all but one requirement."""
         call = Call(xr=self.xr, observed={**(observed or {})}, now=now)
         answers: dict[str, Answered] = {}
         for _ in range(4):
@@ -43,7 +43,7 @@ class AtRest:
         """Returns the resources for a requirement."""
         if requirement.kind not in {"Object", "Usage", "ProviderConfigUsage"}:
             return self.control.store.find(requirement)
-        assert requirement.labels or requirement.name, "otherwise it is every Object"
+        assert requirement.labels or requirement.name, "a requirement without labels and name would select every Object"
         return tuple(
             RequiredResource(b"", partial(copy.deepcopy, m))
             for m in self.objects.values()

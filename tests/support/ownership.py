@@ -1,4 +1,4 @@
-"""Everything that composers compose, in the cases and in the examples at rest."""
+"""All resources that composers compose, in the test cases and in the examples at rest."""
 
 import functools
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CASES = test_cases.NAMES
 _EXAMPLES = [path.name for path in sorted(plane.EXAMPLES.iterdir()) if path.is_dir() and path.name != "recipes"]
 
 
-# What no example has: a copied pull Secret, a roll-out of one environment after the other, the service of a deployment.
+# Resources that no example has: a copied pull Secret, a sequential rollout, the service of a deployment.
 EVERYTHING = "everything"
 STORIES = [*_EXAMPLES, EVERYTHING]
 SETTINGS: Manifest = {"gateway": {"name": "models", "url": "https://models.example.com"}}
@@ -46,7 +46,7 @@ def _settle_everything() -> ControlPlane:
 
 
 class _KServe(World):
-    """Clusters on which KServe says which Deployment has the pods of a service."""
+    """Clusters on which KServe reports the Deployment of a service's pods."""
 
     def advance(self, resource: Manifest, step: int) -> Manifest:
         observed = super().advance(resource, step)

@@ -1,4 +1,4 @@
-"""A ledger that charges every grant one by one, for every placement from the start, to compare the real one with."""
+"""A reference ledger that charges every grant one by one, to which tests compare the real ledger."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ Held = dict[str, list[Grant]]
 
 
 def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[Grant]) -> tuple[Held, list[Placement]]:
-    """Return who holds what, and who has no room for more."""
+    """Return the grants, and the placements that have no room for more."""
     known = {p.uid: p for p in sorted(placements, key=charge_order)}
     grants = list(granted)
     while True:
@@ -67,7 +67,7 @@ def _grant(p: Placement, share: Share) -> Grant:
 
 
 def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
-    """Grant what one asks for, if it fits beside all that others hold; tell whether it has it."""
+    """Grant the request of one placement if it fits beside all other grants; return whether it is granted."""
     if any(g.share.has_same_size(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
         return True
     capacity = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
@@ -89,14 +89,14 @@ MAX_ROWS, MAX_REPLICAS, MAX_FEWER, DAYS = 9, 5, 3, 9
 
 @dataclass(frozen=True)
 class Row:
-    """One placement of a world."""
+    """One placement of a random world."""
 
     replicas: int
     shape: Shape
-    fewer: int = 0  # replicas less than requested that it has
+    fewer: int = 0  # number of requested replicas that it does not have
     state: str = "waits"
     exclusive: bool = False
-    day: int = 1  # on which it was created
+    day: int = 1  # environment on which it was created
 
 
 def draw_rows(source: random.Random) -> list[Row]:
@@ -115,7 +115,7 @@ def draw_rows(source: random.Random) -> list[Row]:
 
 
 def compare_with_plain_ledger(rows: Sequence[Row], of: Pool) -> None:
-    """Asserts that both ledgers grant, reject and leave the same."""
+    """Asserts that both ledgers have the same grants, rejections and free GPUs."""
     placements, grants = list[Placement](), list[Grant]()
     for number, row in enumerate(rows):
         created = f"2026-01-0{row.day}"

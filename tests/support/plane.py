@@ -24,14 +24,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
-    """Answer as the server would; nothing is awaited, so there is no need for a loop."""
+    """Answer as the server would. The function awaits nothing, so that no event loop is needed."""
     answering = Runner().RunFunction(request.SerializeToString(), None)
     try:
         answering.send(None)
     except StopIteration as answered:
         response: fnv1.RunFunctionResponse = answered.value
         return response
-    raise AssertionError("the function awaits something")
+    raise AssertionError("the function must not await anything")
 
 
 def manifests(story: str) -> list[Manifest]:
@@ -43,7 +43,7 @@ def plane(story: str, world: World | None = None, settings: Manifest | None = No
     """Return a control plane with an example applied, at rest; another one for each caller."""
     if world is None and settings is None:
         usual = _usual(story)
-        # What was rendered is never changed, nor what is remembered of it: neither needs a copy.
+        # No test changes what was rendered, so that it needs no copy.
         return copy.deepcopy(usual, {id(kept): kept for kept in (usual.renderer, *usual.rounds)})
     return _at_rest(story, world or World(), settings)
 
@@ -105,7 +105,7 @@ def request_of(control: ControlPlane, ref: Ref) -> fnv1.RunFunctionRequest:
 
 
 def fetched(first: Call, objects: Iterable[Manifest]) -> Call:
-    """Return the last call of a reconcile in which all that is asked for is found among some objects."""
+    """Return the last call of a reconcile whose required resources are answered from some objects."""
     return reconciled(first, objects)[0]
 
 
@@ -121,7 +121,7 @@ def reconciled(
         if wanted == asked or (asked is None and wanted.keys() == found.answers.keys()):
             return found, outcome
         found, asked = _answered(found, store, wanted), wanted
-    raise AssertionError("what is asked for does not settle")
+    raise AssertionError("the required resources do not settle")
 
 
 def _answered(call: Call, store: Store, asked: Mapping[str, Requirement]) -> Call:
@@ -129,7 +129,7 @@ def _answered(call: Call, store: Store, asked: Mapping[str, Requirement]) -> Cal
 
 
 def from_file(environment: Manifest) -> Manifest:
-    """Return an environment as it stands in a file: without a uid and without a ledger."""
+    """Return an environment as read from a file: without a uid and without a ledger."""
     metadata = {key: value for key, value in mapping(environment, "metadata").items() if key != "uid"}
     return {**environment, "metadata": metadata, "status": {"conditions": get(environment, "status.conditions")}}
 

@@ -1,4 +1,4 @@
-"""A ModelPlacement at rest with all that it is answered, to be edited and composed once more."""
+"""A ModelPlacement at rest with its required resources, to be edited and composed once more."""
 
 import copy
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _REQUIRED = {
 
 @dataclass(frozen=True)
 class Scene:
-    """What one call of the function is given; an edit makes another scene."""
+    """The input of one call of the function; an edit returns another scene."""
 
     xr: Manifest
     observed: dict[str, Manifest]
@@ -32,14 +32,14 @@ class Scene:
     input: Manifest = field(default_factory=dict)
 
     def edited(self, *edits: "Edit") -> "Scene":
-        """Returns the scene after some edits; this one stays."""
+        """Returns the scene after some edits; this scene does not change."""
         made = Scene(copy_manifest(self.xr), _each(self.observed), _each(self.answers), copy_manifest(self.input))
         for edit in edits:
             edit(made)
         return made
 
     def request(self) -> fnv1.RunFunctionRequest:
-        """Returns what the function is sent."""
+        """Returns the request to the function."""
         request = fnv1.RunFunctionRequest(
             observed=fnv1.State(
                 composite=_resource(self.xr), resources={key: _resource(found) for key, found in self.observed.items()}
@@ -50,9 +50,9 @@ class Scene:
         return request
 
     def outcome(self) -> Outcome:
-        """Returns what the function makes of it."""
+        """Returns the outcome of the function."""
         call = read_call(split_request(self.request().SerializeToString()))
-        # Nothing is there that is not observed.
+        # Every existing resource is observed.
         orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
         return compose(replace(call, answers={**orphans, **call.answers}))
 
@@ -66,7 +66,7 @@ class Scene:
         return found
 
     def settled(self) -> "Scene":
-        """Returns the scene in which what is composed now is observed, as up as it was."""
+        """Returns the scene in which the resources composed now are observed, with their earlier status."""
         outcome = self.outcome()
         observed = {}
         for key, item in outcome.composed.items():
@@ -95,7 +95,7 @@ def build_scene(story: str) -> Scene:
         for kind in kinds
         for found in control.all(kind)[:1]
     }
-    # What an environment admits is not these scenes' matter: one from a file admits everything.
+    # These scenes do not test admission, so that the environment comes from a file, which admits everything.
     mapping(answers[requirements.ENVIRONMENT], "metadata").pop("uid")
     if not text(control.composites[ref], "spec.modelCache.name"):
         answers.pop(requirements.CACHE, None)
@@ -158,7 +158,7 @@ def edit_settings(path: str, value: JSON) -> Edit:
 
 
 def edit_observed(prefix: str, path: str, value: JSON) -> Edit:
-    """Returns the edit of what is observed, of all composed resources with a prefix."""
+    """Returns the edit of all observed resources with a prefix."""
 
     def edit(scene: Scene) -> None:
         for key, manifest in scene.observed.items():
@@ -169,12 +169,12 @@ def edit_observed(prefix: str, path: str, value: JSON) -> Edit:
 
 
 def drop_status(prefix: str) -> Edit:
-    """Returns the loss of what Objects knew, as after a restored backup."""
+    """Returns the edit that removes the status of Objects, as after a restored backup."""
     return edit_observed(prefix, "status", None)
 
 
 def load_scene(story: str) -> Scene:
-    """Returns an example at rest, made once."""
+    """Returns an example at rest, which is created only once."""
     if story not in _SCENES:
         _SCENES[story] = build_scene(story)
     return _SCENES[story]

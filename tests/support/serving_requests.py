@@ -1,4 +1,4 @@
-"""Keyword builder for what is under test here: a request for a service that asks for nothing special."""
+"""Keyword builder for a service request in which everything that is not under test has a default."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from tests.support.builders import GIB, HUB, model, pool, profile, shape
 
 NAME, NAMESPACE = "kimi-1a2b3c4d", "team"
 VLLM_NEW, VLLM_OLD = "vllm/vllm-openai:v0.15.0", "vllm/vllm-openai:v0.8.0"
-# The first that finishes its requests when it is stopped, and the first that KServe's preset for data cannot start.
+# The first version that finishes its requests before it stops, and the first that the data preset cannot start.
 VLLM_DRAINS, VLLM_RANKS = "vllm/vllm-openai:v0.18.0", "vllm/vllm-openai:v0.28.0"
 SGLANG = "lmsysorg/sglang:v0.5.4"
 KSERVE = Kserve(namespace="kserve", config_prefix="kserve-", gateway=True)
@@ -29,7 +29,7 @@ FRONTIER = replace(pool("frontier"), labels=(("modelplane.ai/pool", "frontier"),
 def engine(
     *args: str, image: str = VLLM_NEW, name: EngineName = EngineName.VLLM, env: tuple[Manifest, ...] = ()
 ) -> Engine:
-    """Return an engine with these arguments; SGLang's where the image is."""
+    """Return an engine with these arguments; it is SGLang if the image is."""
     if image == SGLANG:
         name = EngineName.SGLANG
     return Engine(name=name, image=image, args=args, env=env)

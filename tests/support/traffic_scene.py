@@ -1,4 +1,4 @@
-"""A ModelService on a control plane with two gateways, played step by step: what is composed is observed later."""
+"""A ModelService on a control plane with two gateways, step by step: composed resources are observed later."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -125,7 +125,9 @@ class TrafficPlane:
             "status": self.status,
         }
         call = Call(xr=xr, observed=listed, input=self.settings, now=self.now)
-        for _ in range(3):  # placements that their label does not find are required next, and a CRD after them
+        for _ in range(
+            3
+        ):  # The next call requires placements that the label does not find, and the call after it requires a CRD.
             required = model_service.require(call, model_service.read(call, BUILT_IN), BUILT_IN)
             call = replace(call, answers={name: self._find(r) for name, r in required.items()})
         return call
@@ -152,7 +154,7 @@ class TrafficPlane:
         return tuple(RequiredResource(json.dumps(m).encode(), partial(dict, m)) for m in manifests)
 
     def step(self, seconds: float = 1) -> Outcome:
-        """Composes once, applies what comes out, and lets time pass; gateways see a change in the next step."""
+        """Composes once, applies the result, and advances the time; gateways observe a change in the next step."""
         self.outcome = compose(self.call())
         seen = self.observed
         self.status = {**self.outcome.status}
@@ -170,7 +172,7 @@ class TrafficPlane:
             outcome = self.step(seconds)
             if before == (self.status, self.observed) and outcome.ttl_seconds >= 30:
                 return outcome
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the plane does not settle")
 
     def route(self) -> dict[str, int]:
         """Returns the weights of the composed route by address."""
@@ -227,7 +229,7 @@ def weights(route: Manifest) -> dict[str, int]:
 
 
 def _programmed(manifest: Manifest, before: Manifest) -> Manifest:
-    """Returns a route as observed: the gateway has seen the generation before the last change."""
+    """Returns an observed route, of which the gateway has observed the generation before the last change."""
     changed = mapping(manifest, "spec") != mapping(before, "spec")
     last = int(str(mapping(before, "metadata").get("generation", 0)))
     generation = last + 1 if changed else last

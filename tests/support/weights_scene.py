@@ -1,4 +1,4 @@
-"""Requests for weights, and what is observed of them: the scene of the tests of `reconcile_weights`."""
+"""Requests for weights and their observed objects, for the tests of `reconcile_weights`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -45,10 +45,10 @@ def request_storage(choice: CacheChoice = RETAINED, **more: object) -> StorageRe
 
 @dataclass(frozen=True, kw_only=True)
 class Reconciled(ReconciledWeights):
-    """Weights with what is desired of all of their objects."""
+    """Weights with the desired state of all of their objects."""
 
-    composed: Mapping[str, Composed]  # while nothing reads other bytes
-    kept: Mapping[str, Composed]  # what else is desired while something does
+    composed: Mapping[str, Composed]  # while no service reads other weights
+    kept: Mapping[str, Composed]  # what else is desired while a service reads other weights
 
 
 def reconcile_observed(
@@ -66,7 +66,7 @@ def reconcile_observed(
 
 
 def observe_composed(composed: Mapping[str, Composed]) -> Observed:
-    """Builds observed Objects from composed ones: claims are bound, nothing else has started."""
+    """Builds observed Objects from composed ones: claims are bound, and nothing else has started."""
     found: Observed = {}
     for key, item in composed.items():
         described = mapping(item.manifest, DESCRIBED)

@@ -77,7 +77,9 @@ def test_placement_reports_how_it_is_reached() -> None:
     assert service["workload"] == "kimi-kserve-workload-svc"
     assert mapping(service, "traits")["contextLength"]
     composed = {key: item.manifest for key, item in load_scene(ONE_NODE).outcome().composed.items()}
-    assert {key: item.manifest for key, item in scene.outcome().composed.items()} == composed, "nothing else changes"
+    assert {key: item.manifest for key, item in scene.outcome().composed.items()} == composed, (
+        "the rest of the status does not change"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: what must hold of the routes of a ModelService."""
+"""Invariants of the routes of a ModelService under any sequence of events."""
 
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +26,7 @@ EVENTS = st.one_of(
 
 @dataclass
 class History:
-    """A ModelService with what happened to it."""
+    """A ModelService with the events that have happened to it."""
 
     weights: dict[str, int] = field(default_factory=lambda: {"a": 1, "b": 1})
     spec: Manifest = field(default_factory=dict)
@@ -59,7 +59,7 @@ class History:
                     self.step()
 
     def step(self) -> None:
-        """Composes once, and checks what must hold."""
+        """Composes once, and checks the invariants."""
         plane = self.plane
         plane.spec = {"backends": [{"deployment": d, "weight": w} for d, w in self.weights.items()], **self.spec}
         plane.placements = [replace(p, unreachable=p.environment in plane.silent) for p in self.placements.values()]
@@ -68,26 +68,28 @@ class History:
         route = weights(plane.outcome.composed["route"].manifest)
         in_place = {text(m, "metadata.name") for key, m in seen.items() if key.endswith("/service")}
         in_place &= {text(m, "metadata.name") for key, m in seen.items() if key.endswith("/slice")}
-        assert route.keys() <= in_place, "it names nothing that is not observed"
+        assert route.keys() <= in_place, "the route names only Services whose objects are observed"
         if seen.get("route"):
             named = weights(seen["route"]).keys() & in_place
             serving_now = [p for p in plane.placements if _is_routed(p, seen, named) and self.weights[p.deployment]]
-            assert route or not serving_now, "it is never empty while something that it names can serve"
+            assert route or not serving_now, "the route is never empty while one of its backends can serve"
         rows = listing(plane.outcome.status, "endpoints")
         idle = [row for row in rows if not row["weight"] and not row.get("reason")]
-        assert idle == [], "every zero has a reason"
+        assert idle == [], "every endpoint with weight 0 has a reason"
         inside = [b for row in rows for b in listing(row, "backends") if not (row["weight"] and b["weight"])]
-        assert [b for b in inside if not b.get("reason")] == [], "every zero of a placement has a reason"
+        assert [b for b in inside if not b.get("reason")] == [], "every placement with weight 0 has a reason"
         self._check_listing(rows, before)
 
     def _check_listing(self, rows: list[Manifest], now: float) -> None:
         listed = {text(b, "placement") for row in rows for b in listing(row, "backends")}
         existing = {p.name for p in self.placements.values()}
         recent = set[str]().union(*(names for at, names in self.reachable if at > now - SETTLE))
-        assert not (self.listed - listed) & existing & recent, "what is not listed got no request for some time"
+        assert not (self.listed - listed) & existing & recent, (
+            "a placement that is no longer listed has received no requests for some time"
+        )
         route = weights(self.plane.outcome.composed["route"].manifest)
         reachable = {p.name for p in self.plane.placements if _is_routed(p, self.plane.observed, route.keys())}
-        assert reachable <= listed, "what gets requests is listed"
+        assert reachable <= listed, "every placement that gets requests is listed"
         self.reachable.append((now, reachable))
         self.listed = listed
 

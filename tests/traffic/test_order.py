@@ -1,4 +1,4 @@
-"""In which order endpoints and placements come into the routes and leave them."""
+"""The order in which endpoints and placements enter and leave the routes."""
 
 import itertools
 import json
@@ -47,7 +47,9 @@ def test_endpoint_gets_requests_once_its_routes_have_settled() -> None:
 def test_wakes_only_while_something_settles() -> None:
     plane = TrafficPlane(spec=backends(stable=1), placements=[STABLE[0]])
     waits = [plane.step().ttl_seconds for _ in range(12)]
-    assert waits == [30, 30, 30, 5, 4, 3, 2, 1, 600, 30, 600, 600], "30: something is not ready, and not timed"
+    assert waits == [30, 30, 30, 5, 4, 3, 2, 1, 600, 30, 600, 600], (
+        "the TTL is 30 s while something is not ready at an unknown time"
+    )
 
 
 def test_two_environments_behind_one_gateway_are_one_endpoint() -> None:
@@ -72,7 +74,7 @@ def test_draining_endpoint_leaves_the_route_first_and_the_status_last() -> None:
         plane.step()
         assert plane.route() == {"10.0.0.2": 1}
         steps += 1
-    assert steps == SETTLE + 3, "one until it is written, one until the gateway has seen it"
+    assert steps == SETTLE + 3, "one step passes until the route is written, and one until the gateway has observed it"
     plane.settle()
     assert listed(plane) == {"stable-e2"}
     assert not any(name.startswith(key) for name in plane.outcome.composed)
@@ -87,9 +89,13 @@ def test_draining_placement_serves_until_another_one_of_its_deployment_can() -> 
     plane.placements.append(STABLE[1])
     while plane.route() == {"10.0.0.1": 9, "10.0.0.3": 1}:
         plane.step()
-    assert plane.route() == {"10.0.0.1": 6, "10.0.0.2": 3, "10.0.0.3": 1}, "beside the one that drains"
+    assert plane.route() == {"10.0.0.1": 6, "10.0.0.2": 3, "10.0.0.3": 1}, (
+        "the new placement serves beside the draining one"
+    )
     plane.step()
-    assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, "once the observed route names the other"
+    assert plane.route() == {"10.0.0.2": 9, "10.0.0.3": 1}, (
+        "the draining placement leaves once the observed route names the other one"
+    )
     plane.settle()
     assert "stable-e1" not in listed(plane)
 
@@ -114,7 +120,9 @@ def test_draining_placement_serves_until_another_one_behind_its_gateway_does() -
     while plane.step() and len(routes) < 5:
         routes.append(plane.remote("10.0.0.1"))
     both = {"stable-e1-workload": 2, "stable-e2-workload": 1}
-    assert routes[:2] == [{"stable-e1-workload": 1}, both], "both, until the observed route names the other"
+    assert routes[:2] == [{"stable-e1-workload": 1}, both], (
+        "both placements serve until the observed route names the new one"
+    )
     assert routes[-1] == {"stable-e2-workload": 1}
 
 
@@ -145,7 +153,7 @@ def test_listing_comes_before_requests() -> None:
 
 @pytest.mark.parametrize("part", ["route", "service", "slice"])
 def test_endpoint_that_comes_back_while_a_part_is_deleted_gets_no_requests(part: str) -> None:
-    """It was dropped before, and its cluster deletes slowly: what the routes would name is about to go."""
+    """The endpoint was dropped and its cluster deletes slowly, so that its objects will be deleted soon."""
     plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(with_service(STABLE[0], ready_replicas=0))
     plane.settle()
@@ -257,21 +265,23 @@ def test_https_needs_a_policy() -> None:
 
 @pytest.mark.parametrize("versions", [(), ("v1alpha3",)], ids=["none", "earlier"])
 def test_https_waits_where_the_control_plane_serves_no_policies(versions: tuple[str, ...]) -> None:
-    """A kind that does not exist would cost the ModelService its whole status, and all of its endpoints."""
+    """If the function composed a kind that does not exist, the ModelService would lose its status and all endpoints."""
     secure = with_service(STABLE[0], gateway=gateway("https://gw.example.com:8443"))
     plane = TrafficPlane(spec=backends(stable=1), placements=[secure, STABLE[1]], tls_versions=versions)
     plane.settle()
     assert not any(key.endswith("/tls") for key in plane.outcome.composed)
-    assert plane.route() == {"10.0.0.2": 1}, "what needs no policy serves"
+    assert plane.route() == {"10.0.0.2": 1}, "an endpoint that needs no policy serves"
     message = next(c.message for c in plane.outcome.conditions if c.type == "EndpointsReady")
     assert "does not serve BackendTLSPolicy v1, which https needs; install Gateway API 1.4 or later" in message
     plane.tls_versions = ("v1",)
     plane.settle()
     assert any(key.endswith("/tls") for key in plane.outcome.composed)
-    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, "by replicas"
+    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, "the endpoints share the requests by their replicas"
     plane.tls_versions = ()
     plane.settle()
-    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, "what is observed is not asked for again"
+    assert plane.route() == {"gw.example.com": 2, "10.0.0.2": 1}, (
+        "an observed policy stays, although the kind is no longer served"
+    )
 
 
 def test_failover_keeps_the_other_endpoint_prepared() -> None:
@@ -280,7 +290,7 @@ def test_failover_keeps_the_other_endpoint_prepared() -> None:
     assert _state(plane, "e1") == ("Serving", 0, "Failover: e2 comes first")
     plane.replace(with_service(STABLE[1], ready_replicas=0))
     plane.step()
-    assert plane.route() == {"10.0.0.1": 1}, "at once"
+    assert plane.route() == {"10.0.0.1": 1}, "the prepared endpoint serves at once"
 
 
 def test_weight_0_is_prepared_and_gets_nothing() -> None:
@@ -301,7 +311,7 @@ def test_unreachable_endpoint_is_withdrawn_while_another_one_serves() -> None:
     plane.replace(replace(STABLE[1], unreachable=True))
     for _ in range(20):
         plane.step()
-        assert plane.route() == {"10.0.0.2": 1}, "the last weights stay"
+        assert plane.route() == {"10.0.0.2": 1}, "the last weights stay while no cluster answers"
     plane.silent = set()
     plane.replace(*STABLE)
     plane.settle()
@@ -324,7 +334,9 @@ def test_endpoint_without_pods_leaves_although_the_other_cluster_does_not_answer
     plane.replace(replace(STABLE[0], unreachable=True), with_service(STABLE[1], ready_replicas=0))
     plane.step()
     assert plane.route() == {"10.0.0.1": 2}
-    assert f"{gateway('http://10.0.0.2').key}/service" in plane.outcome.composed, "until the gateways have applied that"
+    assert f"{gateway('http://10.0.0.2').key}/service" in plane.outcome.composed, (
+        "the Service stays until the gateways have applied the route without it"
+    )
 
 
 def test_weight_of_0_counts_although_no_cluster_answers() -> None:
@@ -340,7 +352,7 @@ def test_differences_between_backends_stop_nothing() -> None:
     canary = serving("canary", "e1", 1, traits=(("contextLength", "8192"),))
     plane = at_rest(backends(stable=1, canary=1), serving("stable", "e2", 1, traits=(("contextLength", "1"),)), canary)
     assert [c.type for c in plane.outcome.conditions if c.status != "True"] == ["BackendsAlike"]
-    assert plane.outcome.ready is None, "as everything composed is"
+    assert plane.outcome.ready is None, "the ModelService is ready if all of its resources are"
     assert plane.route() == {"10.0.0.1": 1, "10.0.0.2": 1}
 
 
@@ -407,7 +419,7 @@ def test_gateway_with_a_new_address_keeps_the_old_one_until_the_new_one_serves(
         keys.append(serving)
         names |= {text(composed[f"{key}/route"], "spec.forProvider.manifest.metadata.name") for key in serving}
     assert [key for key, _ in itertools.groupby(keys)] == [[old], [new]]
-    assert len(names) == 2, "deleting the old route on the cluster leaves the new one"
+    assert len(names) == 2, "the new route has another name, so that deleting the old one does not delete it"
     assert {key.partition("/")[0] for key in composed} == {"route", new}
 
 
@@ -477,7 +489,9 @@ def _many(count: int, **fields: object) -> list[Placement]:
 
 def test_route_names_the_16_endpoints_with_the_largest_shares() -> None:
     plane = at_rest(backends(stable=1), *_many(18))
-    assert plane.route() == {f"10.0.0.{number}": number for number in range(3, 19)}, "exact among those"
+    assert plane.route() == {f"10.0.0.{number}": number for number in range(3, 19)}, (
+        "the shares among the 16 endpoints are exact"
+    )
     reason = "a route names at most 16 backends, and others come first"
     assert [_state(plane, name) for name in ("e1", "e2")] == [("Serving", 0, reason)] * 2
     assert (plane.outcome.status["ready"], plane.outcome.status["total"]) == (16, 18)
@@ -491,7 +505,7 @@ def test_endpoint_that_serves_stays_in_a_full_route() -> None:
     plane.replace(serving("stable", "e4", 0))
     plane.step()
     assert "10.0.0.4" not in plane.route()
-    assert plane.route()["10.0.0.17"] == 99, "at once: it was prepared"
+    assert plane.route()["10.0.0.17"] == 99, "the endpoint serves at once, because it is prepared"
 
 
 def test_deployment_that_nothing_serves_comes_first_where_there_is_room() -> None:
@@ -517,7 +531,7 @@ def test_route_on_a_cluster_names_at_most_16_placements() -> None:
     shared = gateway("http://10.0.0.1", environment="e1")
     plane = TrafficPlane(spec=backends(stable=1), placements=_many(18, gateway=shared))
     plane.step()
-    assert len(plane.remote("10.0.0.1")) == 16, "before it gets requests, too"
+    assert len(plane.remote("10.0.0.1")) == 16, "the route names at most 16 placements also before it gets requests"
     plane.settle()
     names = plane.remote("10.0.0.1")
     assert len(names) == 16
@@ -527,7 +541,7 @@ def test_route_on_a_cluster_names_at_most_16_placements() -> None:
     assert {text(rows[name], "reason") for name in idle} == {"a route names at most 16 backends, and others come first"}
     plane.replace(*(serving("stable", name.partition("-")[2], 99, gateway=shared) for name in idle))
     plane.settle()
-    assert plane.remote("10.0.0.1").keys() == names.keys(), "what serves stays"
+    assert plane.remote("10.0.0.1").keys() == names.keys(), "placements that serve stay in the route"
 
 
 def test_unreachable_cluster_does_not_delay_the_others() -> None:

@@ -1,4 +1,4 @@
-"""Resources of a ModelService that Crossplane's list lacks: nothing would ever delete what is not adopted."""
+"""Orphans of a ModelService: nothing would ever delete an orphan that is not adopted."""
 
 from dataclasses import replace
 
@@ -31,12 +31,14 @@ def _plane_without(lost: Gateway) -> TrafficPlane:
 def test_adopts_what_crossplane_does_not_list_and_then_deletes_it(lost: Gateway) -> None:
     plane = _plane_without(lost)
     there = {key: plane.observed[key] for key in plane.unlisted}
-    assert len(there) == 3, "the route on the cluster, the Service and the EndpointSlice"
+    assert len(there) == 3, "the route on the cluster, the Service and the EndpointSlice are orphans"
     plane.step()
     for key, manifest in there.items():
         found = plane.outcome.composed[key].manifest
         assert text(found, "metadata.name") == text(manifest, "metadata.name")
-        assert text(found, "metadata.resourceVersion") == "7", "it is applied only over what was seen"
+        assert text(found, "metadata.resourceVersion") == "7", (
+            "an orphan is applied only over the observed resourceVersion"
+        )
     plane.unlisted = set()
     plane.settle()
     assert {key.partition("/")[0] for key in plane.outcome.composed} == {"route", gateway("http://10.0.0.1").key}
@@ -70,13 +72,15 @@ def test_keeps_its_route_until_it_knows_what_crossplane_does_not_list() -> None:
     composed = compose(unanswered).composed
     assert composed.keys() == unanswered.observed.keys()
     route = unanswered.observed["route"]
-    assert mapping(composed["route"].manifest, "spec") == mapping(route, "spec"), "it names both endpoints"
+    assert mapping(composed["route"].manifest, "spec") == mapping(route, "spec"), "the route names both endpoints"
 
 
 def test_requires_gateway_kinds_only_once_it_has_composed_them() -> None:
-    """A control plane may lack them, or the right to list them; then Crossplane would not even call the function."""
+    """If the control plane lacks a required kind or the right to list it, Crossplane does not call the function."""
     plane = TrafficPlane(spec=backends(stable=1), placements=[serving("stable", "e1")])
-    assert _list_required(plane) == {"Object", "ProviderConfigUsage"}, "provider-kubernetes is always there"
+    assert _list_required(plane) == {"Object", "ProviderConfigUsage"}, (
+        "only kinds that provider-kubernetes installs are required"
+    )
     plane.settle()
     assert _list_required(plane) == {"Object", "ProviderConfigUsage", "Service", "EndpointSlice"}
     plane.replace(serving("stable", "e1", gateway=gateway("https://10.0.0.1", tls="models.example.com")))

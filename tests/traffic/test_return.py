@@ -1,4 +1,4 @@
-"""Placements that drain serve again where nothing else of their ModelService can, and only those that can serve."""
+"""Draining placements serve again if they can and no other placement of their ModelService can."""
 
 from dataclasses import replace
 
@@ -11,15 +11,17 @@ STABLE = (serving("stable", "e1", 2), serving("stable", "e2", 1))
 
 
 def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
-    """Another ModelService holds it, so that its deployment has not deleted it."""
+    """The draining placement still exists, because another ModelService lists it."""
     plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(STABLE[0], draining=True))
     plane.settle()
     assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
     plane.replace(with_service(STABLE[1], ready_replicas=0))
-    for _ in range(SETTLE + 3):  # as any new endpoint
+    for _ in range(SETTLE + 3):  # the delay of every new endpoint
         plane.step()
-        assert "stable-e1" in listed(plane), "its deployment keeps what is listed, so that comes before requests"
+        assert "stable-e1" in listed(plane), (
+            "a placement is listed before it gets requests, because its deployment keeps listed placements"
+        )
         assert plane.route() == {}
     plane.settle()
     assert (plane.route(), listed(plane)) == ({"10.0.0.1": 1}, {"stable-e1", "stable-e2"})
@@ -27,13 +29,13 @@ def test_draining_placement_returns_when_nothing_else_can_serve() -> None:
     plane.replace(STABLE[1])
     for _ in range(2 * SETTLE):
         plane.step()
-        assert plane.route(), "one of the two always serves"
+        assert plane.route(), "one of the two placements always serves"
     plane.settle()
     assert (plane.route(), listed(plane)) == ({"10.0.0.2": 1}, {"stable-e2"})
 
 
 def test_draining_placement_does_not_return_while_another_deployment_serves() -> None:
-    """Its deployment may be deleting it at this moment, and requests that are answered would fail."""
+    """The deployment may be deleting the placement already, and requests to it would fail."""
     plane = at_rest(backends(stable=9, canary=1), STABLE[0], serving("canary", "e2", 1))
     plane.replace(replace(with_service(STABLE[0], ready_replicas=0), draining=True))
     plane.settle()
@@ -43,7 +45,7 @@ def test_draining_placement_does_not_return_while_another_deployment_serves() ->
 
 
 def test_draining_placement_that_cannot_serve_is_not_listed_when_nothing_serves() -> None:
-    """Its deployment keeps what is listed: one that is scaled down after an outage would keep its GPUs for good."""
+    """The deployment keeps listed placements, so that a placement scaled down after an outage would keep its GPUs."""
     plane = at_rest(backends(stable=1), *STABLE)
     plane.replace(replace(with_service(STABLE[0], ready_replicas=0), draining=True))
     plane.replace(with_service(STABLE[1], ready_replicas=0))

@@ -73,7 +73,7 @@ def test_shares_add_up_to_1(placements: list[Placement], weights: dict[str, int]
         of_deployment = sum(shares[p.name] for p in placements if p.deployment == name)
         assert of_deployment == Fraction(weights[name], total)
     if distribution is not Distribution.FAILOVER:
-        assert all(shares.values()), "each that can serve gets some"
+        assert all(shares.values()), "every placement that can serve gets a share"
 
 
 @given(st.dictionaries(st.integers(), st.fractions(0, 1, max_denominator=10**12), min_size=1, max_size=9))

@@ -22,7 +22,7 @@ KIMI = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
 CASES = (
     Case(
         "hub",
-        "the array of repository, revision and patterns is hashed",
+        "the key is the hash of the array of repository, revision and patterns",
         KIMI,
         "e58d081b43957492",
         "hf://moonshotai/Kimi-K2-Instruct:main",
@@ -36,7 +36,7 @@ CASES = (
     ),
     Case(
         "patterns-are-sorted-and-deduplicated",
-        "the order in which patterns are written changes no byte",
+        "the order of patterns does not change the key",
         HuggingFaceSource(
             repo="a/b", revision="v1", allow=("*.safetensors", "*.json", "*.json"), ignore=("original/*",)
         ),
@@ -45,14 +45,14 @@ CASES = (
     ),
     Case(
         "folder",
-        "another folder of the same files is verified for itself",
+        "another folder of the same files has its own key, because it is verified on its own",
         HuggingFaceSource(repo="a/b", path="fp8", allow=("fp8/*",)),
         "0dbe4643c4753ca2",
         "hf://a/b:main",
     ),
     Case(
         "uri-without-trailing-slash",
-        "a bucket's folder is the same with and without the slash",
+        "a folder of a bucket has the same key with and without a trailing slash",
         UriSource(uri="s3://models/llama/"),
         "57e52aae29d07393",
         "s3://models/llama/",

@@ -1,4 +1,4 @@
-"""A ModelCache that turns out to be of another model: what runs is kept as it is, and both models are named."""
+"""A ModelCache of another model than the placement: the running service stays, and the message names both models."""
 
 from function.kube.manifests import get
 from function.reasons import Status
@@ -29,7 +29,7 @@ def test_a_cache_of_another_model_changes_nothing_that_runs() -> None:
 
 
 def test_keeps_service_of_read_write_once_cache_without_second_replica() -> None:
-    """A ModelCache's claim is read by every replica; it became ReadWriteOnce after this was placed."""
+    """The claim of the ModelCache, which every replica reads, became ReadWriteOnce after the placement was created."""
     rest = build_scene("model-cache")
 
     def once(found: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Claims are written true to what exists, and what cannot change is said instead of tried."""
+"""A claim is composed with the immutable fields of the observed claim, and differences from the plan are problems."""
 
 from dataclasses import dataclass, replace
 
@@ -41,19 +41,25 @@ def spec(class_name: str | None, mode: str = "ReadWriteMany", size: str = "720Gi
 
 
 CASES = (
-    Case("new", "everything is as planned", PLAN, {}, spec("filestore-rwx")),
+    Case("new", "a new claim is composed as planned", PLAN, {}, spec("filestore-rwx")),
     Case("default-class", 'in a claim "" would mean no class', replace(PLAN, class_name=""), {}, spec(None)),
     Case(
         "default-class-was-filled-in",
-        "the cluster's choice is no difference to report",
+        "the default class that the cluster has filled in is no difference",
         replace(PLAN, class_name=""),
         live("standard-rwx", "ReadWriteMany"),
         spec(None),
     ),
-    Case("settled", "nothing changed", PLAN, live("filestore-rwx", "ReadWriteMany"), spec("filestore-rwx")),
+    Case(
+        "settled",
+        "an observed claim that equals the plan has no problem",
+        PLAN,
+        live("filestore-rwx", "ReadWriteMany"),
+        spec("filestore-rwx"),
+    ),
     Case(
         "another-class",
-        "the API would refuse it for ever",
+        "the API server refuses another class, so that the observed class is kept",
         PLAN,
         live("shared-vast", "ReadWriteMany"),
         spec("shared-vast"),
@@ -61,7 +67,7 @@ CASES = (
     ),
     Case(
         "another-access-mode",
-        "the API would refuse it for ever",
+        "the API server refuses another access mode, so that the observed mode is kept",
         PLAN,
         live("filestore-rwx", "ReadWriteOnce"),
         spec("filestore-rwx", "ReadWriteOnce"),
@@ -69,14 +75,14 @@ CASES = (
     ),
     Case(
         "grown",
-        "only size may change",
+        "the size of a claim is the only field that may change",
         replace(PLAN, size=Size(amount=900 * GIB, source=SizeFrom.EXPLICIT)),
         live("filestore-rwx", "ReadWriteMany"),
         spec("filestore-rwx", size="900Gi"),
     ),
     Case(
         "users-claim",
-        "it is observed and nothing else",
+        "the user's claim is only observed, so that no spec is composed",
         replace(PLAN, policy=ManagementPolicy.OBSERVE_ONLY),
         live("shared-vast", "ReadWriteOnce"),
         None,

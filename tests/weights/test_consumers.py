@@ -55,7 +55,7 @@ def _deselect(control: ControlPlane) -> None:
 
 
 def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
-    """Return what is composed while no placement is listed; `reader`: what is answered by name, if at all."""
+    """Return what is composed while no placement is listed; `reader` is the answer to the requirement by name."""
     request = request_of(control, _cache(control))
     del request.required_resources["placements"].items[:]
     if reader is not None:
@@ -71,7 +71,7 @@ def test_deletes_nothing_when_list_is_empty() -> None:
     read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
     _deselect(control)
     kept = _composed(control, [control.composites[_reader(control)]])
-    assert kept == _bytes(read), "the reader is asked for by name, and answers"
+    assert kept == _bytes(read), "the weights stay, because the function requires the consumer by name and receives it"
 
 
 def test_deletes_nothing_before_consumer_is_answered() -> None:
@@ -107,13 +107,15 @@ def test_keeps_old_revision_until_service_has_moved() -> None:
         served = text(control.composites[reader], "status.service.uri")
         planned = text(control.composites[reader], "status.storage.uri")
         there = old <= set(remote(control, cache, f"{environment}/"))
-        assert there or served == planned, "planned is not served"
+        assert there or served == planned, "the old claim stays until the service reads the planned weights"
         still |= there and served != planned
         # An empty list changes nothing, at any time on the way.
         if served != planned:
             assert old <= _composed(control, [control.composites[reader]])
     assert still
-    assert not old & set(remote(control, cache, f"{environment}/")), "then they go"
+    assert not old & set(remote(control, cache, f"{environment}/")), (
+        "the old claims are deleted after the service has moved"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,7 @@ class _Unlooked(World):
 
 
 def test_keeps_old_revision_of_unobserved_service() -> None:
-    """Histories, seed 7159: written, and made at any moment, on what its placement planned no more."""
+    """Histories, seed 7159: the provider created a service with weights that were no longer planned."""
     control = plane(STORY, _Unlooked())
     cache, reader, environment = _cache(control), _reader(control), _environment(control)
     ((key, service),) = remote(control, reader, "service-").items()
@@ -137,8 +139,12 @@ def test_keeps_old_revision_of_unobserved_service() -> None:
     for _ in range(20):
         control.advance()
         written.append(remote(control, reader, "service-")[key])
-        assert old in remote(control, cache, f"{environment}/"), "it may exist"
-    assert text(written[-1], "spec.model.uri") != text(service, "spec.model.uri"), "it is written on what is planned"
+        assert old in remote(control, cache, f"{environment}/"), (
+            "a service may exist although the provider has not observed it"
+        )
+    assert text(written[-1], "spec.model.uri") != text(service, "spec.model.uri"), (
+        "a service is composed with the planned weights"
+    )
 
 
 def test_counts_placement_that_left_the_cache_until_it_has_moved() -> None:
@@ -173,7 +179,9 @@ def test_keeps_weights_that_a_placement_turns_to() -> None:
     _deselect(control)
     for _ in range(6):
         control.advance()
-        assert claims <= set(remote(control, cache, f"{environment}/")), "its pods may start from it any moment"
+        assert claims <= set(remote(control, cache, f"{environment}/")), (
+            "the claims stay, because pods of the unobserved service may read them"
+        )
 
 
 def test_protects_cache_until_former_consumer_has_moved() -> None:
@@ -223,32 +231,37 @@ class Case:
 CASES = (
     Case(
         "serves",
-        "what is served counts",
+        "a service that is ready reads its serving URI, not the planned one",
         replace(with_service(ON_IT, uri="pvc://c/old"), weights=replace(ON_IT.weights, uri="pvc://c/new")),
         ["pvc://c/old"],
     ),
     Case(
         "plans",
-        "without a service it reads what it plans",
+        "a placement without a service reads the planned URI",
         replace(ON_IT, weights=replace(ON_IT.weights, uri="pvc://c/new")),
         ["pvc://c/new"],
     ),
     Case(
         "silent",
-        "an earlier release did not say what it served",
+        "an earlier release did not record the serving URI, so that the consumer may read any weights",
         replace(ON_IT, has_served=True, weights=replace(ON_IT.weights, uri="pvc://c/n")),
         [""],
     ),
-    Case("left", "its service has not moved yet", builders.placement(name="p"), []),
+    Case(
+        "left",
+        "a placement that neither names the cache nor reads its claims is no consumer",
+        builders.placement(name="p"),
+        [],
+    ),
     Case(
         "left-and-still-there",
-        "its service is on a claim of the cache",
+        "a placement is a consumer as long as its service reads a claim of the cache",
         with_service(builders.placement(), uri="pvc://mine/models/0"),
         ["pvc://mine/models/0"],
     ),
     Case(
         "moves",
-        "it may be on the way",
+        "a service that moves to another URI may read any weights",
         replace(
             with_service(ON_IT, uri="pvc://c/a", applied_uri="pvc://c/b"),
             weights=replace(ON_IT.weights, uri="pvc://c/c"),
@@ -257,11 +270,16 @@ CASES = (
     ),
     Case(
         "left-for-it",
-        "it is in the applied spec",
+        "a placement is a consumer if the applied spec of its service names a claim of the cache",
         with_service(builders.placement(), applied_uri="pvc://mine/models/0"),
         [""],
     ),
-    Case("another-namespace", "a cache of its name, there", replace(ON_IT, namespace="others"), []),
+    Case(
+        "another-namespace",
+        "a placement in another namespace names another cache of the same name",
+        replace(ON_IT, namespace="others"),
+        [],
+    ),
 )
 
 
@@ -272,7 +290,7 @@ def test_finds_consumers(case: Case) -> None:
 
 
 def test_sorts_consumers_by_name() -> None:
-    """Who does not read is passed over, and no more; and not everywhere are claims of the cache's own."""
+    """Other placements are skipped, also one that reads an equally named claim on another environment."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
     late, early = (replace(with_service(ON_IT, uri=f"pvc://c/{name}"), name=name) for name in "ba")
     found = find_consumers(
@@ -318,14 +336,19 @@ NEW = _weights("pvc://c/new")
 @pytest.mark.parametrize(
     ("uri", "current", "want", "reason"),
     [
-        ("", NEW, False, "it is not known what it reads"),
-        ("pvc://c/old", NEW, False, "it reads the old weights"),
-        ("pvc://c/new", NEW, True, "it reads the new ones"),
-        ("pvc://elsewhere/old", NEW, True, "it reads none of them"),
-        ("pvc://c/new", _weights("pvc://c/new", service_may_read=False), False, "the new ones are not complete"),
-        ("pvc://elsewhere/old", _weights(""), False, "nothing is planned that replaces them"),
-        ("hf://org/model:main", None, True, "it downloads for itself"),
-        ("pvc://c/new", None, False, "it reads from the claim, which nothing replaces"),
+        ("", NEW, False, "the weights stay while the URI of the consumer is unknown"),
+        ("pvc://c/old", NEW, False, "the weights stay while the consumer reads them"),
+        ("pvc://c/new", NEW, True, "the old weights may be deleted once the consumer reads the new ones"),
+        ("pvc://elsewhere/old", NEW, True, "the old weights may be deleted if the consumer reads from another claim"),
+        (
+            "pvc://c/new",
+            _weights("pvc://c/new", service_may_read=False),
+            False,
+            "the old weights stay until the new weights are complete",
+        ),
+        ("pvc://elsewhere/old", _weights(""), False, "the old weights stay while no new weights are planned"),
+        ("hf://org/model:main", None, True, "the weights may be deleted if the consumer downloads its own copy"),
+        ("pvc://c/new", None, False, "the weights stay while the consumer reads them and nothing replaces them"),
     ],
 )
 def test_may_delete_weights(uri: str, current: ReconciledWeights | None, *, want: bool, reason: str) -> None:

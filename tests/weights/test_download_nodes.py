@@ -38,19 +38,33 @@ class Case:
 
 
 CASES = (
-    Case("shared", "a GPU pool at zero must not boot for a download", replace(ASKED, environment=FAST), ANYWHERE),
-    Case("local", "the first consumer decides where the volume is", replace(ASKED, environment=LOCAL), NEAR),
-    Case("local-once-pod", "one pod is one node", replace(ASKED, environment=on_storage(
+    Case("shared",
+        "a download to a shared claim does not start nodes of a GPU pool",
+        replace(ASKED, environment=FAST), ANYWHERE),
+    Case("local",
+        "the first consumer of a claim of one node decides on which node the volume is",
+        replace(ASKED, environment=LOCAL), NEAR),
+    Case("local-once-pod",
+        "ReadWriteOncePod binds a claim to one node as ReadWriteOnce does",
+        replace(ASKED, environment=on_storage(
         replace(LOCAL_STORAGE, access_mode=f"{ONCE}Pod"))),
          NEAR),
-    Case("shared-claim", "one claim for all, of one node", replace(
+    Case("shared-claim", "a shared claim that one node mounts is filled on a node of the pool", replace(
         ASKED, environment=on_storage(replace(LOCAL_STORAGE, is_shared=True))), NEAR),
-    Case("own", "as the claim is", replace(USERS, environment=FAST), NEAR, ONCE),
-    Case("own-shared", "it is read anywhere", replace(USERS, environment=LOCAL), ANYWHERE, MANY),
-    Case("own-unseen", "nothing is known of it yet", replace(USERS, environment=LOCAL), ANYWHERE),
-    Case("as-it-is", "a claim keeps its mode", replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
-    Case("cache", "it has no consumer yet", replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
-    Case("said", "who names nodes for downloads knows where their volumes are",
+    Case("own", "the access mode of the user's claim decides", replace(USERS, environment=FAST), NEAR, ONCE),
+    Case("own-shared",
+        "the user's claim can be mounted on any node",
+        replace(USERS, environment=LOCAL), ANYWHERE, MANY),
+    Case("own-unseen",
+        "the access mode of the user's claim is not observed yet",
+        replace(USERS, environment=LOCAL), ANYWHERE),
+    Case("as-it-is",
+        "the access mode of the observed claim decides, not the mode of the environment",
+        replace(ASKED, environment=LOCAL), ANYWHERE, MANY),
+    Case("cache",
+        "a ModelCache has no consumer yet whose nodes could be used",
+        replace(CACHE, environment=LOCAL, choice=ASKED.choice), ANYWHERE),
+    Case("said", "a node selector for downloads takes precedence",
          with_download(replace(ASKED, environment=LOCAL), DOWNLOAD),
          ({"disk": "fast"}, [{"operator": "Exists"}, *TOLERATED])),
 )  # fmt: skip
@@ -64,4 +78,4 @@ def test_selects_nodes_of_download(case: Case) -> None:
     pod = mapping(found.job.manifest, "spec.template.spec")
     assert (pod.get("nodeSelector"), pod.get("tolerations")) == case.want, case.reason
     resources = str(pod["containers"])
-    assert "nvidia.com/gpu" not in resources, "it holds no GPU"
+    assert "nvidia.com/gpu" not in resources, "a download requests no GPU"

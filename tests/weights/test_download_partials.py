@@ -40,14 +40,52 @@ class Left:
 
 
 LEFT = (
-    Left("foreign", "another Job may be writing it", (ABSENT,), (), 0),
-    Left("foreign-of-another-client", "whatever it is called", (f"{PLACE}/x.incomplete",), (), 0),
-    Left("ours-of-a-finished-file", "another Job began it while we ran", (), (FINISHED,), 0),
-    Left("ours-of-an-absent-file", "something was not fetched", (), (ABSENT,), Exit.INCOMPLETE),
-    Left("ours-further-in-finished", "the client keeps the folders", (), (DEEPER,), 0),
-    Left("ours-elsewhere", "the same name in another folder", (), (partial("sub/model.safetensors"),), Exit.INCOMPLETE),
-    Left("ours-of-another-client", "its file is unknown", (), (f"{PLACE}/x.incomplete",), Exit.INCOMPLETE),
-    Left("repository's", "a model's own file is called so", (), ("x.incomplete", "sub/y.incomplete"), 0),
+    Left(
+        "foreign",
+        "a partial file that existed before is no fault, because another Job may be writing it",
+        (ABSENT,),
+        (),
+        0,
+    ),
+    Left(
+        "foreign-of-another-client",
+        "a partial file that existed before is no fault, even if its model file is unknown",
+        (f"{PLACE}/x.incomplete",),
+        (),
+        0,
+    ),
+    Left(
+        "ours-of-a-finished-file",
+        "a new partial file of a complete file is no fault, because another Job may have begun it",
+        (),
+        (FINISHED,),
+        0,
+    ),
+    Left(
+        "ours-of-an-absent-file",
+        "a new partial file of an absent file means that the download is incomplete",
+        (),
+        (ABSENT,),
+        Exit.INCOMPLETE,
+    ),
+    Left(
+        "ours-further-in-finished", "the folder of a partial file tells the folder of its model file", (), (DEEPER,), 0
+    ),
+    Left(
+        "ours-elsewhere",
+        "a file of the same name in another folder does not complete a partial file",
+        (),
+        (partial("sub/model.safetensors"),),
+        Exit.INCOMPLETE,
+    ),
+    Left(
+        "ours-of-another-client",
+        "a new partial file whose model file is unknown means that the download is incomplete",
+        (),
+        (f"{PLACE}/x.incomplete",),
+        Exit.INCOMPLETE,
+    ),
+    Left("repository's", "a file of the model may end in .incomplete", (), ("x.incomplete", "sub/y.incomplete"), 0),
 )
 
 
@@ -60,7 +98,9 @@ def test_keeps_partial_files_and_reports_new_ones_without_their_file(
         "\n".join(f'mkdir -p "$(dirname "$2/{name}")"; echo x > "$2/{name}"' for name in (PLACE, *case.written)[1:])
     )
     assert script.main(URI, str(root)) == case.want, case.reason
-    assert all((root / name).is_file() for name in (*case.before, *case.written)), "of other processes"
+    assert all((root / name).is_file() for name in (*case.before, *case.written)), (
+        "the partial files of other processes stay"
+    )
     said = [f"{root / name}: is partial" for name in case.written] if case.want else []
     assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("partial")] == said
 
@@ -71,8 +111,8 @@ def test_keeps_partial_files_after_failure(root: Path, program: Program, said: s
     program(f'echo . >> {root}/../runs; echo x > "$2/{FINISHED}"; echo "{said}"; exit 1')
     assert script.main(URI, str(root)) > 40
     assert (root.parent / "runs").read_text() == ".\n"
-    assert (root / ABSENT).is_file(), "another Job may be writing it"
-    assert (root / FINISHED).is_file(), "the next attempt may continue it"
+    assert (root / ABSENT).is_file(), "the partial file stays, because another Job may be writing it"
+    assert (root / FINISHED).is_file(), "the partial file stays, because the next attempt may continue it"
 
 
 def test_removes_files_its_own_process_had_open_when_stopped(root: Path, program: Program) -> None:
@@ -82,12 +122,12 @@ def test_removes_files_its_own_process_had_open_when_stopped(root: Path, program
     program(f'exec 3>"$2/{opened}" 4>"$2/{resumable}"; sleep 0.3; kill -TERM $PPID; sleep 10 & wait')
     assert script.main(URI, str(root)) == 143
     assert {path.relative_to(root).as_posix() for path in script.partials(root)} == {foreign, resumable}, (
-        "only this process uses its name"
+        "a partial file that only this process uses is removed"
     )
 
 
 def test_tolerates_files_another_job_removed_first(tmp_path: Path) -> None:
-    assert script.clear({tmp_path / "gone"}), "there is something to fetch again"
+    assert script.clear({tmp_path / "gone"}), "the program runs again to fetch the missing file"
 
 
 @pytest.mark.parametrize("number", [1, 2])

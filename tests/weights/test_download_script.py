@@ -42,78 +42,288 @@ KEPT = "Couldn't access the Hub to check for update. Defaulting to existing file
 UNTOLD = "HuggingFace authentication failed. Set HF_TOKEN"
 
 CASES = (
-    Case("success", "nothing was said", 0, "Successfully copied", None),
-    Case("pretended", "exit 0 proves nothing", 0, PRETENDED + "(503 Server Error: x)", Exit.UNREACHABLE),
-    Case("pretended-without-status", "no connection", 0, PRETENDED + "(Connection refused)", Exit.UNREACHABLE),
-    Case("pretended-for-one-file", "an old file may be another", 0, KEPT, Exit.RATE_LIMITED),
-    Case("offline-on-purpose", "the files' own headers decide", 0, PRETENDED, None, offline="1"),
-    Case("offline-on", "the client's words for yes, however written", 0, PRETENDED, None, offline="on"),
-    Case("offline-yes", "likewise", 0, PRETENDED, None, offline="Yes"),
-    Case("offline-true", "likewise", 0, PRETENDED, None, offline="TRUE"),
-    Case("offline-off", "0 means that it is not", 0, PRETENDED, Exit.UNKNOWN, offline="0"),
-    Case("killed", "most often memory", -9, "", Exit.KILLED),
-    Case("disk-full", "beats what else was said", 1, "404 Client Error\n[Errno 28] No space left", Exit.DISK_FULL),
-    Case("quota", "the same for its user", 1, "OSError: [Errno 122] Disk quota exceeded", Exit.DISK_FULL),
-    Case("gated", "403", 1, "403 Client Error.\n\nCannot access gated repo", Exit.UNAUTHORISED),
-    Case("hub-forbids", "for good", 1, CDN.replace("cdn.example.org", "huggingface.co"), Exit.UNAUTHORISED),
-    Case("cdn-forbids", "the signed link is too old; a retry gets another", 1, CDN, Exit.UNREACHABLE),
-    Case("cdn-forbids-httpx", "the same in httpx's words", 1, HTTPX, Exit.UNREACHABLE),
-    Case("web-server-forbids", "only the hub sends clients elsewhere", 1, CDN, Exit.UNAUTHORISED, uri="https://x/y"),
-    Case("words-after-status", "the hint misleads", 1, f"404 Client Error\n{UNTOLD}", Exit.NOT_FOUND),
-    Case("last-status", "what was retried is past", 1, "429 Client Error\n401 Client Error", Exit.UNAUTHORISED),
-    Case("httpx", "the client's own words", 1, "Client error '404 Not Found' for url", Exit.NOT_FOUND),
-    Case("hub", "the hub client's own words", 1, "HfHubHTTPError: 429 Too Many", Exit.RATE_LIMITED),
-    Case("server-error", "500 is the first of the server's", 1, "500 Server Error", Exit.UNREACHABLE),
-    Case("timeout", "408 is the network", 1, "408 Client Error", Exit.UNREACHABLE),
-    Case("teapot", "a status of no meaning here", 1, "418 Client Error", Exit.UNKNOWN),
-    Case("bucket-status", "boto's words", 1, "An error occurred (403) when calling HeadBucket", Exit.UNAUTHORISED),
-    Case("google-status", "its client's words", 1, "404 GET https://storage: no bucket", Exit.NOT_FOUND),
-    Case("plain-status", "requests' words", 1, "failed with status code 503.", Exit.UNREACHABLE),
-    Case("bucket-words", "boto's words", 1, "NoCredentialsError: Unable to locate credentials", Exit.UNAUTHORISED),
-    Case("bucket-empty", "a wrong path", 1, "Failed to fetch model. No model found in x.", Exit.NOT_FOUND),
-    Case("slow-down", "boto's words", 1, "(SlowDown) when calling GetObject", Exit.RATE_LIMITED),
-    Case("broken-off", "the network", 1, "Consistency check failed: file should be of size 1", Exit.UNREACHABLE),
-    Case("broken-in-a-file", "urllib3's words", 1, "Connection broken: IncompleteRead(6 bytes read)", Exit.UNREACHABLE),
-    Case("bucket-unreachable", "boto's words", 1, "Could not connect to the endpoint URL", Exit.UNREACHABLE),
-    Case("not-writable", "the claim belongs to another user", 1, "[Errno 13] Permission denied", Exit.NOT_WRITABLE),
+    Case("success", "exit code 0 without an error message is a success", 0, "Successfully copied", None),
+    Case(
+        "pretended",
+        "exit code 0 is no success if the client has used an existing directory",
+        0,
+        PRETENDED + "(503 Server Error: x)",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "pretended-without-status",
+        "the client has used an existing directory, because it had no connection",
+        0,
+        PRETENDED + "(Connection refused)",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "pretended-for-one-file",
+        "the client has used an existing file, which may differ from the requested one",
+        0,
+        KEPT,
+        Exit.RATE_LIMITED,
+    ),
+    Case(
+        "offline-on-purpose",
+        "existing files are accepted if the client is offline on purpose",
+        0,
+        PRETENDED,
+        None,
+        offline="1",
+    ),
+    Case("offline-on", "HF_HUB_OFFLINE may be on", 0, PRETENDED, None, offline="on"),
+    Case("offline-yes", "HF_HUB_OFFLINE may be yes, in any case", 0, PRETENDED, None, offline="Yes"),
+    Case("offline-true", "HF_HUB_OFFLINE may be true, in any case", 0, PRETENDED, None, offline="TRUE"),
+    Case("offline-off", "HF_HUB_OFFLINE=0 means that the client is online", 0, PRETENDED, Exit.UNKNOWN, offline="0"),
+    Case("killed", "a killed program has most often exceeded its memory limit", -9, "", Exit.KILLED),
+    Case(
+        "disk-full",
+        "a full disk takes precedence over other errors",
+        1,
+        "404 Client Error\n[Errno 28] No space left",
+        Exit.DISK_FULL,
+    ),
+    Case("quota", "an exceeded quota is a full disk", 1, "OSError: [Errno 122] Disk quota exceeded", Exit.DISK_FULL),
+    Case(
+        "gated",
+        "status 403 of a gated repository means that the token is refused",
+        1,
+        "403 Client Error.\n\nCannot access gated repo",
+        Exit.UNAUTHORISED,
+    ),
+    Case(
+        "hub-forbids",
+        "status 403 of the hub is permanent",
+        1,
+        CDN.replace("cdn.example.org", "huggingface.co"),
+        Exit.UNAUTHORISED,
+    ),
+    Case("cdn-forbids", "status 403 of a CDN means an expired link, which a retry replaces", 1, CDN, Exit.UNREACHABLE),
+    Case("cdn-forbids-httpx", "status 403 of a CDN is recognised in the words of httpx", 1, HTTPX, Exit.UNREACHABLE),
+    Case(
+        "web-server-forbids",
+        "status 403 of another web server is permanent, because only the hub redirects to a CDN",
+        1,
+        CDN,
+        Exit.UNAUTHORISED,
+        uri="https://x/y",
+    ),
+    Case(
+        "words-after-status",
+        "the status takes precedence over the hint about a token",
+        1,
+        f"404 Client Error\n{UNTOLD}",
+        Exit.NOT_FOUND,
+    ),
+    Case(
+        "last-status",
+        "the last status counts, because earlier requests were retried",
+        1,
+        "429 Client Error\n401 Client Error",
+        Exit.UNAUTHORISED,
+    ),
+    Case(
+        "httpx",
+        "the status is recognised in the words of httpx",
+        1,
+        "Client error '404 Not Found' for url",
+        Exit.NOT_FOUND,
+    ),
+    Case(
+        "hub",
+        "the status is recognised in the words of the hub's client",
+        1,
+        "HfHubHTTPError: 429 Too Many",
+        Exit.RATE_LIMITED,
+    ),
+    Case("server-error", "status 500 is an error of the server", 1, "500 Server Error", Exit.UNREACHABLE),
+    Case("timeout", "status 408 is an error of the network", 1, "408 Client Error", Exit.UNREACHABLE),
+    Case("teapot", "status 418 has no known cause", 1, "418 Client Error", Exit.UNKNOWN),
+    Case(
+        "bucket-status",
+        "the status is recognised in the words of boto",
+        1,
+        "An error occurred (403) when calling HeadBucket",
+        Exit.UNAUTHORISED,
+    ),
+    Case(
+        "google-status",
+        "the status is recognised in the words of Google's client",
+        1,
+        "404 GET https://storage: no bucket",
+        Exit.NOT_FOUND,
+    ),
+    Case(
+        "plain-status",
+        "the status is recognised in the words of requests",
+        1,
+        "failed with status code 503.",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "bucket-words",
+        "missing credentials are recognised in the words of boto",
+        1,
+        "NoCredentialsError: Unable to locate credentials",
+        Exit.UNAUTHORISED,
+    ),
+    Case(
+        "bucket-empty",
+        "a bucket without the model means a wrong path",
+        1,
+        "Failed to fetch model. No model found in x.",
+        Exit.NOT_FOUND,
+    ),
+    Case(
+        "slow-down",
+        "a rate limit is recognised in the words of boto",
+        1,
+        "(SlowDown) when calling GetObject",
+        Exit.RATE_LIMITED,
+    ),
+    Case(
+        "broken-off",
+        "a file of unexpected size means that the connection has failed",
+        1,
+        "Consistency check failed: file should be of size 1",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "broken-in-a-file",
+        "a broken connection is recognised in the words of urllib3",
+        1,
+        "Connection broken: IncompleteRead(6 bytes read)",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "bucket-unreachable",
+        "a failed connection is recognised in the words of boto",
+        1,
+        "Could not connect to the endpoint URL",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "not-writable",
+        "a permission error means that the claim belongs to another user",
+        1,
+        "[Errno 13] Permission denied",
+        Exit.NOT_WRITABLE,
+    ),
     # hf-xet's words, and the numbers that Python and Rust write (xet-core#238, #322, #394, #444).
     Case(
         "xet-link-expired",
-        "a retry gets another",
+        "an expired link of hf-xet is replaced on a retry",
         1,
         f"Reqwest Error: HTTP status client error {XET}",
         Exit.UNREACHABLE,
     ),
-    Case("xet-link-expired-debug", "the same as Rust prints values", 1, XET_DEBUG, Exit.UNREACHABLE),
-    Case("xet-hub-forbids", "for good", 1, XET_HUB, Exit.UNAUTHORISED),
-    Case("xet-server", "the server's", 1, "HTTP status server error (503 Service Unavailable)", Exit.UNREACHABLE),
-    Case("xet-too-many", "later is better", 1, "HTTP status client error (429 Too Many)", Exit.RATE_LIMITED),
+    Case(
+        "xet-link-expired-debug",
+        "an expired link of hf-xet is recognised in Rust's debug format",
+        1,
+        XET_DEBUG,
+        Exit.UNREACHABLE,
+    ),
+    Case("xet-hub-forbids", "status 403 of the hub to hf-xet is permanent", 1, XET_HUB, Exit.UNAUTHORISED),
+    Case(
+        "xet-server",
+        "status 503 to hf-xet is an error of the server",
+        1,
+        "HTTP status server error (503 Service Unavailable)",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "xet-too-many",
+        "status 429 to hf-xet is a rate limit",
+        1,
+        "HTTP status client error (429 Too Many)",
+        Exit.RATE_LIMITED,
+    ),
     Case(
         "xet-send",
-        "no connection",
+        "a request that hf-xet cannot send means that there is no connection",
         1,
         "error sending request for url (https://cas-server.xethub.hf.co/)",
         Exit.UNREACHABLE,
     ),
-    Case("xet-body", "the network", 1, "hyper::Error(Body, Custom { error: IncompleteBody })", Exit.UNREACHABLE),
-    Case("proxy-wants-a-password", "no token opens it", 1, "407 Client Error: Proxy", Exit.UNREACHABLE),
+    Case(
+        "xet-body",
+        "an incomplete body means that the connection of hf-xet has failed",
+        1,
+        "hyper::Error(Body, Custom { error: IncompleteBody })",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "proxy-wants-a-password",
+        "status 407 comes from a proxy, so that the token is not at fault",
+        1,
+        "407 Client Error: Proxy",
+        Exit.UNREACHABLE,
+    ),
     Case(
         "proxy-tunnel",
-        "its 403 is not the hub's",
+        "status 403 of a proxy is not the answer of the hub",
         1,
         "OSError('Tunnel connection failed: 403 Forbidden')",
         Exit.UNREACHABLE,
     ),
-    Case("proxy-words", "httpx's", 1, "ProxyError: Proxy Authentication Required", Exit.UNREACHABLE),
-    Case("certificate", "Python's words", 1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed", Exit.UNREACHABLE),
-    Case("certificate-rust", "Rust's", 1, "invalid peer certificate: UnknownIssuer", Exit.UNREACHABLE),
     Case(
-        "last-error", "what was retried is past", 1, "429 Client Error\n[Errno 13] Permission denied", Exit.NOT_WRITABLE
+        "proxy-words",
+        "an error of a proxy is recognised in the words of httpx",
+        1,
+        "ProxyError: Proxy Authentication Required",
+        Exit.UNREACHABLE,
     ),
-    Case("unknown-number", "it says nothing", 1, "[Errno 2] No such file\n404 Client Error", Exit.NOT_FOUND),
-    Case("full-anywhere", "beats what else was said", 1, "write (os error 28)\n404 Client Error", Exit.DISK_FULL),
-    Case("stalled", "it was ended", None, "404 Client Error", Exit.STALLED),
-    Case("no-idea", "the log says more", 1, "Segmentation fault", Exit.UNKNOWN),
+    Case(
+        "certificate",
+        "an unknown certificate is recognised in the words of Python",
+        1,
+        "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "certificate-rust",
+        "an unknown certificate is recognised in the words of Rust",
+        1,
+        "invalid peer certificate: UnknownIssuer",
+        Exit.UNREACHABLE,
+    ),
+    Case(
+        "last-error",
+        "the last error counts, because earlier requests were retried",
+        1,
+        "429 Client Error\n[Errno 13] Permission denied",
+        Exit.NOT_WRITABLE,
+    ),
+    Case(
+        "unknown-number",
+        "an error number without a known cause is ignored",
+        1,
+        "[Errno 2] No such file\n404 Client Error",
+        Exit.NOT_FOUND,
+    ),
+    Case(
+        "full-anywhere",
+        "a full disk takes precedence over later errors",
+        1,
+        "write (os error 28)\n404 Client Error",
+        Exit.DISK_FULL,
+    ),
+    Case(
+        "stalled",
+        "a program that the script has ended for lack of progress has stalled",
+        None,
+        "404 Client Error",
+        Exit.STALLED,
+    ),
+    Case(
+        "no-idea",
+        "an unknown error has an unknown cause, and users find more in the log",
+        1,
+        "Segmentation fault",
+        Exit.UNKNOWN,
+    ),
 )
 
 
@@ -172,7 +382,7 @@ def test_success_writes_the_marker_last_and_then_does_nothing(root: Path, progra
     assert script.main(URI, str(root)) == 0
     assert json.loads((root / MARKER).read_text()) == {"uri": URI, "key": "0123456789abcdef"}
     program("exit 1")
-    assert script.main(URI, str(root)) == 0, "with the marker present the program is not run"
+    assert script.main(URI, str(root)) == 0, "the program does not run if the marker exists"
 
 
 def test_passes_environment_to_program_and_ignores_reserved_files(
@@ -209,7 +419,7 @@ def test_verifies_complete_directory_again(root: Path, program: Program, capsys:
     fill(root, {**weights.SHARDED, MARKER: b"{}", weights.SECOND: weights.SHARDED[weights.SECOND][:-1]})
     (root.parent / "whole").write_bytes(weights.SHARDED[weights.SECOND])
     program(f"[ -e {root}/{MARKER} ] && exit 1; cp {root}/../whole {root}/{weights.SECOND}")
-    assert script.main(URI, str(root)) == 0, "the program does not see the marker"
+    assert script.main(URI, str(root)) == 0, "the marker is not visible to the program"
     assert f"{root / weights.SECOND}: is truncated" in capsys.readouterr().out
     assert json.loads((root / MARKER).read_text())["uri"] == URI
 
@@ -248,7 +458,7 @@ def test_damage_in_the_repository_itself_is_fetched_twice_at_most(root: Path, pr
     program(f"echo . >> {root}/../runs; echo cut > {root}/model.safetensors")
     assert script.main(URI, str(root)) == Exit.INCOMPLETE
     assert (root.parent / "runs").read_text() == ".\n.\n"
-    assert not (root / "model.safetensors").exists(), "it must not be taken for a model"
+    assert not (root / "model.safetensors").exists(), "an incomplete file must not be taken for a model"
 
 
 def test_gives_up_on_missing_shard(root: Path, program: Program) -> None:
@@ -384,7 +594,7 @@ def test_image_without_the_program_is_unknown(root: Path, monkeypatch: pytest.Mo
 def test_termination_is_passed_on(root: Path, program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     program("sleep 0.3; kill -TERM $PPID; sleep 10 & wait")
     assert script.main(URI, str(root)) == 128 + signal.SIGTERM
-    assert "download failed" not in capsys.readouterr().out, "being stopped is no failure"
+    assert "download failed" not in capsys.readouterr().out, "a stopped download is no failure"
 
 
 def test_ignores_termination_after_the_end(root: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,4 +633,4 @@ def test_initializer_logs_the_causes_of_an_error(
         logging.setLogRecordFactory(factory)
     assert "failed: cannot locate the file" in caplog.text
     assert "OSError: 403 Client Error" in caplog.text
-    assert caplog.text.count("Error:") == 2, "the error and its cause, once each"
+    assert caplog.text.count("Error:") == 2, "the output has the error and its cause once each"

@@ -45,8 +45,8 @@ def test_ends_child_that_hangs_and_says_so(root: Path, program: Program) -> None
         f"stalled: no output and no new bytes in {root} for 1 s; the initializer is ended",
         "download failed: stalled",
     ]
-    assert is_dead(int((root.parent / "child").read_text())), "nor does a child of its own go on"
-    assert (root / "model.safetensors.part").read_bytes() == b"abc", "what came is kept"
+    assert is_dead(int((root.parent / "child").read_text())), "the child of the initializer is stopped as well"
+    assert (root / "model.safetensors.part").read_bytes() == b"abc", "the downloaded bytes are kept"
     assert run_script(root)[0] == Exit.STALLED.gave_up, "the last attempt ends the Job"
 
 
@@ -92,7 +92,7 @@ def test_slow_download_goes_on(root: Path, program: Program, step: str) -> None:
     program(f"truncate -s 1M $2/part; for n in 1 2 3 4 5 6; do {step}; sleep 0.4; done; rm $2/part")
     begun = time.monotonic()
     assert script.main(URI, str(root)) == 0
-    assert time.monotonic() - begun > 2, "longer than the limit"
+    assert time.monotonic() - begun > 2, "the download takes longer than the limit"
 
 
 def test_touching_a_lock_file_is_no_progress(root: Path, program: Program) -> None:

@@ -1,4 +1,4 @@
-"""On one node without a claim KServe's initializer gets what a Job would get, and what it cannot get is refused."""
+"""KServe's initializer gets the settings that a Job would get; settings that it cannot have are refused."""
 
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ XET_CHOICES: tuple[tuple[str, Manifest, str | None], ...] = (
 
 @pytest.mark.parametrize(("download", "want"), [row[1:] for row in XET_CHOICES], ids=[row[0] for row in XET_CHOICES])
 def test_default_image_downloads_without_xet(download: Manifest, want: str | None) -> None:
-    """Its hf-xet hangs in large downloads, and nothing would end it there."""
+    """hf-xet hangs in large downloads, and nothing would end KServe's initializer."""
     assert variables(pod(edit_environment("storage.download", download))).get("HF_HUB_DISABLE_XET") == want
 
 
@@ -85,7 +85,9 @@ def test_service_of_an_earlier_release_keeps_xet() -> None:
     assert "HF_HUB_DISABLE_XET" not in str(composed_service(found))
     new_image = edit_model("serving.0.engine.image", "vllm/vllm-openai:v0.21.0")
     changed = load_scene(ONE_NODE).edited(_of_an_earlier_release, new_image)
-    assert "HF_HUB_DISABLE_XET" in str(composed_service(changed)), "the next change brings it"
+    assert "HF_HUB_DISABLE_XET" in str(composed_service(changed)), (
+        "the next change of the service brings the missing settings"
+    )
 
 
 @pytest.mark.parametrize(("env", "where"), [(CERTIFICATES, "/etc/ssl/custom-certs"), (ELSEWHERE, "/certs")])
@@ -107,7 +109,7 @@ def test_lets_kserve_mount_certificates_for_s3(env: JSON, where: str) -> None:
         "corporate-ca",
         f"{where}/cabundle.crt",
     )
-    assert "volumeMounts" not in container(found), "two mounts at one path are refused by the cluster"
+    assert "volumeMounts" not in container(found), "the cluster refuses two mounts at one path"
 
 
 def test_keeps_platforms_own_kserve_variables() -> None:
@@ -212,7 +214,7 @@ def of_image(found: Scene) -> None:
     ],
 )
 def test_remarks_settings_of_absent_claim(cache: JSON, edits: tuple[Edit, ...], unused: str) -> None:
-    """A running service continues; settings without effect refuse nothing."""
+    """A running service continues; settings without effect are no fault."""
     found = load_scene(ONE_NODE).edited(*edits, edit_placement("modelCache", cache)).condition("StorageReady")
     assert found.status is Status.TRUE
     assert f"Note: spec.modelCache.{unused}: has no effect, as there is no claim: " in found.message
@@ -228,7 +230,7 @@ def test_remarks_nothing_without_settings() -> None:
 
 
 def test_keeps_token_while_pods_download() -> None:
-    """What is downloaded to a claim is verified, and the service moves there: pods that start until then need it."""
+    """The token stays until the service reads verified weights from a claim: pods that start earlier need it."""
     control = plane(ONE_NODE)
     deployment, found = composite(control, "ModelDeployment"), composite(control, "ClusterModel")
     change(control, found, "spec.huggingFace.secretRef", {"name": "hub", "namespace": "s"})
@@ -241,5 +243,5 @@ def test_keeps_token_while_pods_download() -> None:
         status = mapping(control.composites[composite(control, "ModelPlacement")], "status.service")
         tokens = [key for key in there if key.startswith("token-")]
         reads.add((text(status, "uri").partition(":")[0], bool(tokens)))
-    assert ("hf", False) not in reads, "one that reads from the hub has it"
-    assert ("pvc", False) in reads, "and it is gone once they read from the claim"
+    assert ("hf", False) not in reads, "a pod that reads from the hub has the token"
+    assert ("pvc", False) in reads, "the token is gone once the pods read from the claim"

@@ -77,15 +77,59 @@ def moved(download: Download) -> Download:
 
 
 CASES = (
-    Case("finished", "its bytes are there, however they were fetched", OWN, COMPLETE, same, proxied, True),
-    Case("finished-retry", "nor is it tried again twice", CreatedStorage(retry="1"), COMPLETE, same, proxied, True),
-    Case("finished-retained", "so they are for all who describe it", RETAINED, COMPLETE, same, mirrored, True),
-    Case("pin", "the next Job resumes over the files that exist", OWN, RUNS, pinned, same, False),
-    Case("image", "the platform names another image", OWN, RUNS, same, mirrored, False),
-    Case("env", "the platform sets another variable", OWN, RUNS, same, proxied, False),
-    Case("runs-elsewhere", "the platform names other nodes", OWN, {"active": 1, "ready": 1}, same, moved, False),
-    Case("waits-elsewhere", "what found no node may find one there", OWN, RUNS, same, moved, False),
-    Case("failed", "what failed is tried again with what is new", OWN, FAILED, pinned, same, False),
+    Case("finished", "the weights are complete, whatever settings the Job had", OWN, COMPLETE, same, proxied, True),
+    Case(
+        "finished-retry",
+        "a retry that is complete is not repeated",
+        CreatedStorage(retry="1"),
+        COMPLETE,
+        same,
+        proxied,
+        True,
+    ),
+    Case(
+        "finished-retained",
+        "the weights are complete for every composite that shares the Job",
+        RETAINED,
+        COMPLETE,
+        same,
+        mirrored,
+        True,
+    ),
+    Case(
+        "pin",
+        "a running Job is replaced, because its successor resumes over the files that exist",
+        OWN,
+        RUNS,
+        pinned,
+        same,
+        False,
+    ),
+    Case(
+        "image", "a running Job is replaced when the platform team sets another image", OWN, RUNS, same, mirrored, False
+    ),
+    Case(
+        "env", "a running Job is replaced when the platform team sets another variable", OWN, RUNS, same, proxied, False
+    ),
+    Case(
+        "runs-elsewhere",
+        "a running Job is replaced when the platform team selects other nodes",
+        OWN,
+        {"active": 1, "ready": 1},
+        same,
+        moved,
+        False,
+    ),
+    Case(
+        "waits-elsewhere",
+        "a Job without a node may find one among the nodes that are selected now",
+        OWN,
+        RUNS,
+        same,
+        moved,
+        False,
+    ),
+    Case("failed", "a failed Job is replaced by one with the new settings", OWN, FAILED, pinned, same, False),
 )
 
 
@@ -100,18 +144,18 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
     observed = observe_started(change_download(request, case.before), with_job_status(case.status))
     changed = reconcile_observed(change_download(request, case.now), observed)
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
-    assert len(jobs(changed.composed)) == 1, "two would write into one directory"
-    assert changed.kept == {}, "what is of the same bytes is replaced at once"
+    assert len(jobs(changed.composed)) == 1, "two Jobs would write into one directory"
+    assert changed.kept == {}, "objects of the same weights are replaced at once and never kept as stale"
     assert changed.plan is not None
     assert changed.plan.job is not None
-    assert {f"job-{changed.job_name}"} == jobs(changed.composed), "the status names the one whose log there is"
+    assert {f"job-{changed.job_name}"} == jobs(changed.composed), "the status names the composed Job, whose log exists"
 
 
 @pytest.mark.parametrize(
     ("claim", "repo", "reason"),
     [
-        ("mine", "moonshotai/Other", "other bytes of the same claim"),
-        ("yours", "moonshotai/Kimi-K2-Instruct", "and another claim"),
+        ("mine", "moonshotai/Other", "a complete Job of another model on the same claim does not count"),
+        ("yours", "moonshotai/Kimi-K2-Instruct", "a complete Job on another claim does not count"),
     ],
 )
 def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str) -> None:
@@ -133,10 +177,10 @@ def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: 
     observed["job-of-another-name"] = observed.pop(key)
     found = reconcile_observed(change_download(request_storage(OWN), proxied), observed)
     assert ("job-of-another-name" in found.composed) is counts
-    assert len(jobs(found.composed)) == 1, "two would write into one directory"
+    assert len(jobs(found.composed)) == 1, "two Jobs would write into one directory"
     if counts:
         written = found.composed["job-of-another-name"].manifest
-        assert get(written, f"{DESCRIBED}.spec.backoffLimit") == 1, "a Job cannot be changed"
+        assert get(written, f"{DESCRIBED}.spec.backoffLimit") == 1, "an existing Job cannot be changed"
 
 
 def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> None:
@@ -149,7 +193,9 @@ def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> No
 def test_drops_failed_job_when_replaced() -> None:
     failed = observe_started(request_storage(CreatedStorage()), with_job_status(FAILED))
     changed = reconcile_observed(request_storage(CreatedStorage(retry="1")), failed)
-    assert (changed.kept, changed.hydration.retry) == ({}, "1"), "it is of the same bytes"
+    assert (changed.kept, changed.hydration.retry) == ({}, "1"), (
+        "a Job that is retried is not kept, because it is of the same weights"
+    )
     assert list_policies(changed.composed) == ALL_OWNED
     assert {k for k in changed.composed if k.startswith("job-")}.isdisjoint(failed)
 
@@ -166,7 +212,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     (old,) = jobs(observed)
     changed = change_download(request, change)
     first = reconcile_observed(changed, observed)
-    assert jobs(first.composed) == {old}, "two would write into one directory"
+    assert jobs(first.composed) == {old}, "two Jobs would write into one directory"
     assert _to_delete(old, first.composed)
     observed[old] = {**first.composed[old].manifest, "status": observed[old]["status"]}
     second = reconcile_observed(changed, observed)
@@ -177,12 +223,33 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
 
 
 SCRIPT_CHANGES: tuple[tuple[str, CacheChoice, Manifest, Edit | Change | None, bool, str], ...] = (
-    ("own-runs", OWN, RUNS, None, True, "an upgrade restarts no download"),
-    ("own-waits", OWN, {}, None, True, "nor one whose pod has not started"),
-    ("own-failed", OWN, FAILED, None, False, "what failed is tried again with what is new"),
-    ("own-without-scripts", OWN, RUNS, without("scripts-"), False, "its next pod would not start"),
-    ("own-with-other-settings", OWN, RUNS, proxied, False, "the platform's setting counts"),
-    ("retained-runs", RETAINED, RUNS, None, False, "a new placement would start the other one beside it"),
+    ("own-runs", OWN, RUNS, None, True, "an upgrade does not restart a running download"),
+    ("own-waits", OWN, {}, None, True, "an upgrade does not restart a download whose pod has not started"),
+    ("own-failed", OWN, FAILED, None, False, "a failed Job is replaced by one with the new scripts"),
+    (
+        "own-without-scripts",
+        OWN,
+        RUNS,
+        without("scripts-"),
+        False,
+        "a Job without its scripts is replaced, because its next pod would not start",
+    ),
+    (
+        "own-with-other-settings",
+        OWN,
+        RUNS,
+        proxied,
+        False,
+        "a running Job is replaced when the platform team changes its settings",
+    ),
+    (
+        "retained-runs",
+        RETAINED,
+        RUNS,
+        None,
+        False,
+        "a shared Job is replaced, because a new placement would start another one beside it",
+    ),
 )
 
 
@@ -245,8 +312,8 @@ def test_deletes_running_job_beside_completed_one() -> None:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (with_job_status(FAILED), "it writes no more, and its log is worth reading"),
-        (with_sync_error("job-", ABSENT), "it does not exist"),
+        (with_job_status(FAILED), "a failed Job no longer writes, so that its successor starts at once"),
+        (with_sync_error("job-", ABSENT), "an absent Job does not write, so that its successor starts at once"),
     ],
     ids=["failed", "absent"],
 )

@@ -102,7 +102,7 @@ def test_refuses_two_nodes_on_existing_read_write_once_claim() -> None:
     before = services(control)
     edit(control, "InferenceEnvironment", "spec.storage", MANY)
     reshape(control, 2)
-    assert services(control) == before, "what serves is not replaced by what cannot start"
+    assert services(control) == before, "a serving group is not replaced by a group that cannot start"
     assert said(control, only(control, "ModelPlacement"), STORAGE) == ("False", "ClaimNotShared")
 
 
@@ -115,7 +115,7 @@ def test_keeps_existing_claim_when_settings_of_new_ones_change(storage: JSON) ->
     assert said(control, placement, STORAGE) == ("True", "Hydrated")
     assert remote(control, placement, "claim-") == claims
     another_image(control)
-    assert [image for _, image in services(control).values()] == [OTHER_IMAGE], "an edit does not wait"
+    assert [image for _, image in services(control).values()] == [OTHER_IMAGE], "an edit is applied at once"
     for number in (0, 2):
         replicas(control, number)
         assert [has for has, _ in services(control).values()] == [number]
@@ -152,7 +152,7 @@ def test_refuses_claim_that_does_not_exist() -> None:
 
 
 def test_checks_another_claim_as_new() -> None:
-    """Another revision's bytes want a claim of their own, for which no class is set."""
+    """The weights of another revision need a claim of their own, for which no class is set."""
     control = up(MANY, 2)
     before = services(control)
     edit(control, "InferenceEnvironment", "spec.storage", {})
@@ -169,7 +169,7 @@ def test_checks_another_claim_as_new() -> None:
     ids=["tied", "no room for both", "room for both", "any node"],
 )
 def test_reports_rollout_that_needs_the_same_node(storage: Manifest, gpus: int, *, reported: bool) -> None:
-    """Seven other nodes are free, and the claim is on this one."""
+    """Seven other nodes are free, but the claim is bound to this node."""
     control = up(storage, gpus=gpus)
     serving = _serving(control)
     engine = {**mapping(serving, "engine"), "image": OTHER_IMAGE}
@@ -190,7 +190,7 @@ NO_NAMESPACE: JSON = [
 
 
 def _nothing_fetched(found: Scene) -> None:
-    """Let the claim be there, and nothing on it yet."""
+    """Let the claim exist without any weights."""
     for key in [key for key in found.observed if key.startswith(("job-", "service-"))]:
         del found.observed[key]
     set_field(found.xr, "status", {})
@@ -209,7 +209,7 @@ def test_checks_claim_of_deleted_namespace_as_new() -> None:
 
 
 def test_a_cache_keeps_a_claim_of_one_pod_whatever_other_profiles_would_need() -> None:
-    """Who reads from it knows its mode, and is refused where he has several pods."""
+    """A placement that reads from the cache knows the access mode of its claim, which refuses several pods."""
     cache = objects.cache("team", "weights", "llm", ["a"], storage={"size": "200Gi"})
     control = up(ONCE, 1, cache, cache={"name": "weights"})
     serving = _serving(control)
@@ -227,7 +227,7 @@ def test_a_cache_that_leaves_an_environment_takes_nothing_from_another_on_the_sa
     there = remote(control, only(control, "ModelCache"), "")
     kinds = ("PersistentVolumeClaim", "Job")
     names = [(m["kind"], text(m, "metadata.name")) for m in there.values() if m["kind"] in kinds]
-    assert len(names) == len(set(names)) == 4, "a claim and a Job on each"
+    assert len(names) == len(set(names)) == 4, "the cache has a claim and a Job on each environment"
 
 
 def test_a_cache_on_a_claim_of_the_users_says_at_once_that_it_is_of_one_pod() -> None:

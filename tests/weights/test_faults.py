@@ -35,71 +35,83 @@ class Case:
 
 
 CASES = (
-    Case("multi-node", "class, mode and size are there", MULTI),
-    Case("single-node", "needs nothing at all", replace(SINGLE, environment=UNCLASSED)),
+    Case("multi-node", "weights for several nodes need a class, an access mode and a size, which are all set", MULTI),
+    Case(
+        "single-node",
+        "weights for a single node need no claim, and so no storage class",
+        replace(SINGLE, environment=UNCLASSED),
+    ),
     Case(
         "default-class",
-        "it is the cluster's",
+        "an empty class name selects the default class of the cluster",
         replace(MULTI, environment=on_storage(EnvironmentStorage(class_name=""))),
     ),
     Case(
         "multi-node-without-class",
-        "the text is the API's",
+        "the fault of a missing class has the text that the API documents",
         replace(MULTI, environment=UNCLASSED),
         (f"spec.modelCache.storageClassName: {MISSING}",),
     ),
     Case(
         "multi-node-with-missing-class",
-        "the API's text, and the class that does not exist",
+        "the fault of an absent class has the text of a missing class and names the absent one",
         replace(MULTI, environment=ABSENT),
         (f"spec.modelCache.storageClassName: {MISSING} Its {NOT_FOUND}",),
     ),
     Case(
         "single-node-claim-with-missing-class",
-        "the claim would stay Pending",
+        "a claim of a class that does not exist would stay Pending",
         replace(SINGLE, environment=ABSENT, choice=PVC),
         (f"spec.modelCache.storageClassName: its {NOT_FOUND}",),
     ),
-    Case("single-node-with-missing-class", "no claim, no class", replace(SINGLE, environment=ABSENT)),
+    Case(
+        "single-node-with-missing-class",
+        "a single node needs no claim, so that its class does not matter",
+        replace(SINGLE, environment=ABSENT),
+    ),
     Case(
         "deployment-with-another-class",
-        "the missing class is not used",
+        "the deployment names another class, so that the missing class is not used",
         replace(MULTI, environment=ABSENT, choice=CreatedStorage(class_name="fast")),
     ),
     Case(
         "single-node-claim-without-class",
-        "a sentence of its own",
+        "a single node with a claim has its own text for a missing class",
         replace(SINGLE, environment=UNCLASSED, choice=PVC),
         (f"spec.modelCache.storageClassName: {UNNAMED}",),
     ),
     Case(
         "pvc-source-with-claim",
-        "what is staged is not downloaded elsewhere",
+        "weights that are staged on a claim are not downloaded to another one",
         replace(MULTI, model=model(PvcSource(claim="staged")), choice=UserClaim(claim="mine")),
         (("spec.modelCache.claimName: mine must be left out, as the model's weights are on the claim staged already"),),
     ),
-    Case("pvc-source", "nothing to create", replace(MULTI, model=model(PvcSource(claim="staged")))),
+    Case(
+        "pvc-source",
+        "weights on an existing claim need no new claim",
+        replace(MULTI, model=model(PvcSource(claim="staged"))),
+    ),
     Case(
         "cache-of-an-image",
-        "nothing would be cached",
+        "an image is not downloaded, so that a cache would hold nothing",
         replace(CACHE, model=model(OciSource(image="r/m@sha256:1"), disk=1)),
         ("spec.modelRef: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
     ),
     Case(
         "cache-elsewhere",
-        "the bytes are on other environments",
+        "the cache holds its weights on other environments only",
         replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, environments=(), entries=())),
         ("spec.modelCache.name: ModelCache kimi does not keep the weights there",),
     ),
     Case(
         "no-such-cache",
-        "no environment can be added to it",
+        "a cache that does not exist cannot hold the weights",
         replace(MULTI, choice=ModelCacheChoice(name="kimi")),
         ("spec.modelCache.name: ModelCache kimi does not exist or is invalid",),
     ),
     Case(
         "exclusive-cache-on-several-nodes",
-        "only one node could mount it",
+        "only one node could mount the ReadWriteOnce claim of the cache",
         replace(
             MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=named_cache(HELD, access_mode="ReadWriteOnce")
         ),
@@ -107,7 +119,7 @@ CASES = (
     ),
     Case(
         "exclusive-cache-for-several-replicas",
-        "replicas go to other nodes",
+        "several replicas may run on several nodes, which cannot mount a ReadWriteOnce claim",
         replace(
             SINGLE,
             choice=ModelCacheChoice(name="kimi"),
@@ -118,7 +130,7 @@ CASES = (
     ),
     Case(
         "cache-of-another-model",
-        "other bytes must not be served under this name",
+        "a placement must not serve the weights of another model",
         replace(
             MULTI,
             choice=ModelCacheChoice(name="kimi"),
@@ -133,7 +145,7 @@ CASES = (
     ),
     Case(
         "cache-that-has-not-reported",
-        "it is on its way: another thing than not there",
+        "a cache that has not reported yet is not a cache without the weights",
         replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=replace(HERE, entries=())),
         ("spec.modelCache.name: ModelCache kimi has not reported these weights there yet",),
     ),
@@ -145,35 +157,43 @@ CASES = (
         ),
         ("spec.modelCache.name: model kimi-k2-instruct has a source that is not downloaded, so nothing can be cached",),
     ),
-    Case("cache-here", "nothing is wrong", replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=HERE)),
+    Case(
+        "cache-here",
+        "a cache that holds the weights on this environment has no fault",
+        replace(MULTI, choice=ModelCacheChoice(name="kimi"), named_cache=HERE),
+    ),
     Case(
         "empty-dir-on-several-nodes",
-        "one pod's directory is not the other's",
+        "the pods of several nodes cannot share an EmptyDir",
         replace(MULTI, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes",),
     ),
     Case(
         "empty-dir-cache",
-        "a cache must outlive pods",
+        "the weights of a cache must outlive pods",
         replace(CACHE, model=model(disk=1), choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",),
     ),
     Case(
         "empty-dir-over-https",
-        "KServe refuses the scheme",
+        "KServe's initializer does not support https, so that the function downloads to a claim",
         replace(SINGLE, model=HTTPS, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
     ),
-    Case("one-replica-on-one-node", "it is not shared", replace(SINGLE, environment=ONCE, choice=PVC)),
+    Case(
+        "one-replica-on-one-node",
+        "one replica on one node does not share its claim",
+        replace(SINGLE, environment=ONCE, choice=PVC),
+    ),
     Case(
         "exclusive-on-several-nodes",
-        "only one node could mount it",
+        "only one node could mount a ReadWriteOnce claim",
         replace(MULTI, environment=ONCE),
         (f"spec.storage.accessMode: {MISSING} Its accessMode is ReadWriteOnce, ReadWriteMany required",),
     ),
     Case(
         "exclusive-with-several-replicas",
-        "replicas go to other nodes",
+        "several replicas may run on nodes that cannot all mount a ReadWriteOnce claim",
         replace(SINGLE, environment=ONCE, choice=PVC, replicas=2),
         (
             (
@@ -182,15 +202,15 @@ CASES = (
             ),
         ),
     ),
-    Case("cache-without-size", "there is no replica whose memory bounds it", CACHE, (NO_SIZE,)),
+    Case("cache-without-size", "a ModelCache has no replica whose GPU memory bounds the size", CACHE, (NO_SIZE,)),
     Case(
         "shared-has-its-size",
-        "the environment says it",
+        "the environment sets the size of a shared claim",
         replace(CACHE, environment=on_storage(EnvironmentStorage(class_name="nfs", is_shared=True))),
     ),
     Case(
         "several-faults",
-        "all of them, in the order of the checks",
+        "all faults are reported, in the order of the checks",
         replace(CACHE, environment=UNCLASSED, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
         (
             "spec.storage.type: EmptyDir belongs to one pod; use PVC for a ModelCache",

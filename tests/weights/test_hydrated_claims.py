@@ -37,16 +37,10 @@ LARGER = 32 * 141 * GIB
 @pytest.mark.parametrize(
     ("status", "size", "edits", "want", "reason"),
     [
-        (RUNS, None, (), LARGER // GIB, "what is derived grows while the bytes are on their way"),
-        (COMPLETE, None, (), 16 * 141, "they fit: what has drifted since is no reason to grow"),
-        (COMPLETE, 9000 * GIB, (), 9000, "a stated size does"),
-        (
-            COMPLETE,
-            None,
-            (without("claim-"),),
-            LARGER // GIB,
-            "an unobserved claim is described as it would be created",
-        ),
+        (RUNS, None, (), LARGER // GIB, "a claim grows with its derived size while the weights download"),
+        (COMPLETE, None, (), 16 * 141, "a claim with complete weights does not grow with its derived size"),
+        (COMPLETE, 9000 * GIB, (), 9000, "a claim with complete weights grows to an explicit size"),
+        (COMPLETE, None, (without("claim-"),), LARGER // GIB, "an unobserved claim is composed as it would be created"),
     ],
 )
 def test_grows_hydrated_claim_only_for_stated_size(
@@ -71,11 +65,11 @@ def test_deletes_secrets_of_shared_download_in_two_steps() -> None:
     tokens = {key for key in first if key.startswith("token-")}
     assert len(tokens) == 2
     found = reconcile_observed(request, first)
-    assert tokens <= found.composed.keys(), "first they get the policy"
+    assert tokens <= found.composed.keys(), "the Secrets first get the Delete policy"
     assert list_policies({key: found.composed[key] for key in tokens}) == {"token": ManagementPolicy.FULL}
     second = {**first, **{key: found.composed[key].manifest for key in tokens}}
     after = reconcile_observed(request, second)
-    assert tokens.isdisjoint({*after.composed, *after.kept}), "then they go"
+    assert tokens.isdisjoint({*after.composed, *after.kept}), "the Secrets are dropped in the next call"
     assert tokens.isdisjoint(
         reconcile_observed(
             request_storage(CreatedStorage()),
@@ -107,8 +101,11 @@ def test_remarks_immutable_change_of_hydrated_claim() -> None:
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
-        (request_storage(), "the Job reads it"),
-        (request_storage(CreatedStorage(), shape_nodes=1), "without a claim each pod does"),
+        (request_storage(), "a missing token is reported if the Job reads it"),
+        (
+            request_storage(CreatedStorage(), shape_nodes=1),
+            "a missing token is reported if the pods of the service read it",
+        ),
     ],
 )
 def test_names_missing_token_by_its_origin(wanted: StorageRequest, reason: str) -> None:
@@ -172,9 +169,11 @@ def test_completed_job_is_ready_unless_state_is_unknown(edits: tuple[Edit, ...],
     unseen = reconcile_observed(
         request_storage(), observe_started(request_storage(), with_value("job-", "status", {})), complete
     )
-    assert [item.ready for key, item in unseen.composed.items() if key.startswith("job-")] == [True], "it was seen once"
+    assert [item.ready for key, item in unseen.composed.items() if key.startswith("job-")] == [True], (
+        "a Job whose weights are recorded as hydrated is ready without a status"
+    )
     assert reconcile_observed(request_storage(), {}).access_mode == "ReadWriteMany", (
-        "before it is seen a claim is what is asked for"
+        "a claim that was never observed counts with its requested access mode"
     )
 
 

@@ -196,7 +196,7 @@ DONE = replace(WANTED, completed_at="2026-01-01T00:00:00Z", claim_uid="1")
 
 @dataclass(frozen=True, kw_only=True)
 class Latch:
-    """What was seen complete, what is seen now, and whether it still counts."""
+    """A recorded download, the claim as observed now, and whether the weights still count as hydrated."""
 
     id: str
     reason: str
@@ -207,25 +207,45 @@ class Latch:
 
 
 LATCHES = (
-    Latch(id="held", reason="the claim is the one that was filled", holds=True),
-    Latch(id="never", reason="nothing was seen complete", earlier=WANTED, holds=False),
-    Latch(id="key", reason="other bytes", earlier=replace(DONE, path="models/1"), holds=False),
-    Latch(id="claim", reason="another claim", earlier=replace(DONE, claim="theirs"), holds=False),
-    Latch(id="namespace", reason="a claim of that name elsewhere", earlier=replace(DONE, namespace="x"), holds=False),
-    Latch(id="retry", reason="the user wants it done again", earlier=replace(DONE, retry=""), holds=False),
-    Latch(id="absent", reason="the claim is gone", claim=ObservedObject(State.ABSENT, _claim()), holds=False),
-    Latch(id="no-namespace", reason="so is all in it", claim=ObservedObject(State.NAMESPACE_MISSING, {}), holds=False),
+    Latch(id="held", reason="the observed claim is the one that the download filled", holds=True),
+    Latch(id="never", reason="no complete download is recorded", earlier=WANTED, holds=False),
+    Latch(id="key", reason="the record is about other weights", earlier=replace(DONE, path="models/1"), holds=False),
+    Latch(id="claim", reason="the record is about another claim", earlier=replace(DONE, claim="theirs"), holds=False),
+    Latch(
+        id="namespace",
+        reason="the record is about a claim of the same name in another namespace",
+        earlier=replace(DONE, namespace="x"),
+        holds=False,
+    ),
+    Latch(
+        id="retry",
+        reason="the user has requested a retry of the download",
+        earlier=replace(DONE, retry=""),
+        holds=False,
+    ),
+    Latch(
+        id="absent",
+        reason="the claim with the weights is absent",
+        claim=ObservedObject(State.ABSENT, _claim()),
+        holds=False,
+    ),
+    Latch(
+        id="no-namespace",
+        reason="the claim is gone together with its namespace",
+        claim=ObservedObject(State.NAMESPACE_MISSING, {}),
+        holds=False,
+    ),
     Latch(
         id="replaced",
-        reason="one of its name took its place",
+        reason="another claim of the same name has replaced the claim that the download filled",
         claim=_there(_claim(uid="2")),
         holds=False,
         outdated=True,
     ),
-    Latch(id="outage", reason="it is not known to be gone", claim=DOWN, holds=True),
+    Latch(id="outage", reason="an outage does not show that the claim is gone", claim=DOWN, holds=True),
     Latch(
         id="earlier-release",
-        reason="it wrote down no uid",
+        reason="an earlier release recorded no uid, so that any uid is accepted",
         earlier=replace(DONE, claim_uid=""),
         claim=_there(_claim(uid="2")),
         holds=True,
@@ -245,6 +265,8 @@ def test_next_hydration_status() -> None:
     assert first.next_record == DONE
     assert replace(first, recorded=replace(DONE, claim_uid=""), job=UNSEEN).next_record == DONE
     replaced = replace(first, recorded=DONE, claim=_there(_claim(uid="2")))
-    assert replaced.next_record == DONE, "to distinguish its Job from a new one"
+    assert replaced.next_record == DONE, "the record is kept to distinguish the Job of the old claim from a new one"
     assert replace(first, recorded=replace(DONE, path="models/1"), job=UNSEEN).next_record == WANTED
-    assert replace(first, recorded=DONE, job=None).next_record == WANTED, "nothing is downloaded"
+    assert replace(first, recorded=DONE, job=None).next_record == WANTED, (
+        "without a Job, no complete download is recorded"
+    )

@@ -1,4 +1,4 @@
-"""The Job is what the design says, and its name changes exactly when it must start again."""
+"""The manifest of a download's Job, and its name, which changes exactly if the download must start again."""
 
 import re
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ def test_builds_pod() -> None:
         "backoffLimit": 6,
         "activeDeadlineSeconds": 86400,
     }
-    assert "ttlSecondsAfterFinished" not in spec, "the provider would create the Job again"
+    assert "ttlSecondsAfterFinished" not in spec, "a TTL would delete the Job, and the provider would create it again"
     found = pod(TASK)
     assert found["restartPolicy"] == "Never"
     assert found["securityContext"] == {
@@ -67,7 +67,9 @@ def test_builds_container() -> None:
     assert found["image"] == "kserve/storage-initializer:v0.20.0"
     assert found["command"] == ["python3", "/opt/modelplane/download.py"]
     assert found["args"] == ["hf://moonshotai/Kimi-K2-Instruct:main", f"/mnt/models/models/{KEY}"]
-    assert found["resources"] == {"requests": {"cpu": "2", "memory": "8Gi"}}, "no memory limit by default"
+    assert found["resources"] == {"requests": {"cpu": "2", "memory": "8Gi"}}, (
+        "the download has no memory limit by default"
+    )
     assert found["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     assert found["volumeMounts"] == [
         {"name": "weights", "mountPath": "/mnt/models"},
@@ -111,8 +113,8 @@ def test_platform_settings_reach_the_pod() -> None:
     assert found["tolerations"] == [{"key": "batch", "operator": "Exists"}]
     assert (found["serviceAccountName"], found["imagePullSecrets"]) == ("downloader", [{"name": "mirror"}])
     assert environment(task)["HF_ENDPOINT"] == "https://hub.mirror"
-    assert environment(task)["HF_HOME"] == "/tmp/x", "the platform's word is stronger than ours"
-    assert environment(task)["MODELPLANE_BACKOFF_LIMIT"] == "2", "the script must know its last attempt"
+    assert environment(task)["HF_HOME"] == "/tmp/x", "the resources of the platform team take precedence"
+    assert environment(task)["MODELPLANE_BACKOFF_LIMIT"] == "2", "the script must know which attempt is the last one"
     assert manifests.integer(build_job(task), "spec.backoffLimit") == 2
     assert manifests.integer(build_job(task), "spec.activeDeadlineSeconds") == 60
 
@@ -179,17 +181,19 @@ class Case:
 
 
 CHANGES = (
-    Case("retry", "a new value starts again over the partial files", replace(TASK, retry="1")),
-    Case("claim", "another claim holds other bytes", replace(TASK, claim="other")),
-    Case("source", "another source holds other bytes", replace(TASK, source=UriSource(uri="s3://b/m"))),
-    Case("namespace", "names are not unique across namespaces", replace(TASK, namespace="other")),
+    Case("retry", "a new retry value starts another Job over the partial files", replace(TASK, retry="1")),
+    Case("claim", "another claim holds other weights", replace(TASK, claim="other")),
+    Case("source", "another source has other weights", replace(TASK, source=UriSource(uri="s3://b/m"))),
+    Case("namespace", "a Job in another namespace has another name", replace(TASK, namespace="other")),
     Case(
         "image",
-        "a pod template is immutable",
+        "the image is a part of the immutable pod template",
         replace(TASK, download=replace(BUILT_IN.download, image="mirror/initializer:v1")),
     ),
     Case(
-        "backoff", "it is in the pod's variables", replace(TASK, download=replace(BUILT_IN.download, backoff_limit=1))
+        "backoff",
+        "the backoff limit is a variable in the immutable pod template",
+        replace(TASK, download=replace(BUILT_IN.download, backoff_limit=1)),
     ),
 )
 
@@ -201,7 +205,9 @@ def name(task: DownloadSpec) -> str:
 @pytest.mark.parametrize("case", CHANGES, ids=lambda c: c.id)
 def test_name_changes_with_everything_immutable(case: Case) -> None:
     assert name(case.task) != name(TASK), case.reason
-    assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}[a-z0-9]", name(case.task)), "DNS-1035, and room for a pod's suffix"
+    assert re.fullmatch(r"[a-z][a-z0-9-]{0,50}[a-z0-9]", name(case.task)), (
+        "the name is a DNS-1035 label with room for the suffix of a pod"
+    )
 
 
 def test_annotates_job_with_retry() -> None:
@@ -213,19 +219,23 @@ def test_annotates_job_with_retry() -> None:
 
 def test_deletes_pods_with_their_job() -> None:
     finalizers = manifests.get(build_job(TASK), "metadata.finalizers")
-    assert finalizers == ["foregroundDeletion"], "pods that stay hold the claim, which then never goes"
+    assert finalizers == ["foregroundDeletion"], (
+        "pods that stay would hold the claim, which could then never be deleted"
+    )
 
 
 def test_two_objects_may_describe_one_job() -> None:
     spec = manifests.get(build_job(TASK), "spec.template.spec")
     (container,) = manifests.listing(spec, "containers")
     references = [manifests.mapping(entry, "valueFrom.fieldRef") for entry in manifests.listing(container, "env")]
-    assert [r["apiVersion"] for r in references if r] == ["v1"], "a default filled in by the cluster changes owners"
+    assert [r["apiVersion"] for r in references if r] == ["v1"], (
+        "a default that the cluster fills in would change the field owner"
+    )
 
 
 @pytest.mark.parametrize("mirror", ["", "https://hub.mirror"])
 def test_secret_variables_do_not_override_script_or_platform(mirror: str) -> None:
-    """A container's `env` is stronger than its `envFrom`, so what stands there by name no Secret can set."""
+    """A container's `env` takes precedence over `envFrom`, so that no Secret can set a variable that `env` names."""
     bucket = UriSource(uri="s3://b/m", secret=SecretKey(name="bucket", namespace="team", key=""))
     platform: tuple[Manifest, ...] = ({"name": "HF_ENDPOINT", "value": mirror},) if mirror else ()
     own = plan_credential(bucket, None, "copy")

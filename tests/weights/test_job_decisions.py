@@ -57,52 +57,75 @@ REPLACED_CLAIM = with_value("claim-", "status.atProvider.manifest.metadata.uid",
 DONE = with_job_status({**COMPLETE, "completionTime": "2026-01-01T00:00:00Z"})
 
 CASES = {
-    "first": Case("nothing prevents it", JobDecision.RUN, (without(""),)),
-    "running": Case("it goes on", JobDecision.RUN, (with_job_status(RUNS),)),
-    "failed": Case("it stays as it is", JobDecision.RUN, (with_job_status(FAILED),)),
+    "first": Case("a Job runs where nothing prevents it", JobDecision.RUN, (without(""),)),
+    "running": Case("a running Job continues", JobDecision.RUN, (with_job_status(RUNS),)),
+    "failed": Case("a failed Job stays composed unchanged", JobDecision.RUN, (with_job_status(FAILED),)),
     "running-without-answer": Case(
-        "a claim that does not answer stops nothing that was started",
+        "a running Job continues, even if the cluster of its claim does not answer",
         JobDecision.RUN,
         (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
     ),
     "not-planned": Case(
-        "the user fills the claim",
+        "without preload, the user fills the claim",
         JobDecision.NOT_PLANNED,
         (without(""),),
         request_storage(CreatedStorage(preload=False)),
     ),
-    "no-claim": Case("the user's claim is missing", JobDecision.WAIT_FOR_CLAIM, (without(""),), ON_USERS_CLAIM),
+    "no-claim": Case(
+        "the Job waits until the user's claim exists", JobDecision.WAIT_FOR_CLAIM, (without(""),), ON_USERS_CLAIM
+    ),
     "refused-claim": Case(
-        "no pod could mount it", JobDecision.WAIT_FOR_CLAIM, (without("job-"), with_sync_error("claim-", REFUSED))
+        "no pod could mount a claim that the API server refuses",
+        JobDecision.WAIT_FOR_CLAIM,
+        (without("job-"), with_sync_error("claim-", REFUSED)),
     ),
     "superseded": Case(
-        "two would write into one directory",
+        "two running Jobs would write into one directory",
         JobDecision.WAIT_FOR_SUPERSEDED,
         (with_job_status(RUNS), OTHER_SETTINGS, _rename_job),
     ),
     "superseded-is-deleted": Case(
-        "its Object deletes it",
+        "the Object of the superseded Job deletes that Job",
         JobDecision.RUN,
         (with_job_status(RUNS), OTHER_SETTINGS, _policy("Delete"), _rename_job),
     ),
     "shared-and-not-answered": Case(
-        "another placement may have started it",
+        "another placement may have started the Job already",
         JobDecision.WAIT_FOR_ANSWER,
         (without("job-"),),
         with_download(OWN, Download(prepare=Prepare.ALWAYS)),
     ),
-    "verified": Case("what has finished is not changed", JobDecision.OBSERVE, (DONE,)),
+    "verified": Case("a complete Job is not changed", JobDecision.OBSERVE, (DONE,)),
     "verified-with-other-settings": Case(
-        "its bytes are the same", JobDecision.OBSERVE, (DONE, OTHER_SETTINGS, _rename_job)
+        "a complete Job with other settings has fetched the same weights",
+        JobDecision.OBSERVE,
+        (DONE, OTHER_SETTINGS, _rename_job),
     ),
     "cleaned-up": Case(
-        "the status remembers it", JobDecision.LEAVE_ABSENT, (DONE, with_sync_error("job-", ABSENT)), was_complete=True
+        "the status records the weights, so that a cleaned-up Job is not created again",
+        JobDecision.LEAVE_ABSENT,
+        (DONE, with_sync_error("job-", ABSENT)),
+        was_complete=True,
     ),
-    "object-is-gone": Case("so it does", JobDecision.LEAVE_ABSENT, (without("job-"),), was_complete=True),
-    "claim-replaced": Case("the new claim is empty", JobDecision.RESTART, (DONE, REPLACED_CLAIM), was_complete=True),
-    "claim-gone": Case("its bytes are gone", JobDecision.RUN, (DONE, with_sync_error("claim-", ABSENT))),
+    "object-is-gone": Case(
+        "the status records the weights, so that a Job whose Object is gone is not created again",
+        JobDecision.LEAVE_ABSENT,
+        (without("job-"),),
+        was_complete=True,
+    ),
+    "claim-replaced": Case(
+        "the Job runs again, because the new claim is empty",
+        JobDecision.RESTART,
+        (DONE, REPLACED_CLAIM),
+        was_complete=True,
+    ),
+    "claim-gone": Case(
+        "the Job runs again, because the weights are gone with the claim",
+        JobDecision.RUN,
+        (DONE, with_sync_error("claim-", ABSENT)),
+    ),
     "claim-gone-with-other-settings": Case(
-        "so are these, and there is no claim to fill yet",
+        "the weights are gone with the claim, and no new claim exists yet that a Job could fill",
         JobDecision.KEEP,
         (DONE, OTHER_SETTINGS, _rename_job, with_sync_error("claim-", ABSENT)),
     ),

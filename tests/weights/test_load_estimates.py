@@ -25,12 +25,37 @@ class Bound:
 
 
 BOUNDS = (
-    Bound("disk", "less than the GPUs' 16 x 141", replace(MULTI, model=model(disk=900 * GIB)), 900 * GIB),
-    Bound("two-copies", "one fits into the GPUs", replace(MULTI, model=model(disk=9000 * GIB)), 16 * 141 * GIB),
-    Bound("two-copies-and-vram", "it too", replace(MULTI, model=model(disk=900 * GIB, vram=500 * GIB)), 500 * GIB),
-    Bound("vram", "less than the GPUs' 16 x 141", replace(MULTI, model=model(vram=810 * GIB)), 810 * GIB),
-    Bound("gpus", "weights fit into them", MULTI, 16 * 141 * GIB),
-    Bound("nothing", "nothing is declared", replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), None),
+    Bound(
+        "disk",
+        "the disk of the model bounds the weights if it is less than the GPU memory of 16 x 141Gi",
+        replace(MULTI, model=model(disk=900 * GIB)),
+        900 * GIB,
+    ),
+    Bound(
+        "two-copies",
+        "the GPU memory bounds the weights if it is less than the disk of the model",
+        replace(MULTI, model=model(disk=9000 * GIB)),
+        16 * 141 * GIB,
+    ),
+    Bound(
+        "two-copies-and-vram",
+        "the VRAM of the model bounds the weights if it is less than its disk",
+        replace(MULTI, model=model(disk=900 * GIB, vram=500 * GIB)),
+        500 * GIB,
+    ),
+    Bound(
+        "vram",
+        "the VRAM of the model bounds the weights if it is less than the GPU memory of 16 x 141Gi",
+        replace(MULTI, model=model(vram=810 * GIB)),
+        810 * GIB,
+    ),
+    Bound("gpus", "the GPU memory bounds the weights", MULTI, 16 * 141 * GIB),
+    Bound(
+        "nothing",
+        "without any figure, the weights have no bound",
+        replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))),
+        None,
+    ),
 )
 
 
@@ -43,9 +68,17 @@ def test_computes_upper_bound_of_weights(case: Bound) -> None:
     ("request_", "bandwidth", "reason"),
     [
         (SINGLE, 10**9, "each pod fetches its own copy to its node's disk"),
-        (replace(MULTI, model=model(OciSource(image="r/m@sha256:1"))), 10**9, "an image lies on the node"),
-        (MULTI, None, "the speed is not declared"),
-        (replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))), 10**9, "the size is unknown"),
+        (
+            replace(MULTI, model=model(OciSource(image="r/m@sha256:1"))),
+            10**9,
+            "an image is on the node and not on a claim",
+        ),
+        (MULTI, None, "without a bandwidth of the storage, there is no estimate"),
+        (
+            replace(MULTI, gpu_memory=None, model=model(PvcSource(claim="c"))),
+            10**9,
+            "without a size of the weights, there is no estimate",
+        ),
     ],
 )
 def test_estimates_no_load_without_size_or_speed(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
@@ -60,9 +93,9 @@ SMALL = replace(MULTI, model=model(disk=55 * GIB))
 def test_describes_load() -> None:
     found = loads(KIMI, 2 * 10**9)
     assert found is not None
-    assert build_load_status(found) == {"loadTime": "8m36s"}, "960 x 2^30 / 2e9 = 515.4 s"
+    assert build_load_status(found) == {"loadTime": "8m36s"}, "the weights load in 960 x 2^30 / 2e9 = 515.4 s"
     assert describe_load(found) == "weights of at most 960Gi load in 8m36s at 2 GB/s"
-    assert build_load_status(loads(SMALL)) == {"loadTime": "1m0s"}, "55 x 2^30 / 1e9 = 59.06 s"
+    assert build_load_status(loads(SMALL)) == {"loadTime": "1m0s"}, "the weights load in 55 x 2^30 / 1e9 = 59.06 s"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_reports_load_time() -> None:
     said = mapping(
         load_scene(SEVERAL_NODES).edited(edit_model("resources.disk", "1000Gi"), FAST).outcome().status, "storage"
     )
-    assert said["loadTime"] == "8m57s", "1000 x 2^30 / 2e9 = 536.9 s"
+    assert said["loadTime"] == "8m57s", "the weights load in 1000 x 2^30 / 2e9 = 536.9 s"
     without = mapping(load_scene(SEVERAL_NODES).outcome().status, "storage")
     assert "loadTime" not in without
 

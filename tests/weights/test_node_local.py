@@ -1,4 +1,4 @@
-"""Claims of one node: the download runs where the service will, and never more pods than can mount them."""
+"""Claims of one node: the download runs on the nodes of the service, and no pod is composed that cannot mount them."""
 
 import copy
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ ONCE: Manifest = {"type": "PVC", "accessMode": "ReadWriteOnce", "storageClassNam
 
 @dataclass(frozen=True, kw_only=True)
 class Local(World):
-    """A world whose claims are of one node; Jobs `run` as long as they are set to."""
+    """A world whose claims belong to one node; Jobs run while `run` is set."""
 
     running: list[Manifest] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ def settled(cache: JSON, world: World, replicas: int = 1) -> ControlPlane:
 
 
 def edit(control: ControlPlane, kind: str, path: str, value: JSON) -> None:
-    """Set a field, and let everything come to rest."""
+    """Set a field, and let the control plane settle."""
     changed = copy.deepcopy(control.composites[only(control, kind)])
     set_field(changed, path, value)
     control.apply([changed])
@@ -84,7 +84,7 @@ def test_a_download_follows_the_labels_of_its_pool(ready: int) -> None:
 
 
 def replicas(control: ControlPlane) -> list[int]:
-    """Return the replicas of the services there are."""
+    """Return the replicas of the existing services."""
     found = remote(control, only(control, "ModelPlacement"), "service-").values()
     return [integer(service, "spec.replicas") for service in found]
 
@@ -112,7 +112,9 @@ def test_keeps_running_replica_and_starts_no_second_one() -> None:
     first = Call(xr=control.composites[placement], observed=control.store.owned(placement))
     _, found = reconciled(first, control.composites.values())
     message = next(c.message for c in found.conditions if c.type == "StorageReady")
-    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, "written by hand"
+    assert "ReadWriteOnce, and several nodes or replicas need ReadWriteMany" in message, (
+        "a placement that a user has written by hand is refused"
+    )
 
 
 def test_another_script_restarts_no_download(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One row of the design's table each: whose claim, whose Job, which URI, what the service waits for."""
+"""The plan of weights for each kind of storage: claim, Job, URI, and whether the service waits."""
 
 import re
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Case:
     request: StorageRequest
     type: Row
     uri: str  # {claim} is the planned claim's name
-    waits: bool  # for something that is observed, before the first service is composed
+    waits: bool  # whether the first service waits until something is observed
     claim: ManagementPolicy | None = None
     job: ManagementPolicy | None = None
     size: Size | None = None
@@ -60,7 +60,7 @@ GPU_MEMORY = Size(amount=2256 * GIB, source=SizeFrom.GPU_MEMORY)  # 16 GPUs of 1
 CASES = (
     Case(
         "single-node",
-        "KServe's own initializer does it",
+        "KServe's own initializer downloads the weights for a single node",
         SINGLE,
         Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
@@ -68,7 +68,7 @@ CASES = (
     ),
     Case(
         "single-node-in-a-shared-environment",
-        "no claim is requested",
+        "a single node uses the shared claim only if the deployment requests a claim",
         replace(SINGLE, environment=SHARED),
         Row.EMPTY_DIR,
         "hf://moonshotai/Kimi-K2-Instruct:main",
@@ -76,7 +76,7 @@ CASES = (
     ),
     Case(
         "single-node-bucket",
-        "KServe takes s3, too",
+        "KServe's initializer supports s3",
         replace(SINGLE, model=model(UriSource(uri="s3://b/m"))),
         Row.EMPTY_DIR,
         "s3://b/m",
@@ -84,7 +84,7 @@ CASES = (
     ),
     Case(
         "multi-node",
-        "all nodes read one claim",
+        "several nodes read the weights from one claim",
         MULTI,
         Row.MANAGED,
         ON_CLAIM,
@@ -95,7 +95,7 @@ CASES = (
     ),
     Case(
         "single-node-with-claim",
-        "asked for",
+        "a single node has a claim if the deployment requests one",
         replace(SINGLE, choice=CreatedStorage(type=CacheType.PVC, size=60 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
@@ -106,7 +106,7 @@ CASES = (
     ),
     Case(
         "single-node-over-https",
-        "KServe refuses the scheme",
+        "KServe's initializer does not support https, so that the weights need a claim",
         replace(SINGLE, model=model(UriSource(uri="https://m.example.com/m.gguf"), disk=9 * GIB)),
         Row.MANAGED,
         # printf '["https://m.example.com/m.gguf","",[],[]]' | sha256sum
@@ -118,7 +118,7 @@ CASES = (
     ),
     Case(
         "single-node-in-a-folder",
-        "KServe's initializer serves the root alone",
+        "KServe's initializer cannot serve a folder of a repository, so that the weights need a claim",
         replace(SINGLE, model=model(HuggingFaceSource(repo="a/b", path="fp8", allow=("fp8/*",)), disk=9 * GIB)),
         Row.MANAGED,
         # printf '["hf://a/b","main",["fp8/*"],[],"fp8"]' | sha256sum
@@ -130,7 +130,7 @@ CASES = (
     ),
     Case(
         "retain",
-        "claim and Job outlive the deployment",
+        "a retained claim and its Job outlive the deployment",
         replace(MULTI, choice=CreatedStorage(retain=True)),
         Row.RETAINED,
         ON_CLAIM,
@@ -141,7 +141,7 @@ CASES = (
     ),
     Case(
         "shared",
-        "one claim for each namespace, of the environment's size, never deleted",
+        "a shared claim has the size that the environment sets, and is never deleted",
         replace(MULTI, environment=SHARED, choice=CreatedStorage(size=5 * GIB, class_name="mine")),
         Row.SHARED,
         ON_CLAIM,
@@ -152,7 +152,7 @@ CASES = (
     ),
     Case(
         "users-claim",
-        "observed only, filled by our Job",
+        "the user's claim is only observed, and the function's Job fills it",
         replace(MULTI, environment=on_storage(EnvironmentStorage()), choice=UserClaim(claim="my-model-cache")),
         Row.USER_CLAIM,
         ON_CLAIM,
@@ -162,7 +162,7 @@ CASES = (
     ),
     Case(
         "users-claim-without-preload",
-        "the claim must exist, and that is all",
+        "without preload, the user's claim must exist and no Job runs",
         replace(MULTI, choice=UserClaim(claim="my-model-cache", preload=False)),
         Row.USER_CLAIM,
         ON_CLAIM,
@@ -171,7 +171,7 @@ CASES = (
     ),
     Case(
         "managed-without-preload",
-        "a claim that binds with its first pod must not be waited for",
+        "without preload, the service does not wait for a claim that binds with the first pod",
         replace(MULTI, choice=CreatedStorage(preload=False)),
         Row.MANAGED,
         ON_CLAIM,
@@ -182,7 +182,7 @@ CASES = (
     ),
     Case(
         "model-cache",
-        "claim and Job are the ModelCache's",
+        "the ModelCache composes the claim and the Job",
         replace(MULTI, choice=ModelCacheChoice(name="kimi-weights"), named_cache=named_cache(f"models/{KEY}")),
         Row.MODEL_CACHE,
         f"pvc://c/models/{KEY}",
@@ -190,7 +190,7 @@ CASES = (
     ),
     Case(
         "for-a-model-cache",
-        "a cache keeps bytes for one node as well",
+        "a ModelCache has a claim, even if a single node reads it",
         replace(CACHE, choice=CreatedStorage(size=1100 * GIB)),
         Row.MANAGED,
         ON_CLAIM,
@@ -201,7 +201,7 @@ CASES = (
     ),
     Case(
         "image",
-        "the nodes pull it",
+        "the nodes pull the image, so that neither claim nor Job exists",
         replace(MULTI, model=model(OciSource(image="registry.example.com/m@sha256:0"))),
         Row.OCI,
         "oci://registry.example.com/m@sha256:0",
@@ -209,7 +209,7 @@ CASES = (
     ),
     Case(
         "pre-staged",
-        "nothing is downloaded",
+        "weights that are staged on a claim are not downloaded",
         replace(MULTI, model=model(PvcSource(claim="staged", path="/kimi/v1/"))),
         Row.PRESTAGED,
         "pvc://staged/kimi/v1",
@@ -218,7 +218,7 @@ CASES = (
     ),
     Case(
         "pre-staged-root",
-        "the whole claim is the model",
+        "without a path, the model is the root of the claim",
         replace(MULTI, model=model(PvcSource(claim="staged"))),
         Row.PRESTAGED,
         "pvc://staged",
@@ -272,7 +272,7 @@ def test_shares_names_of_retained_and_shared_objects(asked: StorageRequest) -> N
     mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
     assert mine.claim_name == other.claim_name
     assert mine.job == other.job, "a re-created deployment must find the finished Job"
-    assert mine.copies == other.copies, "the Job names the Secret"
+    assert mine.copies == other.copies, "the shared Job reads the copied Secret, so that its name is shared as well"
 
 
 def test_names_objects_by_users_claim() -> None:
@@ -281,7 +281,9 @@ def test_names_objects_by_users_claim() -> None:
     assert mine.job
     assert other.job
     assert mine.job.name != other.job.name
-    assert mine.copies != other.copies, "one may be filled while the other is not"
+    assert mine.copies != other.copies, (
+        "each claim has its own Secret, because one may be filled while the other is not"
+    )
 
 
 def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
@@ -296,7 +298,7 @@ def test_a_cache_and_a_placement_of_one_name_share_nothing() -> None:
 
 
 def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
-    """Or leaving one of them would delete what the other's services read."""
+    """Otherwise, removing one environment from the cache would delete weights that services of the other one read."""
     cache = replace(MULTI, model=model(GATED, disk=GIB), for_cache=True)
     mine, other = (
         planned(replace(cache, environment=replace(cache.environment, name=name))) for name in ("east", "west")
@@ -308,7 +310,7 @@ def test_cache_has_own_claim_on_each_environment_of_one_cluster() -> None:
     assert mine.copies != other.copies
     retained = replace(cache, choice=CreatedStorage(retain=True))
     assert planned(retained) == planned(replace(retained, environment=replace(cache.environment, name="west"))), (
-        "retained objects are shared"
+        "environments of one cluster share retained objects"
     )
 
 
@@ -338,9 +340,11 @@ class ClassCase:
 
 
 CLASSES = (
-    ClassCase("deployment", "the strongest", "a", "b", "a"),
-    ClassCase("environment", "where the deployment says nothing", None, "b", "b"),
-    ClassCase("empty-is-said", "the cluster's default class was asked for", "", "b", ""),
+    ClassCase("deployment", "the class of the deployment takes precedence", "a", "b", "a"),
+    ClassCase("environment", "the class of the environment applies if the deployment sets none", None, "b", "b"),
+    ClassCase(
+        "empty-is-said", "an empty class of the deployment requests the default class of the cluster", "", "b", ""
+    ),
 )
 
 

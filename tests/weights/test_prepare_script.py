@@ -72,7 +72,9 @@ def test_one_failure_one_preparation_and_it_is_downloaded(claim: Path) -> None:
     assert prepare(claim) == 0
     assert download(claim) == 0
     assert (claim / "models" / KEY / MARKER).is_file()
-    assert (claim.stat().st_uid, (claim / "models").stat().st_uid) == (0, 0), "only the model's own directory is given"
+    assert (claim.stat().st_uid, (claim / "models").stat().st_uid) == (0, 0), (
+        "only the directory of the model changes its owner"
+    )
 
 
 def test_makes_existing_files_writable(claim: Path) -> None:
@@ -84,7 +86,7 @@ def test_makes_existing_files_writable(claim: Path) -> None:
     assert prepare(claim) == 0
     assert set(owners(made).values()) == {USER}
     assert download(claim) == 0
-    assert prepare(claim) == 0, "it may be done again over what is complete"
+    assert prepare(claim) == 0, "the script may run again over complete files"
 
 
 def test_prepares_only_the_directory_of_its_key(claim: Path) -> None:
@@ -105,7 +107,9 @@ def test_a_read_only_file_system_is_refused_with_a_code_of_its_own(claim: Path) 
     assert prepare(claim, first=mounted) == REFUSED
     assert prepare(claim) == 0
     (claim / "models" / KEY / "file").write_text("of root")
-    assert prepare(claim, first=mounted) == REFUSED, "what is there cannot be given away either"
+    assert prepare(claim, first=mounted) == REFUSED, (
+        "existing files on a read-only file system cannot change their owner either"
+    )
 
 
 def test_a_full_file_system_is_full(claim: Path) -> None:

@@ -1,4 +1,4 @@
-"""A download that could not write is tried once more with a directory of its own, whosever the claim is."""
+"""A download that could not write is tried once more with a directory that root prepares, on any kind of claim."""
 
 import copy
 from dataclasses import dataclass, field
@@ -87,7 +87,9 @@ def test_one_failure_one_prepared_job_hydrated(kind: str) -> None:
     assert said(control, placement, "StorageReady") == ("True", "Hydrated")
     assert said(control, placement, "ServiceReady") == ("True", "Serving")
     moments = [count for count in history(control) if count != (0, 0)]
-    assert moments == [(1, 0), (1, 1), (0, 1)], "the first stays until the second is there, and never comes back"
+    assert moments == [(1, 0), (1, 1), (0, 1)], (
+        "the first Job stays until the second one exists, and is never composed again"
+    )
 
 
 def test_a_cache_is_prepared_as_well() -> None:
@@ -121,7 +123,7 @@ def test_another_retry_stays_prepared() -> None:
     assert is_prepared(job)
     assert get(job, "metadata.annotations")
     assert said(control, placement, "StorageReady") == ("True", "Hydrated")
-    assert history(control).count((1, 0)) == 1, "it is not found out a second time"
+    assert history(control).count((1, 0)) == 1, "the next download is prepared from the start"
 
 
 @pytest.mark.parametrize(("prepare", "want"), [("Never", [(1, 0)]), ("Always", [(0, 1)])])
@@ -149,7 +151,7 @@ def test_a_prepared_job_that_runs_has_all_its_time(kind: str) -> None:
 
 @pytest.mark.parametrize(("written", "want"), [(600, 600), (86400, 86400)])
 def test_keeps_full_deadline_of_unobserved_job(written: int, want: int) -> None:
-    """A Job whose pod was seen once would end early if a cluster that does not answer took that back."""
+    """A Job whose pod was observed once keeps its full deadline while the cluster does not answer."""
 
     def job(seconds: int) -> Manifest:
         pod: Manifest = {"initContainers": [{"name": "prepare"}]}

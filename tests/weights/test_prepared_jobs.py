@@ -36,7 +36,7 @@ def test_root_may_own_and_reach_files_and_nothing_else() -> None:
         {"name": "weights", "mountPath": "/mnt/models"},
         {"name": "scripts", "mountPath": "/opt/modelplane", "readOnly": True},
     ]
-    assert "env" not in prepare, "it needs no token"
+    assert "env" not in prepare, "the preparing container needs no token"
 
 
 def test_the_download_itself_is_the_same_under_another_name() -> None:
@@ -63,12 +63,14 @@ def test_the_user_of_the_download_is_the_platforms_to_name() -> None:
     (prepare,) = listing(build_job(task), "spec.template.spec.initContainers")
     args = prepare["args"]
     assert isinstance(args, list)
-    assert args[2:] == ["2000", "3000"], "who downloads gets the directory"
+    assert args[2:] == ["2000", "3000"], "the user of the download gets the directory"
 
 
 def test_requests_root_explicitly() -> None:
     found = mapping(build(security_context={"runAsUser": 0}), "spec.template.spec.securityContext")
-    assert (found["runAsUser"], found["runAsNonRoot"]) == (0, False), "the kubelet refuses the contradiction"
+    assert (found["runAsUser"], found["runAsNonRoot"]) == (0, False), (
+        "the kubelet refuses a pod that runs as root with runAsNonRoot"
+    )
 
 
 def deadline(made: Manifest) -> object:
@@ -78,17 +80,23 @@ def deadline(made: Manifest) -> object:
 @pytest.mark.parametrize(
     ("reason", "status", "want"),
     [
-        ("no pod is known", {}, 600),
-        ("no pod was made", {"active": 0, "ready": 0}, 600),
-        ("it runs", {"active": 1}, 86400),
-        ("an attempt failed", {"failed": 1}, 86400),
-        ("a pod has just ended", {"uncountedTerminatedPods": {"failed": ["uid"]}}, 86400),
+        ("a Job without a reported pod has the short deadline", {}, 600),
+        ("a Job without an active pod has the short deadline", {"active": 0, "ready": 0}, 600),
+        ("a Job with an active pod has the full deadline", {"active": 1}, 86400),
+        ("a Job with a failed attempt has the full deadline", {"failed": 1}, 86400),
+        (
+            "a Job with an uncounted terminated pod has the full deadline",
+            {"uncountedTerminatedPods": {"failed": ["uid"]}},
+            86400,
+        ),
     ],
 )
 def test_limits_time_until_first_pod(reason: str, status: Manifest, want: int) -> None:
     made = build_job(PREPARED)
     assert deadline(with_pod_start_deadline(made, {}, {"status": status})) == want, reason
-    assert deadline(with_pod_start_deadline(PLAIN, {}, {"status": status})) == 86400, "no namespace refuses this one"
+    assert deadline(with_pod_start_deadline(PLAIN, {}, {"status": status})) == 86400, (
+        "an unprepared Job has no short deadline, because every Pod Security level admits its pod"
+    )
 
 
 def test_does_not_shorten_granted_deadline() -> None:
@@ -110,11 +118,35 @@ def ended(seconds: int, status: Manifest, made: Manifest) -> Manifest:
 @pytest.mark.parametrize(
     ("reason", "made", "seconds", "status", "want"),
     [
-        ("no pod was created", build_job(PREPARED), 600, {}, JobFailure.NO_POD),
-        ("it had one", build_job(PREPARED), 600, {"failed": 1}, JobFailure.DEADLINE_EXCEEDED),
-        ("it had all its time", build_job(PREPARED), 86400, {}, JobFailure.DEADLINE_EXCEEDED),
-        ("no level of Pod Security refuses it", PLAIN, 600, {}, JobFailure.DEADLINE_EXCEEDED),
-        ("root from the start", build(security_context={"runAsUser": 0}), 600, {}, JobFailure.NO_POD),
+        (
+            "a prepared Job without any pod at its short deadline had every pod refused",
+            build_job(PREPARED),
+            600,
+            {},
+            JobFailure.NO_POD,
+        ),
+        (
+            "a prepared Job with a failed pod has exceeded its deadline",
+            build_job(PREPARED),
+            600,
+            {"failed": 1},
+            JobFailure.DEADLINE_EXCEEDED,
+        ),
+        (
+            "a Job that reached its full deadline has exceeded it",
+            build_job(PREPARED),
+            86400,
+            {},
+            JobFailure.DEADLINE_EXCEEDED,
+        ),
+        ("every Pod Security level admits the pod of an unprepared Job", PLAIN, 600, {}, JobFailure.DEADLINE_EXCEEDED),
+        (
+            "a Job that runs as root may have its pod refused as well",
+            build(security_context={"runAsUser": 0}),
+            600,
+            {},
+            JobFailure.NO_POD,
+        ),
     ],
 )
 def test_a_job_that_never_had_a_pod(

@@ -1,4 +1,4 @@
-"""What is composed for weights, with which say over the remote object, in every state of claim, token and Job."""
+"""Which objects are composed for weights, and under which management policy, by state of claim, token and Job."""
 
 from dataclasses import dataclass, replace
 
@@ -62,7 +62,7 @@ class Case:
 CASES = (
     Case(
         "runs",
-        "retained objects are not ours to delete",
+        "retained objects outlive the placement",
         RETAINED,
         (with_job_status(RUNS),),
         ALL_KEPT,
@@ -70,7 +70,7 @@ CASES = (
     ),
     Case(
         "own",
-        "what is of this placement goes with it",
+        "all objects of a placement are deleted with the placement",
         CreatedStorage(),
         (with_job_status(RUNS),),
         ALL_OWNED,
@@ -78,7 +78,7 @@ CASES = (
     ),
     Case(
         "users",
-        "a claim of the user's is only looked at",
+        "a claim of the user is only observed",
         USERS,
         (with_job_status(RUNS),),
         {**ALL_KEPT, "claim": OBSERVED},
@@ -86,7 +86,7 @@ CASES = (
     ),
     Case(
         "users-absent",
-        "nothing is begun without the user's claim",
+        "neither the scripts nor the Job are composed before the user's claim exists",
         USERS,
         (
             without("job-"),
@@ -99,7 +99,7 @@ CASES = (
     ),
     Case(
         "users-absent-by-now",
-        "what was started is carried over",
+        "a Job that has started is carried over, even if the user's claim is absent",
         USERS,
         (with_job_status(RUNS), with_sync_error("claim-", ABSENT), with_value("claim-", "status.atProvider", None)),
         {**ALL_KEPT, "claim": OBSERVED},
@@ -107,7 +107,7 @@ CASES = (
     ),
     Case(
         "refused",
-        "the claim comes first",
+        "a refused change of the claim is reported before the state of the Job",
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", REFUSED)),
         ALL_KEPT,
@@ -115,7 +115,7 @@ CASES = (
     ),
     Case(
         "unanswered",
-        "a cluster that does not answer is reported for the claim first",
+        "a cluster that does not answer is reported, although the Job was seen to run",
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
         ALL_KEPT,
@@ -123,7 +123,7 @@ CASES = (
     ),
     Case(
         "failed",
-        "a failed Job stays for its log, and its scripts go in two steps",
+        "a failed Job stays so that users can read its log, and its scripts are deleted in two steps",
         RETAINED,
         (with_job_status(FAILED),),
         {**ALL_KEPT, "scripts": OWNED},
@@ -131,7 +131,7 @@ CASES = (
     ),
     Case(
         "complete",
-        "a Job that was described by several is only looked at; its token and its scripts go in two steps",
+        "a Job that several composites share is only observed; its token and scripts are deleted in two steps",
         RETAINED,
         (with_job_status(COMPLETE),),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
@@ -141,7 +141,7 @@ CASES = (
     ),
     Case(
         "own-complete",
-        "an own one goes with its Object and is never made again; so go its token and its scripts, at once",
+        "the complete Job of one placement is never created again; its token and scripts are deleted at once",
         CreatedStorage(),
         (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
@@ -151,7 +151,7 @@ CASES = (
     ),
     Case(
         "complete-and-silent",
-        "an outage is reported, and takes nothing back",
+        "an outage is reported, and the weights still count as hydrated",
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
@@ -161,7 +161,7 @@ CASES = (
     ),
     Case(
         "complete-and-refused",
-        "that its claim cannot grow is no matter of bytes that are there",
+        "weights stay hydrated, even if their claim cannot grow",
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
@@ -171,7 +171,7 @@ CASES = (
     ),
     Case(
         "complete-and-gone",
-        "no claim, no bytes, whatever a Job says",
+        "the weights are gone with their claim, even if the Job is Complete",
         CreatedStorage(),
         (with_job_status(COMPLETE), with_sync_error("claim-", ABSENT)),
         ALL_OWNED,
@@ -205,19 +205,27 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     request = request_storage(choice)
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
-    assert set(list_policies(found.composed)) == {"claim"}, "nothing is run again, and no token is needed"
+    assert set(list_policies(found.composed)) == {"claim"}, "the function composes neither the Job nor the token again"
     assert (found.state.finding, found.service_may_read, found.hydration) == (WeightsStatus.HYDRATED, True, earlier)
     absent = reconcile_observed(
         request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
     )
-    assert "job" not in list_policies(absent.composed), "what is gone from its cluster is not described any more"
+    assert "job" not in list_policies(absent.composed), "a Job that is absent on its cluster is no longer composed"
 
 
 @pytest.mark.parametrize(
     ("choice", "want", "reason"),
     [
-        (RETAINED, {**ALL_KEPT, "job": OWNED, "scripts": OWNED}, "it goes in two steps, as several describe it"),
-        (CreatedStorage(), {"claim": OWNED, "token": OWNED}, "it is deleted, and the next call creates another"),
+        (
+            RETAINED,
+            {**ALL_KEPT, "job": OWNED, "scripts": OWNED},
+            "the Job is deleted in two steps, because several composites share it",
+        ),
+        (
+            CreatedStorage(),
+            {"claim": OWNED, "token": OWNED},
+            "the Job is deleted at once, and the next call creates another one",
+        ),
     ],
 )
 def test_deletes_job_that_filled_a_replaced_claim(
@@ -228,7 +236,9 @@ def test_deletes_job_that_filled_a_replaced_claim(
     replaced = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     found = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE), replaced), earlier)
     assert list_policies(found.composed) == want, reason
-    assert (found.service_may_read, found.hydration) == (False, earlier), "and nothing is served on the new one"
+    assert (found.service_may_read, found.hydration) == (False, earlier), (
+        "no service may read the new claim, which is empty"
+    )
 
 
 def test_returns_objects_of_other_bytes_as_stale() -> None:
@@ -239,13 +249,15 @@ def test_returns_objects_of_other_bytes_as_stale() -> None:
         replace(request, model=model(other)), {**before, "service-a": next(iter(before.values()))}
     )
     with_consumer = found.current | found.desire_previous(are_read=True)
-    assert (with_consumer.composed.keys() & before.keys(), with_consumer.drops) == (set(), ()), "all are carried over"
+    assert (with_consumer.composed.keys() & before.keys(), with_consumer.drops) == (set(), ()), (
+        "all objects of the old weights are carried over while a service reads them"
+    )
     assert found.kept.keys() == {key for key in before if not key.startswith("token-")}
     described = {key: (item.manifest["spec"], item.ready) for key, item in found.kept.items()}
     assert described == {key: (before[key]["spec"], True) for key in found.kept}
     assert list_policies({key: item for key, item in found.composed.items() if key not in before}) == ALL_KEPT
     leaving = {key: item for key, item in found.composed.items() if key in before}
-    assert list_policies(leaving) == {"token": OWNED}, "it goes in two steps"
+    assert list_policies(leaving) == {"token": OWNED}, "the token of the old weights is deleted in two steps"
 
 
 SMALL = CreatedStorage(retain=True, size=2**30)
@@ -255,11 +267,11 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
 @pytest.mark.parametrize(
     ("edits", "planned", "reason"),
     [
-        (GONE, False, "nothing was begun"),
-        ((without(""),), False, "nothing was begun, and there is no claim"),
-        ((with_job_status(RUNS),), True, "it fetches already"),
-        ((with_job_status(COMPLETE),), True, "they are there"),
-        ((with_job_status(NOT_WRITABLE),), True, "it could not write, and a prepared one follows"),
+        (GONE, False, "a download that has not started is not planned on a claim that is too small"),
+        ((without(""),), False, "a download without claim and Job is not planned on a claim that is too small"),
+        ((with_job_status(RUNS),), True, "a running download continues"),
+        ((with_job_status(COMPLETE),), True, "weights that are complete stay planned"),
+        ((with_job_status(NOT_WRITABLE),), True, "a Job that could not write is followed by a prepared Job"),
     ],
 )
 def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned: bool, reason: str) -> None:
@@ -270,7 +282,7 @@ def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned:
     if not planned:
         assert (found.state.finding, found.state.environment) == (WeightsStatus.CLAIM_TOO_SMALL, "east")
         assert (found.service_may_read, found.kept) == (False, {})
-        assert found.composed.keys() == observed.keys(), "what is there stays as it is"
+        assert found.composed.keys() == observed.keys(), "no observed object is dropped"
 
 
 def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
@@ -285,7 +297,7 @@ def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
     assert reconcile_observed(request, observed, earlier).service_may_read
     refused = reconcile_observed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
-    assert refused.hydration.path == "models/other", "what was known is not forgotten"
+    assert refused.hydration.path == "models/other", "the record of the earlier download is kept"
 
 
 def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
@@ -306,18 +318,18 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     forgotten = replace(earlier, completed_at="", claim_uid="")
     assert reconcile_observed(request_storage(CreatedStorage(preload=False)), {}, earlier).hydration == forgotten, (
-        "it is not verified"
+        "without preload, the record does not say that the weights are complete"
     )
     refused = reconcile_observed(
         request_storage(CreatedStorage(preload=False)),
         observe_started(request_storage(CreatedStorage()), with_sync_error("claim-", REFUSED)),
     )
-    assert refused.state.finding is WeightsStatus.CLAIM_REFUSED, "a claim may be filled that is there, and no other"
+    assert refused.state.finding is WeightsStatus.CLAIM_REFUSED, "a refused claim is reported even without preload"
     users = request_storage(UserClaim(claim="mine", preload=False))
     assert (
         reconcile_observed(users, {}).service_may_read,
         reconcile_observed(users, observe_started(users)).service_may_read,
-    ) == (False, True), "but for the user's claim"
+    ) == (False, True), "without preload, the service waits only for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
     assert reconcile_observed(users, observe_started(users)).state.finding is WeightsStatus.PRESTAGED
 
@@ -329,10 +341,22 @@ ONCE = named_cache(PATH, access_mode="ReadWriteOnce", phase=Phase.READY)
 @pytest.mark.parametrize(
     ("cache", "finding", "reason"),
     [
-        (named_cache(PATH, phase=Phase.READY), WeightsStatus.CACHE_HYDRATED, "it says that it is there"),
-        (named_cache(PATH, phase=Phase.DOWNLOADING), WeightsStatus.CACHE_DOWNLOADING, "it does not yet"),
-        (named_cache("", phase=Phase.READY), WeightsStatus.UNPLANNABLE, "the path is unknown"),
-        (ONCE, WeightsStatus.CACHE_NOT_SHARED, "two nodes cannot both mount it"),
+        (
+            named_cache(PATH, phase=Phase.READY),
+            WeightsStatus.CACHE_HYDRATED,
+            "the cache reports that its weights are ready",
+        ),
+        (
+            named_cache(PATH, phase=Phase.DOWNLOADING),
+            WeightsStatus.CACHE_DOWNLOADING,
+            "the cache reports that its weights are still downloading",
+        ),
+        (
+            named_cache("", phase=Phase.READY),
+            WeightsStatus.UNPLANNABLE,
+            "a cache that does not report its path cannot be planned",
+        ),
+        (ONCE, WeightsStatus.CACHE_NOT_SHARED, "two nodes cannot both mount a ReadWriteOnce claim"),
     ],
 )
 def test_a_named_cache_is_waited_for_and_nothing_is_composed(
@@ -373,7 +397,7 @@ def test_prepares_job_after_write_failure() -> None:
     observed = observe_started(request_storage(), with_job_status(NOT_WRITABLE))
     jobs = {key for key in reconcile_observed(request_storage(), observed).composed if key.startswith("job-")}
     assert len(jobs) == 2
-    assert jobs & observed.keys(), "it says why the next one is prepared"
+    assert jobs & observed.keys(), "the failed Job stays, because its failure is the reason for the prepared Job"
 
 
 @pytest.mark.parametrize(("mode", "near"), [("ReadWriteOnce", True), ("ReadWriteMany", False)])
@@ -386,4 +410,4 @@ def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, 
     assert get(made, f"{DESCRIBED}.spec.template.spec.nodeSelector") == ({"zone": "a"} if near else None)
     assert found.access_mode == mode
     (claim,) = (item.manifest for key, item in found.composed.items() if key.startswith("claim-"))
-    assert get(claim, f"{DESCRIBED}.spec.accessModes") == [mode], "no claim can change it"
+    assert get(claim, f"{DESCRIBED}.spec.accessModes") == [mode], "the access mode of an existing claim cannot change"

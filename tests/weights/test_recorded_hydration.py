@@ -54,7 +54,7 @@ def _replaced(observed: Manifest) -> None:
 
 def _plane(kind: str, world: World) -> tuple[ControlPlane, Ref]:
     control = plane("model-cache" if kind == "ModelCache" else "kimi-k2-two-nodes")
-    control.world = world  # nothing has happened in it yet
+    control.world = world  # no event has happened yet
     return control, only(control, kind)
 
 
@@ -72,8 +72,8 @@ def test_does_not_repeat_download_whose_job_is_cleaned_up(kind: str) -> None:
     assert said(control, ref, KINDS[kind]) == ("True", "Hydrated")
     for key in _jobs(control, ref):
         policies = mapping(control.rounds[-1].rendered[ref].composed[key], "spec")["managementPolicies"]
-        assert "Create" not in str(policies), "the provider would run it again"
-        assert "*" not in str(policies), "the provider would run it again"
+        assert "Create" not in str(policies), "the provider would run the Job again"
+        assert "*" not in str(policies), "the provider would run the Job again"
     world.touches["Job"] = _absent
     control.settle()
     assert said(control, ref, KINDS[kind]) == ("True", "Hydrated")
@@ -106,8 +106,8 @@ def test_a_claim_that_was_replaced_is_filled_again(kind: str) -> None:
         control.advance()
         seen.append((said(control, ref, KINDS[kind]), _jobs(control, ref)))
     gone = [found for state, found in seen if state == ("False", "Downloading")]
-    assert gone[:1] == [set()], "what filled the claim before this one goes"
-    assert jobs in gone, "and is run again"
+    assert gone[:1] == [set()], "the Job that filled the earlier claim is deleted"
+    assert jobs in gone, "the Job runs again"
 
 
 def test_downloads_again_for_another_cache_key() -> None:
@@ -152,7 +152,7 @@ def test_an_outage_under_a_cache_is_unknown_for_it_and_its_users() -> None:
     assert mapping(control.composites[ref], "status")["ready"] == 0
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("Unknown", "Unreachable")
-    assert remote(control, placement, "service-"), "what runs stays"
+    assert remote(control, placement, "service-"), "the running service stays"
 
 
 def test_a_job_that_does_not_answer_is_unknown_too() -> None:
@@ -181,7 +181,7 @@ def test_a_cache_on_an_exclusive_claim_serves_one_pod(mode: str, replicas: int, 
     (row, *_) = listing(control.composites[only(control, "ModelCache")], "status.environments")
     assert row["accessMode"] == mode
     found_states = [said(control, ref, "StorageReady")[1] for ref in control.all("ModelPlacement")]
-    assert found_states == ([want] if want else []), "what cannot be mounted is not placed"
+    assert found_states == ([want] if want else []), "a claim that cannot be mounted gets no placement"
 
 
 @pytest.mark.parametrize(("stated", "grows"), [({"size": "3Ti"}, True), (None, False)], ids=("size", "memory"))

@@ -1,4 +1,4 @@
-"""The ConfigMap with the scripts is there for as long as a pod of a download may mount it, and no longer."""
+"""The ConfigMap with the scripts exists exactly as long as a pod of a download may mount it."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_reports_refused_config_map() -> None:
 @pytest.mark.parametrize(
     ("status", "then"),
     [
-        (RUNS, [ManagementPolicy.RETAIN]),  # the next Job, with its own, comes one call later
+        (RUNS, [ManagementPolicy.RETAIN]),  # the next call composes the next Job with its own scripts
         (FAILED, [ManagementPolicy.RETAIN, ManagementPolicy.FULL]),
     ],
     ids=["runs", "failed"],

@@ -12,7 +12,7 @@ from tests.weights.test_download_faults import NO_MODEL, Files
 FILES = (
     Files(
         "series-without-index",
-        "engines load all that are there; the names say how many that must be",
+        "engines load every shard that exists, and the names tell how many must exist",
         {"config.json": b"{}", weights.FIRST: weights.safetensors()},
         {weights.SECOND: f"is missing, {weights.FIRST} promises it"},
     ),
@@ -30,7 +30,7 @@ FILES = (
     ),
     Files(
         "series-of-short-numbers-without-description",
-        "one part is no model, as with long numbers",
+        "one part of a series is no complete model",
         {"model-1-of-2.safetensors": weights.safetensors()},
         {"": NO_MODEL, "model-2-of-2.safetensors": "is missing, model-1-of-2.safetensors promises it"},
     ),

@@ -62,12 +62,12 @@ def test_two_deployments_on_one_claim_of_the_user_share_a_job() -> None:
     control = _twins("private-model", {"claimName": "team-models"}, Slow())
     jobs = [remote(control, ref, "job-") for ref in control.all("ModelPlacement")]
     assert len(jobs) == 2
-    assert jobs[0] == jobs[1], "one Job, described twice"
+    assert jobs[0] == jobs[1], "two composites share one Job"
     assert all(key.startswith("job-weights-") for key in jobs[0])
     assert _keys(control, "token-")[0] == _keys(control, "token-")[1] != set()
     for ref in control.all("ModelPlacement"):
         for key in (key for prefix in ("job-", "scripts-", "token-") for key in remote(control, ref, prefix)):
-            assert _policies(control, ref, key) == NEVER_DELETED, "the other one still needs it"
+            assert _policies(control, ref, key) == NEVER_DELETED, "the other composite still needs the object"
 
 
 def test_another_claim_is_another_job_with_a_token_of_its_own() -> None:
@@ -91,7 +91,7 @@ def test_deletes_objects_of_shared_download_in_two_steps(prefix: str) -> None:
     control.settle()
     (left,) = control.all("ModelPlacement")
     assert left in (first, second)
-    assert _policies(control, left, needed) == NEVER_DELETED, "the download of the other goes on"
+    assert _policies(control, left, needed) == NEVER_DELETED, "the download of the other composite continues"
     world.running.clear()
     steps = []
     for _ in range(6):
@@ -99,7 +99,7 @@ def test_deletes_objects_of_shared_download_in_two_steps(prefix: str) -> None:
         composed = control.rounds[-1].rendered[left].composed
         steps.append(get(composed[needed], "spec.managementPolicies") if needed in composed else None)
     assert steps[-1] is None
-    assert ["*"] in steps, "once with the policy that deletes"
+    assert ["*"] in steps, "the object is composed once with the Delete policy"
     assert NEVER_DELETED not in steps[steps.index(["*"]) :]
 
 
@@ -124,15 +124,19 @@ def test_a_job_of_another_name_counts_only_once_it_is_complete(status: Manifest,
     desired = call(request).desired.resources
     if status == {"active": 1}:
         leaving = resource.struct_to_dict(desired[f"job-{name}"].resource)
-        assert {k for k in desired if k.startswith("job-")} == {f"job-{name}"}, "two would write into one directory"
-        assert leaving["spec"]["managementPolicies"] == ["Observe", "Delete"], "it would run on without its Object"
+        assert {k for k in desired if k.startswith("job-")} == {f"job-{name}"}, (
+            "two Jobs would write into one directory"
+        )
+        assert leaving["spec"]["managementPolicies"] == ["Observe", "Delete"], (
+            "the Job would continue without its Object"
+        )
         mapping(earlier, "spec")["managementPolicies"] = ["Observe", "Delete"]
         resource.update(request.observed.resources[f"job-{name}"], earlier)
         desired = call(request).desired.resources
     jobs = {k for k in desired if k.startswith("job-")}
     assert jobs == {f"job-{name}" if kept else key}
     done = status == {"conditions": [COMPLETE]}
-    assert token in desired or done, "what runs reads its token"
+    assert token in desired or done, "a running Job reads its token"
 
 
 def test_a_cache_and_a_placement_of_one_name_have_a_claim_each() -> None:

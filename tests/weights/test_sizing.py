@@ -21,9 +21,25 @@ class Case:
 
 
 CASES = (
-    Case("explicit", "what is written down wins", 5, 4, 3, 2, Size(amount=GIB, source=SizeFrom.EXPLICIT)),
-    Case("disk", "disk is meant for it", None, 4 * GIB, 3, 2, Size(amount=4 * GIB, source=SizeFrom.DISK)),
-    Case("vram", "weights fit their memory", None, None, 3 * GIB, 2, Size(amount=3 * GIB, source=SizeFrom.VRAM)),
+    Case("explicit", "the explicit size takes precedence", 5, 4, 3, 2, Size(amount=GIB, source=SizeFrom.EXPLICIT)),
+    Case(
+        "disk",
+        "the disk of the model takes precedence over its VRAM",
+        None,
+        4 * GIB,
+        3,
+        2,
+        Size(amount=4 * GIB, source=SizeFrom.DISK),
+    ),
+    Case(
+        "vram",
+        "the weights are no larger than the VRAM of the model",
+        None,
+        None,
+        3 * GIB,
+        2,
+        Size(amount=3 * GIB, source=SizeFrom.VRAM),
+    ),
     Case(
         "gpu-memory-in-whole-gi",
         "one byte more than 2Gi needs 3Gi",
@@ -33,7 +49,7 @@ CASES = (
         2 * GIB + 1,
         Size(amount=3 * GIB, source=SizeFrom.GPU_MEMORY),
     ),
-    Case("nothing", "no number may be invented", None, None, None, None, None),
+    Case("nothing", "without any figure, the size is unknown", None, None, None, None, None),
 )
 
 
@@ -58,13 +74,33 @@ class RequestCase:
 
 
 REQUESTS = (
-    RequestCase("new", "no claim yet", 720 * GIB, {}, "720Gi"),
-    RequestCase("grows", "900Gi is beyond what was given", 900 * GIB, claim("720Gi", "720Gi"), "900Gi"),
-    RequestCase("never-shrinks", "the API refuses less", 10 * GIB, claim("720Gi", "720Gi"), "720Gi"),
-    RequestCase("capacity-suffices", "the class gave 1Ti for 720Gi", 900 * GIB, claim("720Gi", "1Ti"), "720Gi"),
-    RequestCase("beyond-capacity", "only now it must grow", 1025 * GIB, claim("720Gi", "1Ti"), "1025Gi"),
-    RequestCase("as-written", "the user's spelling causes no difference", GIB, claim("1024Mi"), "1024Mi"),
-    RequestCase("unreadable", "what cannot be read says nothing", GIB, claim("many"), "1Gi"),
+    RequestCase("new", "a new claim requests the wanted size", 720 * GIB, {}, "720Gi"),
+    RequestCase(
+        "grows", "a claim grows if more than its capacity is wanted", 900 * GIB, claim("720Gi", "720Gi"), "900Gi"
+    ),
+    RequestCase(
+        "never-shrinks",
+        "a claim never shrinks, because the API server refuses it",
+        10 * GIB,
+        claim("720Gi", "720Gi"),
+        "720Gi",
+    ),
+    RequestCase(
+        "capacity-suffices",
+        "a claim does not grow while its capacity suffices",
+        900 * GIB,
+        claim("720Gi", "1Ti"),
+        "720Gi",
+    ),
+    RequestCase(
+        "beyond-capacity",
+        "a claim grows once its capacity does not suffice",
+        1025 * GIB,
+        claim("720Gi", "1Ti"),
+        "1025Gi",
+    ),
+    RequestCase("as-written", "an equal request keeps its spelling", GIB, claim("1024Mi"), "1024Mi"),
+    RequestCase("unreadable", "a request that cannot be parsed is replaced", GIB, claim("many"), "1Gi"),
 )
 
 

@@ -16,7 +16,7 @@ from tests.support.remote_scene import (
     set_field,
 )
 
-# The example's model says 1000Gi; 960Gi here, to be unlike.
+# The model of the example declares 1000Gi. Another figure shows that the edit is in effect.
 DISK = edit_model("resources.disk", "960Gi")
 OWN = edit_placement("modelCache", {"type": "PVC", "size": "500Gi"})
 SHARED: tuple[Edit, ...] = (
@@ -35,7 +35,7 @@ def new(*edits: Edit) -> Scene:
 
 
 def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
-    """Return the sight of a claim of the user's, with this capacity."""
+    """Return the edit that observes a claim of the user with this capacity."""
 
     def edit(found: Scene) -> None:
         set_field(found.xr, "spec.modelCache", {"claimName": "mine"})
@@ -62,22 +62,22 @@ def users_claim(given: str, *, asked: str = "1Gi") -> Edit:
         (
             (OWN,),
             "spec.modelCache.size: 500Gi is less than the model's spec.resources.disk of 960Gi",
-            "what was asked for",
+            "the size that the deployment requests is too small",
         ),
         (
             SHARED,
             "spec.storage.sharedClaim.size: 700Gi is less than the model's spec.resources.disk of 960Gi",
-            "the environment's",
+            "the size of the environment's shared claim is too small",
         ),
         (
             (users_claim("200Gi"),),
             "spec.modelCache.claimName: the claim has 200Gi, less than the model's spec.resources.disk of 960Gi",
-            "what the user's was given",
+            "the capacity of the user's claim is too small",
         ),
         (
             (users_claim("", asked="250Gi"),),
             "spec.modelCache.claimName: the claim has 250Gi, less than the model's spec.resources.disk of 960Gi",
-            "what it asks for, while it waits for its first consumer",
+            "the request of the user's claim counts while the claim has no capacity yet",
         ),
     ],
 )
@@ -99,11 +99,17 @@ def test_remarks_small_claim_if_storage_ignores_sizes(edits: tuple[Edit, ...]) -
 @pytest.mark.parametrize(
     ("edits", "reason"),
     [
-        ((edit_placement("modelCache", {"type": "PVC", "size": "960Gi"}),), "just enough"),
-        ((edit_placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),), "claims are made in whole Gi"),
-        ((users_claim("1Ti"),), "more than enough"),
-        ((users_claim("", asked="nonsense"),), "what cannot be read says nothing"),
-        ((OWN, edit_model("resources.disk", None)), "the model does not declare its disk"),
+        (
+            (edit_placement("modelCache", {"type": "PVC", "size": "960Gi"}),),
+            "a claim of exactly the declared disk suffices",
+        ),
+        (
+            (edit_placement("modelCache", {"type": "PVC", "size": "959.5Gi"}),),
+            "the size of a claim is rounded up to whole Gi",
+        ),
+        ((users_claim("1Ti"),), "a claim that is larger than the declared disk suffices"),
+        ((users_claim("", asked="nonsense"),), "a size that cannot be parsed refuses no download"),
+        ((OWN, edit_model("resources.disk", None)), "without a declared disk, no claim is too small"),
     ],
 )
 def test_downloads_to_claim_of_sufficient_size(edits: tuple[Edit, ...], reason: str) -> None:
@@ -114,7 +120,7 @@ def test_downloads_to_claim_of_sufficient_size(edits: tuple[Edit, ...], reason: 
 
 
 def test_keeps_service_on_small_claim_and_applies_edits() -> None:
-    """A disk that is corrected upward under a service whose bytes were verified."""
+    """The model's disk is corrected upward while a service reads verified weights."""
     before = load_scene(SEVERAL_NODES)
     grown = before.edited(
         edit_placement("modelCache", {"type": "PVC", "size": "500Gi"}), edit_model("resources.disk", "1500Gi")
@@ -136,15 +142,15 @@ def test_keeps_running_download_on_small_claim() -> None:
 
 
 def test_starts_no_other_download_on_small_claim() -> None:
-    """The model turns to another revision, whose bytes are not there."""
+    """The model changes to another revision, whose weights are not downloaded."""
     found = load_scene(SEVERAL_NODES).edited(OWN, DISK, edit_model("huggingFace.revision", "v2"))
     assert found.condition("StorageReady").reason == "StorageTooSmall"
     assert found.composed("job-") == load_scene(SEVERAL_NODES).composed("job-")
-    assert found.composed() == load_scene(SEVERAL_NODES).composed(), "the service stays on what it has"
+    assert found.composed() == load_scene(SEVERAL_NODES).composed(), "the service keeps its current weights"
 
 
 def test_keeps_service_without_download() -> None:
-    """With preload: false nothing is ever verified; what its service reads is there."""
+    """With preload: false, weights are never verified, but those that the service reads exist."""
     found = load_scene(SEVERAL_NODES).edited(edit_placement("modelCache", {"type": "PVC", "preload": False})).settled()
     (uri,) = (text(service, "spec.model.uri") for service in found.composed().values())
     set_field(found.xr, "status", {"service": {"uri": uri}})

@@ -51,7 +51,7 @@ def test_names_usage_by_placement_and_cache() -> None:
     assert mine.startswith("chat-east-")
     assert mine != name_usage(MINE, "other")
     long, longer = (name_usage(replace(MINE, name="x" * 250 + last), "weights") for last in "ab")
-    assert long != longer, "names that are cut stay apart"
+    assert long != longer, "truncated names stay distinct"
 
 
 def test_carries_over_usage_until_service_has_moved() -> None:
@@ -67,7 +67,9 @@ def test_carries_over_usage_until_service_has_moved() -> None:
     (kept,) = decide("after", observed).composed.values()
     assert kept.ready is True
     assert kept.manifest["spec"] == there["spec"]
-    assert decide("", observed).composed.keys() == {USAGE_KEY}, "also where no cache is named any more"
-    assert decide("before", observed) == Desired(before), "it is composed as ever"
+    assert decide("", observed).composed.keys() == {USAGE_KEY}, (
+        "the Usage stays, although the placement no longer names a cache"
+    )
+    assert decide("before", observed) == Desired(before), "the Usage is composed unchanged"
     assert decide("after", None) == decide("after", observed, may_read_previous=False) == Desired(after)
     assert [drop.key for drop in decide("", observed, may_read_previous=False).drops] == [USAGE_KEY]

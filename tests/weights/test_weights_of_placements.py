@@ -1,4 +1,4 @@
-"""How weights get to a service and stay there: change, failure, claims that are not ours, and what goes when."""
+"""The weights of a placement through changes, failures and claims of users, and when old weights are deleted."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -78,7 +78,7 @@ def test_the_service_appears_with_the_finished_job_and_never_leaves() -> None:
             done = any(condition(get(o, "status.atProvider.manifest"), "Complete") for o in jobs)
             serves = any(k.startswith("service-") for k in latest.rendered[placement].composed)
             seen.append((done, serves))
-    assert (False, False) in seen, "there must be a time before the Job is Complete"
+    assert (False, False) in seen, "the Job must not be Complete from the start"
     assert all(done == serves for done, serves in seen), seen
 
 
@@ -88,15 +88,17 @@ def test_a_new_revision_is_fetched_beside_the_old_one() -> None:
     old_uri, old_claims = _uri(control, placement), remote(control, placement, "claim-")
     _change(control, model, "huggingFace.revision", "v2")
     control.advance()
-    assert _uri(control, placement) == old_uri, "the service stays on the verified bytes"
+    assert _uri(control, placement) == old_uri, "the service keeps the verified weights"
     assert len(remote(control, placement, "claim-")) == len(remote(control, placement, "job-")) == 2
     moved_while_old_was_there = False
     for _ in range(20):
         control.advance()
         both = len(remote(control, placement, "claim-")) == 2
         moved_while_old_was_there |= both and _uri(control, placement) != old_uri
-    assert moved_while_old_was_there, "the old bytes go after the service has moved, not before"
-    assert not old_claims.keys() & remote(control, placement, "claim-").keys(), "then they go"
+    assert moved_while_old_was_there, "the old weights are deleted only after the service has moved"
+    assert not old_claims.keys() & remote(control, placement, "claim-").keys(), (
+        "the old weights are deleted after the service has moved"
+    )
     assert said(control, placement, "ServiceReady") == ("True", "Serving")
 
 
@@ -110,9 +112,11 @@ def test_another_group_size_is_another_service_on_the_same_bytes() -> None:
     control.composites[model] = changed
     control.settle()
     after = remote(control, placement, "service-")
-    assert len(after) == 1, "GPUs rarely suffice for both"
-    assert not before.keys() & after.keys(), "KServe refuses to change the size of a group"
-    assert remote(control, placement, "claim-").keys() == claims.keys(), "nothing is downloaded again"
+    assert len(after) == 1, "the old service must be deleted first, because GPUs rarely suffice for both"
+    assert not before.keys() & after.keys(), (
+        "the service is replaced, because KServe refuses to change the size of a group"
+    )
+    assert remote(control, placement, "claim-").keys() == claims.keys(), "the weights are not downloaded again"
 
 
 def test_a_finished_job_stays_whatever_the_settings_become() -> None:
@@ -210,7 +214,7 @@ def test_waits_for_missing_claim_of_prestaged_weights() -> None:
     control = _prestaged(World(absent=frozenset({"PersistentVolumeClaim/pre"})))
     placement = only(control, "ModelPlacement")
     assert said(control, placement, "StorageReady") == ("False", "ClaimNotFound")
-    assert get(control.composites[placement], "status.storage.accessMode") is None, "no claim has one yet"
+    assert get(control.composites[placement], "status.storage.accessMode") is None, "no claim has an access mode yet"
     assert not remote(control, placement, "service-")
     control.world = World()
     control.settle()
@@ -227,7 +231,7 @@ def test_several_nodes_read_only_shared_claims(mode: str, serves: bool) -> None:
 
 
 def test_unobserved_claim_of_prestaged_weights_stops_nothing() -> None:
-    """As after an upgrade from a release that did not observe it, or where the claim is not known to be there."""
+    """This happens after an upgrade from a release that did not observe the claim, or before the claim is observed."""
     control = _prestaged(World())
     placement = only(control, "ModelPlacement")
     before = remote(control, placement, "service-")
@@ -254,16 +258,16 @@ def test_removes_copied_token_after_verified_download() -> None:
     control = plane("private-model")
     placement = only(control, "ModelPlacement")
     composed = [set(r.rendered[placement].composed) for r in control.rounds if placement in r.rendered]
-    assert any(key.startswith("token-") for keys in composed for key in keys), "it is copied for the download"
+    assert any(key.startswith("token-") for keys in composed for key in keys), "the Secret is copied for the download"
     if remote(control, placement, "job-"):
-        assert not remote(control, placement, "token-"), "and gone after it"
+        assert not remote(control, placement, "token-"), "the copied Secret is deleted after the download"
 
 
 def test_a_shared_claim_is_never_deleted() -> None:
     control = plane("shared-claim")
     for placement in control.all("ModelPlacement"):
         assert _policies(control, placement, "claim-") in ([], [NEVER_DELETED])
-        assert _policies(control, placement, "job-") in ([], [["Observe"]]), "it has finished"
+        assert _policies(control, placement, "job-") in ([], [["Observe"]]), "a finished Job is only observed"
     assert any(_policies(control, placement, "claim-") for placement in control.all("ModelPlacement"))
 
 
@@ -278,7 +282,7 @@ def test_retained_weights_are_found_again_by_name() -> None:
     placement, deployment = only(control, "ModelPlacement"), only(control, "ModelDeployment")
     before = {**remote(control, placement, "claim-"), **remote(control, placement, "job-")}
     assert _policies(control, placement, "claim-") == [NEVER_DELETED]
-    assert _policies(control, placement, "job-") == [["Observe"]], "it has finished"
+    assert _policies(control, placement, "job-") == [["Observe"]], "a finished Job is only observed"
     control.delete(deployment)
     other = copy.deepcopy(next(m for m in found if m["kind"] == "ModelDeployment"))
     mapping(other, "metadata")["name"] = "another-name"
@@ -295,14 +299,14 @@ def test_shared_weights_are_found_again_by_name() -> None:
 
     control = plane("shared-claim")
     before = weights(control)
-    assert any(before), "a download must have run"
+    assert any(before), "a download must have run before"
     for deployment in control.all("ModelDeployment"):
         control.delete(deployment)
     control.settle()
     assert not control.all("ModelPlacement")
     control.apply(manifests("shared-claim"))
     control.settle()
-    assert weights(control) == before, "the same claim and the same finished Job"
+    assert weights(control) == before, "the claim and the complete Job are the same"
 
 
 def test_a_named_cache_leaves_the_deployment_without_a_job() -> None:
