@@ -1,7 +1,6 @@
-"""Advises on a plan: what is doubtful about it, why it was chosen, what would be cheaper, and ways out of refusals.
+"""Advises on a plan: doubtful choices, the reasons for choices, cheaper pools, and ways out of refusals.
 
-Ways out, and what moving placements to cheaper pools would save, are decided from all that is known, which the
-controller does not read for one deployment.
+Ways out and savings are computed from all known objects, which the controller does not read for one deployment.
 """
 
 from collections import Counter
@@ -33,14 +32,14 @@ _HOLDERS_NAMED = 3
 
 
 class Saving(NamedTuple):
-    """What moving a placement that runs to a cheaper pool would save."""
+    """The saving if a running placement moves to a cheaper pool."""
 
     cost: Cost
     message: str
 
 
 def list_remarks(plan: Plan) -> list[str]:
-    """Returns what is slow, too small or doubtful about the chosen places, and by which rule they were chosen."""
+    """Returns slow, small or doubtful choices, and the rule by which they were chosen."""
     if plan.scheduling is None:
         return []
     chosen = (*explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
@@ -49,7 +48,7 @@ def list_remarks(plan: Plan) -> list[str]:
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
-    """Explains for each new placement why the cheapest or the smallest pool that suffices was chosen."""
+    """Explains the choice of the cheapest or smallest sufficient pool for each new placement."""
     ranked = [(row, row.rank) for row in rows if row.rank]
     for row, best in ranked:
         if row.verdict != PLACED:
@@ -72,7 +71,7 @@ def _format_rank(rank: Rank) -> str:
 
 
 def _note_doubts(scheduling: Scheduling) -> Iterator[str]:
-    """Returns what is slow, too small or doubtful about the pools and the storage of a decision."""
+    """Returns slow, small or doubtful pools and storage of a decision."""
     environments = {environment.name: environment for environment in scheduling.scope.environments}
     model = scheduling.request.model
     for assignment in scheduling.decision.assignments:
@@ -96,7 +95,7 @@ def _explain_order(scheduling: Scheduling, rows: Sequence[Row]) -> Iterator[str]
     """Explains which rule chose the environments of new placements where others fit as well."""
     placed = sorted(row.environment for row in rows if row.verdict == PLACED)
     fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
-    # After a rejection the order of environments is another one for each deployment.
+    # After a rejection, each deployment has its own order of environments.
     is_spread = any(dropped.cause is DropCause.EVICTED for dropped in scheduling.decision.dropped)
     deployment = scheduling.request.deployment
     scope = scheduling.scope

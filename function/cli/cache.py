@@ -1,7 +1,7 @@
 """`cache`: lists kept weights over all environments, and preloads and clears ModelCaches.
 
 For `clear --purge` a Job with the image, user and node settings of the download removes each directory, described by an
-Object that is deleted when it is done. Only a directory that a download of ours filled is ever named: models/<key>.
+Object that is deleted when it is done. Only directories of the function's own downloads are removed: models/<key>.
 """
 
 import copy
@@ -110,7 +110,7 @@ def preload(  # noqa: PLR0913  # click's options
     ref = Ref.of(manifest)
     model_ref = Ref.resolve(kind or "ClusterModel", cluster.namespace, model)
     existing = Store(cluster.objects([model_ref.kind, "InferenceEnvironment"]))
-    # Without one of them, waiting for the weights would never end.
+    # Without one of them, the wait for the weights would never end.
     for required in (model_ref, *(Ref("InferenceEnvironment", "", environment) for environment in environments)):
         existing.require(required, "Create it first")
     if not dry_run:
@@ -181,7 +181,7 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
             raise CliError(f"{ref} was deleted meanwhile", Code.NOT_FOUND)
         hydrated = condition(manifest, ConditionType.HYDRATED)
         generation = get(manifest, "metadata.generation")
-        # Crossplane's conditions tell which change was observed where ours does not.
+        # Crossplane's conditions show the observed change if the condition of the function does not.
         conditions = (hydrated, condition(manifest, "Synced"), condition(manifest, "Ready"))
         if next((c["observedGeneration"] for c in conditions if "observedGeneration" in c), generation) != generation:
             hydrated = {}
@@ -199,7 +199,7 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
 
 
 def _find_users(store: Store, ref: Ref) -> set[str]:
-    """Returns what names a ModelCache; deployments that are not placed yet count."""
+    """Returns the objects that name a ModelCache, including deployments that are not placed yet."""
     reported = (Ref("ModelDeployment", ref.namespace, name) for name in list_texts(store[ref], "status.usedBy"))
     users = (user for user in store.refs("ModelDeployment", "ModelPlacement") if user.namespace == ref.namespace)
     named = (store[user] for user in users if text(store[user], "spec.modelCache.name") == ref.name)
@@ -207,7 +207,7 @@ def _find_users(store: Store, ref: Ref) -> set[str]:
 
 
 def _find_readers(store: Store, ref: Ref) -> set[str]:
-    """Returns what else has its weights in a directory that a ModelCache filled."""
+    """Returns the other objects whose weights are in a directory of a ModelCache."""
     directories = _list_directories(store[ref])
     others = (other for other in store.refs("ModelPlacement", "ModelCache") if other != ref)
     return {

@@ -1,4 +1,4 @@
-"""`capacity`: who uses each pool, what is free, and the largest replica that still fits, by the controller's ledger.
+"""`capacity`: the users, the free GPUs and the largest replica that fits of each pool, by the ledger.
 
 Where nodes are observed, how many of those declared can be used, and why not all; `--suggest` writes the pools that
 they would be declared as.
@@ -88,12 +88,12 @@ def capacity(
 
 
 def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]:
-    """Returns what is used by each namespace, model or accelerator, most first, and by which deployments."""
+    """Returns the GPUs in use by namespace, model or accelerator with their deployments, the largest first."""
     groups = defaultdict[str, list[tuple[gpus.Usage, gpus.Holding]]](list)
     for usage in usages:
         accelerator = usage.pool.accelerator_type if usage.pool else ""
         if by == "accelerator" and usage.pool:
-            groups[accelerator] += []  # one that nothing uses has free GPUs
+            groups[accelerator] += []  # an unused accelerator has free GPUs
         for holding in usage.holdings:
             model = holding.placement.model
             namespace = holding.placement.namespace
@@ -121,7 +121,7 @@ def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]
 
 
 def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Iterable[Plan]) -> None:
-    """Adds to the row of each namespace what moving its placements to cheaper pools would save."""
+    """Adds to the row of each namespace the savings if its placements move to cheaper pools."""
     for row in rows:
         savings = (saving for plan in plans if plan.ref.namespace == row["namespace"] for saving in find_savings(plan))
         if saved := add_up(saving.cost for saving in savings):

@@ -30,7 +30,7 @@ _HOUR = 3600
 
 
 def build_first_call(store: Store, xr: Manifest) -> Call:
-    """Returns the first call for a composite, with what steps of function-environment-configs before ours read."""
+    """Returns the first call for a composite, with the data of the function-environment-configs steps before it."""
     environment: Manifest = {}
     input_: Manifest = {}
     for step in listing(find_composition(store, xr), "spec.pipeline"):
@@ -114,7 +114,7 @@ def apply_placements(store: Store, ref: Ref, composed: Mapping[str, Composed]) -
 def publish_ledger(store: Store, ref: Ref) -> None:
     """Computes the published ledger of an environment again: its spec or its placements have changed.
 
-    An environment that has published nothing is left alone, and so is one from a file, which has no uid.
+    An environment without a published ledger, or from a file (without a uid), is left unchanged.
     """
     manifest = store.get(ref) or {}
     published = any("free" in pool for pool in listing(manifest, "status.pools"))
@@ -128,9 +128,9 @@ def publish_ledger(store: Store, ref: Ref) -> None:
 
 
 def compose_up(store: Store, ref: Ref) -> Outcome:
-    """Composes a composite with everything that it composes reported as up, and keeps both in the store.
+    """Composes a composite with all its resources reported as up, and stores both.
 
-    The status of an environment is kept as it was read: whether its cluster answers is not known.
+    The status of an environment is kept as read, because the state of its cluster is unknown.
     """
     for number in range(_ROUNDS):
         xr = store[ref]
@@ -145,7 +145,7 @@ def compose_up(store: Store, ref: Ref) -> Outcome:
 
 
 def _replace_owned(store: Store, owner: Ref, composed: Mapping[str, Manifest]) -> None:
-    """Makes these the objects that a composite owns. Those that exist keep their identity and their status."""
+    """Replaces the objects that a composite owns. Existing objects keep their identity and status."""
     manifests = [set_owner(store[owner], key, manifest) for key, manifest in composed.items()]
     for deleted in set(map(Ref.of, store.owned(owner).values())) - set(map(Ref.of, manifests)):
         store.drop(deleted)

@@ -1,4 +1,4 @@
-"""GPUs of environments: who uses each pool and what is free, by the controller's ledger; and what the nodes show."""
+"""GPUs of environments: the users and free GPUs of each pool by the ledger, and the pools that the nodes show."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,20 +25,20 @@ from function.status.inference_environment import describe_drift
 
 
 class Holding(NamedTuple):
-    """What the ledger grants a placement of a pool."""
+    """The GPUs of a pool that the ledger grants a placement."""
 
     placement: Placement
     share: Share
 
     @property
     def user(self) -> str:
-        """The deployment, as NAMESPACE/NAME; the placement where it has none."""
+        """The deployment as NAMESPACE/NAME, or the placement if it has no deployment."""
         return f"{self.placement.namespace}/{self.placement.deployment or self.placement.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One pool with who is charged in it; without a pool it is `invalid`, or the environment has none at all."""
+    """One pool with the charged placements; without a pool it is `invalid`, or the environment has no pools."""
 
     environment: Environment
     pool: Pool | None = None
@@ -74,7 +74,7 @@ class Usage:
 
 
 def list_usages(store: Store) -> list[Usage]:
-    """Returns every pool with what is charged in it, as its environment publishes it."""
+    """Returns every pool with the charged placements, as its environment publishes them."""
     usages: list[Usage] = []
     placements = {(placement.namespace, placement.name): placement for placement in read_placements(store)}
     for environment in read_environments(store):
@@ -103,7 +103,7 @@ def add_up_users(holdings: Iterable[Holding]) -> Counter[str]:
     return users
 
 
-# Labels by which clouds and people tell pools apart, first match wins.
+# Labels by which clouds and platform teams tell pools apart; the first match counts.
 _POOL_LABELS = (
     f"{GROUP}/pool",
     "cloud.google.com/gke-nodepool",
@@ -124,7 +124,7 @@ GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/g
 def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
     """Returns pools for the nodes that have GPUs, by name."""
     all_nodes = sorted(nodes, key=lambda node: node.name)
-    # By what nodes of one pool have in common: its name, the resource, the GPUs of a node, their product, the taints.
+    # Nodes of a pool have these in common: its name, the resource, the GPUs per node, their product, the taints.
     groups: dict[tuple[str, str, int, str, tuple[str, ...]], list[Node]] = defaultdict(list)
     for node in all_nodes:
         resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
@@ -162,7 +162,7 @@ def _list_taints(node: Node, resource: str) -> list[Taint]:
 
 
 def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
-    """Returns labels that all nodes of a group have, and no other node has all of."""
+    """Returns labels that select exactly the nodes of a group."""
     common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
     further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
     order = [key for key in _POOL_LABELS if key in common] + further

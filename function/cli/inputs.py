@@ -128,7 +128,7 @@ def _refuse(file: str, line: int, message: str) -> Fault:
 
 @dataclass(slots=True)
 class Inventory:
-    """Everything that was read."""
+    """All objects that were read, and their origin."""
 
     store: Store
     namespace: str  # the one in scope; empty: all are

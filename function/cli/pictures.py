@@ -1,4 +1,4 @@
-"""Draws the whole world in one SVG, in the colours of light and dark: deployments, and each environment once."""
+"""Draws all deployments, and each environment once, in one SVG with light and dark colours."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ DIM = "#5c6877"
 _LINE = "#c6ced8"
 NO = "#c0392b"
 _PER_ROW = 4
-# What each colour is where the reader's system is dark; nothing else of a picture changes.
+# The dark variant of each colour; the rest of the picture is the same.
 _DARK = {
     "#ffffff": "#0d1117", "#f6f8fa": "#161b22", INK: "#e6edf3", DIM: "#9aa7b5", _LINE: "#3d4754", NO: "#ff7b72",
     OURS: "#2ea043", TAKEN: "#6e7a8a", "#2f6fde": "#4f8cf0", "#d98a1c": "#e3a33e", "#8a4fc9": "#a974e8",
@@ -51,7 +51,7 @@ _SMALL = ' font-size="12"'
 
 
 def _list_owners(pool: Pool, usage: Usage) -> list[list[str]]:
-    """Returns for each node of a pool who has its GPUs, as the ledger packs them; free GPUs are empty."""
+    """Returns the owner of each GPU by node of a pool, as the ledger packs them; free GPUs are empty."""
     nodes = [[_LOST_NAME] * pool.gpus_per_node if n >= pool.usable_nodes else [] for n in range(pool.max_nodes)]
     room = empty_pool(pool)
     for holding in usage.holdings:
@@ -177,7 +177,7 @@ def draw_world(usages: Sequence[Usage], plans: Iterable[Plan] = ()) -> str:
                 canvas.text(left, message, NO, _SMALL)
         canvas.y += 10
         frame = _draw_rectangle(_MARGIN, top, (_WIDTH - 2 * _MARGIN, canvas.y - top), "#f6f8fa", 6)
-        canvas.lines.insert(first_line, frame)  # behind all of it
+        canvas.lines.insert(first_line, frame)  # the background
     canvas.note_more(len(usages) - _POOLS_DRAWN, "pool")
     return _write_document(canvas)
 

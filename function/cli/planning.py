@@ -48,12 +48,12 @@ class Row:
 
     @property
     def serves(self) -> bool:
-        """Tells whether the deployment runs there."""
+        """Tells whether the deployment runs on this candidate."""
         return self.verdict in (PLACED, STAYS)
 
     @property
     def message(self) -> str:
-        """Everything that refuses it."""
+        """All refusals of the candidate."""
         return join_messages([*(refusal.message for refusal in self.refusals), *map(str, self.faults)])
 
     @property
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decision on one deployment, and what it was made from."""
+    """The decision on one deployment, with its inputs."""
 
     ref: Ref
     call: Call
@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def condition(self) -> Condition:
-        """The condition that tells the decision."""
+        """The condition with the result of the decision."""
         return find_condition(self.outcome)
 
     @property
@@ -165,7 +165,7 @@ def decide_deployment(store: Store, ref: Ref) -> Plan:
 
 
 def _withdraw(plan: Plan) -> None:
-    """Makes the placements of a deployment what they were before it was decided."""
+    """Restores the placements of a deployment from before its decision."""
     store = plan.store
     before = plan.call.observed
     planned = store.owned(plan.ref)
@@ -251,7 +251,7 @@ def _list_candidates(plan: Plan, scheduling: Scheduling, environment: Environmen
         if refusals:
             row = _describe_refused(environment, refusals)
         else:
-            assert candidate is not None  # only a pool can be without a refusal
+            assert candidate is not None  # only candidates with a pool can have no refusal
             row = _describe_fitting(candidate, ledger)
         if candidate and candidate.shape:
             price = candidate.pool.price

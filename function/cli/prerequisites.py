@@ -1,4 +1,4 @@
-"""`check`: what a GPU cluster and the control plane have of what they need.
+"""`check`: checks the prerequisites of a GPU cluster and of the control plane.
 
 Nothing is written: reviews of rights are posted, and answered without being stored. No API tells the release of a
 project: the version that it serves is checked, and the tag of its controller's image where the identity may read it.
@@ -248,7 +248,7 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
 
 
 def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable[[Line, Manifest], Line]) -> Line:
-    """Judges what stands at a path; nothing stands at an empty one."""
+    """Checks the object at a path; an empty path has no object."""
     line = Line(check=check, wanted=wanted)
     answer = cluster.fetch(path) if path else {}
     return line.forbidden() if answer is None else judge(line, answer)

@@ -45,7 +45,7 @@ class Ref:
 
     @classmethod
     def resolve(cls, kind: str, namespace: str, name: str) -> "Ref":
-        """Returns the reference to what an object of a namespace names; kinds without namespaces have none."""
+        """Returns the reference that an object of a namespace makes; kinds without namespaces get no namespace."""
         return cls(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Store(MutableMapping[Ref, Manifest]):
     def __setitem__(self, ref: Ref, manifest: Manifest) -> None:
         if self.get(ref) == manifest:
             return
-        # A number that no other content ever has: memos outlive a store and look at nothing else.
+        # A number unique to this content: caches outlive a store, and compare only this number.
         self._kinds[ref.kind][ref] = RequiredResource(str(next(_SERIAL)).encode(), lambda: manifest)
         owner = _find_owner(manifest)
         key = strings(manifest, "metadata.annotations").get(COMPOSITION_KEY)
@@ -129,7 +129,7 @@ class Store(MutableMapping[Ref, Manifest]):
         return {key: self[ref] for key, ref in sorted(self._owned[owner].items()) if ref in self}
 
     def find(self, requirement: Requirement) -> Answered:
-        """Returns what Crossplane would answer."""
+        """Returns the resources that Crossplane would return."""
         kind = self._kinds[requirement.kind]
         if requirement.name is None:
             return tuple(

@@ -1,7 +1,7 @@
 """`tree`: a deployment, its placements, their remote objects and the state of their pods, in one picture.
 
-No remote cluster is read: all is what provider-kubernetes last mirrored, or why it could not read it. From files it
-shows what would exist: that is marked as planned, and has no state.
+No remote cluster is read: the states are those that provider-kubernetes last mirrored. From files, `tree` shows
+the objects that would exist: they are marked as planned, and have no state.
 """
 
 from collections.abc import Iterator

@@ -30,13 +30,13 @@ _OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.CAN_WAIT: "waiting"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why one environment or placement does not serve."""
+    """The reason why one environment or placement does not serve."""
 
     subject: str  # the deployment, an environment with its profile, or a placement
     reason: str  # a reason of the API
     outlook: str = ""  # whether waiting can help; of a placement its phase
     faults: tuple[str, ...]
-    remedies: tuple[str, ...] = ()  # the changes of which each clears it, cheapest first
+    remedies: tuple[str, ...] = ()  # alternative changes that each clear the reason, the cheapest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

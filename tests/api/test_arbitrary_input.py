@@ -31,7 +31,7 @@ def _read_everything(manifest: Manifest) -> None:
     for read in (parse_model, parse_deployment, parse_model_cache, parse_placement):
         parsed: Parsed[object] = read(manifest)
         assert all(isinstance(p, Problem) for p in parsed.problems)
-        assert parsed.value or parsed.problems, "no object without a reason"
+        assert parsed.value or parsed.problems, "parsing without an object returns problems"
     environment = parse_environment(manifest, BUILT_IN)
     assert environment.value.broken is bool(environment.other_problems)
 

@@ -175,10 +175,10 @@ class Class:
 @pytest.mark.parametrize(
     "case",
     [
-        Class("neither", "no class is not the default class", None, None, None),
-        Class("platform", "the platform's stands in", None, "slow", "slow"),
-        Class("both", "the environment wins", "fast", "slow", "fast"),
-        Class("default-class", "the empty string is said", "", "slow", ""),
+        Class("neither", "a missing storage class is not the default class of the cluster", None, None, None),
+        Class("platform", "the storage class of the platform is the fallback", None, "slow", "slow"),
+        Class("both", "the storage class of the environment takes precedence", "fast", "slow", "fast"),
+        Class("default-class", "an empty string is an explicit value", "", "slow", ""),
     ],
     ids=lambda c: c.id,
 )
@@ -212,9 +212,9 @@ def _key(name: str, namespace: str = "modelplane-system", key: str = "kubeconfig
 
 GKE: Manifest = {"project": "p", "region": "r"}
 ACCESS = [
-    AccessCase("existing", "namespace and key have defaults",
+    AccessCase("existing", "the namespace and the key have defaults",
                {"source": "Existing", "existing": {"secretRef": {"name": "a"}}}, ClusterAccess(kubeconfig=_key("a"))),
-    AccessCase("said", "everything may be said",
+    AccessCase("said", "all fields can be set",
                {"source": "Existing",
                 "existing": {"secretRef": {"name": "a", "namespace": "b", "key": "c"},
                              "identitySecretRef": {"name": "d", "namespace": "e", "key": "f",
@@ -223,23 +223,24 @@ ACCESS = [
                              identity_type="UpboundTokens")),
     AccessCase("gke", "the kubeconfig of GKE is called after the environment", {"source": "GKE", "gke": GKE},
                ClusterAccess(kubeconfig=_key("east-kubeconfig"))),
-    AccessCase("identity", "Google's credentials are the usual ones",
+    AccessCase("identity", "Google credentials are the default identity",
                {"source": "GKE", "gke": GKE | {"identitySecretRef": {"name": "sa"}}},
                ClusterAccess(kubeconfig=_key("east-kubeconfig"), identity=_key("sa", key="private_key"),
                              identity_type="GoogleApplicationCredentials")),
-    AccessCase("gke-faulty", "a fault beside the Secrets does not hide them", {"source": "GKE", "gke": {"region": "r"}},
+    AccessCase("gke-faulty", "a fault in another field does not hide the Secrets",
+               {"source": "GKE", "gke": {"region": "r"}},
                ClusterAccess(kubeconfig=_key("east-kubeconfig")), ("spec.cluster.gke.project",)),
-    AccessCase("no-secret", "the Secret is needed", {"source": "Existing", "existing": {"provider": "x"}}, None,
+    AccessCase("no-secret", "the Secret is required", {"source": "Existing", "existing": {"provider": "x"}}, None,
                ("spec.cluster.existing.secretRef",)),
-    AccessCase("bad-identity", "half an access is none",
+    AccessCase("bad-identity", "an invalid identity makes the whole access invalid",
                {"source": "GKE", "gke": GKE | {"identitySecretRef": {"name": 3}}}, None,
                ("spec.cluster.gke.identitySecretRef.name",)),
-    AccessCase("no-block", "the block of the source is needed", {"source": "GKE"}, None, ("spec.cluster.gke",)),
-    AccessCase("foreign-block", "no other block",
+    AccessCase("no-block", "the block of the source is required", {"source": "GKE"}, None, ("spec.cluster.gke",)),
+    AccessCase("foreign-block", "a block of another source is refused",
                {"source": "GKE", "gke": GKE, "existing": {"secretRef": {"name": "a"}}},
                ClusterAccess(kubeconfig=_key("east-kubeconfig")), ("spec.cluster.existing",)),
-    AccessCase("source", "an unknown source", {"source": "EKS", "gke": GKE}, None, ("spec.cluster.source",)),
-    AccessCase("no-cluster", "a cluster is needed", None, None, ("spec.cluster",)),
+    AccessCase("source", "an unknown source is refused", {"source": "EKS", "gke": GKE}, None, ("spec.cluster.source",)),
+    AccessCase("no-cluster", "a cluster is required", None, None, ("spec.cluster",)),
 ]  # fmt: skip
 
 
@@ -377,11 +378,23 @@ class Twin:
 @pytest.mark.parametrize(
     "case",
     [
-        Twin("same", "both select the same nodes, and each counts them", {}, is_valid=False),
-        Twin("more-labels", "a remark in PoolsValid, as some nodes may be apart", {"labels": {"x": "y", "z": "w"}}),
-        Twin("no-labels", "likewise", {"labels": {}}),
-        Twin("resource", "the same nodes have other GPUs too", {"gpuResource": "nvidia.com/mig-1g.5gb"}),
-        Twin("taints", "pods of the first do not start there", {"taints": [{"key": "a", "effect": "NoSchedule"}]}),
+        Twin("same", "two pools with the same labels would count the same nodes", {}, is_valid=False),
+        Twin(
+            "more-labels",
+            "pools with overlapping labels are valid, because their nodes may differ",
+            {"labels": {"x": "y", "z": "w"}},
+        ),
+        Twin("no-labels", "a pool without labels is valid, because its nodes may differ", {"labels": {}}),
+        Twin(
+            "resource",
+            "the same nodes may also have GPUs of another resource",
+            {"gpuResource": "nvidia.com/mig-1g.5gb"},
+        ),
+        Twin(
+            "taints",
+            "pods of the first pool cannot start on nodes with the taint",
+            {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        ),
     ],
     ids=lambda c: c.id,
 )

@@ -80,7 +80,7 @@ def test_pod_needs_an_exclusive_node_for_its_ports_or_devices() -> None:
     ):
         found = read(**said)
         assert [found.needs_exclusive_node(nodes, 4) for nodes in (1, 2)] == [one, several], said
-        assert not found.needs_exclusive_node(2, 8), "all of its GPUs leave nothing to keep"
+        assert not found.needs_exclusive_node(2, 8), "a pod with all GPUs of a node needs no further rule"
 
 
 def test_merges_inter_node_over_pool_over_preset() -> None:
@@ -141,76 +141,81 @@ def pod(**fields: JSON) -> dict[str, JSON]:
 
 TMP: JSON = {"name": "v", "emptyDir": {}}
 FAULTS = [
-    Fault("input-missing", "names on a cluster are never guessed",
+    Fault("input-missing", "names of resources on a cluster have no defaults",
           between("network-operator-shared", {"networks": ["n"]}), "interNode.with.resourceName",
           "is required, as preset network-operator-shared needs it"),
-    Fault("nccl-net-missing", "it depends on the image",
+    Fault("nccl-net-missing", "the value depends on the image",
           between("eks-efa", {"instanceType": "p5.48xlarge"}), "interNode.with.ncclNet",
           "is required, as preset eks-efa needs it"),
-    Fault("shape-without-count", "more than a count depends on it",
+    Fault("shape-without-count", "more than the count depends on the instance type",
           between(preset="oci-host-network"), "interNode.with.instanceType",
           "is required, as preset oci-host-network needs it"),
-    Fault("unknown-input", "a slip would go unnoticed",
+    Fault("unknown-input", "an input that the preset does not take is refused",
           between("coreweave-infiniband", {"networks": ["n"]}), "interNode.with.networks",
           '["n"] is not allowed; must be left out, as preset coreweave-infiniband takes resourceName, count, ncclNet'),
-    Fault("input-without-preset", "nothing reads it", between(given={"count": 1}), "interNode.with.count",
+    Fault("input-without-preset", "an input without a preset has no effect, and is refused",
+          between(given={"count": 1}), "interNode.with.count",
           "1 is not allowed; must be left out, as no preset is set"),
-    Fault("instance-type", "with the nearest known",
+    Fault("instance-type", "an unknown instance type is refused with the nearest known one",
           between("oci-host-network", {"instanceType": "BM.GPU.H10.8"}),
           "interNode.with.instanceType",
           '"BM.GPU.H10.8" is not known; must be one of BM.GPU.H100.8, BM.GPU.H200.8, BM.GPU.B200.8 '
           "(did you mean BM.GPU.H100.8?)"),
-    Fault("gpus-as-network", "the GPUs are counted elsewhere",
+    Fault("gpus-as-network", "the resource of the GPUs is not a network device",
           between("network-operator-sriov", {"resourceName": "nvidia.com/gpu", "count": 1, "networks": ["n"]}),
           "interNode.with.resourceName",
           '"nvidia.com/gpu" is not allowed; must be the resource of the network devices, not that of the GPUs'),
-    Fault("cpu", "the model's", pod(resources={"cpu": 4}), "pod.resources.cpu",
+    Fault("cpu", "the model sets cpu and memory", pod(resources={"cpu": 4}), "pod.resources.cpu",
           "4 is not allowed; must be under a name like vpc.amazonaws.com/efa or hugepages-2Mi; "
           "the model sets cpu and memory"),
-    Fault("gpus", "the shape's", pod(resources={"nvidia.com/gpu": 8}), "pod.resources.nvidia.com/gpu",
+    Fault("gpus", "the shape sets the number of GPUs",
+          pod(resources={"nvidia.com/gpu": 8}), "pod.resources.nvidia.com/gpu",
           "8 is not allowed; must be left out, as the shape of the replica sets the number of nvidia.com/gpu of a pod"),
-    Fault("label", "KServe selects pods by it", pod(labels={"app.kubernetes.io/name": "x"}),
+    Fault("label", "KServe selects pods by reserved labels", pod(labels={"app.kubernetes.io/name": "x"}),
           "pod.labels.app.kubernetes.io/name",
           '"x" is not allowed; must be left out, as keys of app.kubernetes.io are reserved'),
-    Fault("annotation", "KServe reads it", pod(annotations={"serving.kserve.io/x": "y"}),
+    Fault("annotation", "KServe reads reserved annotations", pod(annotations={"serving.kserve.io/x": "y"}),
           "pod.annotations.serving.kserve.io/x",
           '"y" is not allowed; must be left out, as keys of kserve.io are reserved'),
-    Fault("template", "KServe renders the service", pod(env=[{"name": "A", "value": "{{ .Name }}"}]),
+    Fault("template", "KServe would expand the template", pod(env=[{"name": "A", "value": "{{ .Name }}"}]),
           "pod.env[0].value", '"{{ .Name }}" is not allowed; must be without {{, which KServe reads as a template'),
-    Fault("two-values", "as everywhere", pod(env=[{"name": "A", "value": "1", "valueFrom": {}}]),
+    Fault("two-values", "a variable has one value", pod(env=[{"name": "A", "value": "1", "valueFrom": {}}]),
           "pod.env[0].valueFrom", "{} is not allowed; must be left out together with value"),
-    Fault("own-volume", "it would replace ours", pod(volumes=[{"name": "dshm", "emptyDir": {}}]),
+    Fault("own-volume", "the volume would replace a volume of the pod", pod(volumes=[{"name": "dshm", "emptyDir": {}}]),
           "pod.volumes[0].name",
           '"dshm" is not allowed; must be none of dshm, home, tmp-dir, model-cache, tls-certs, engine-cache, '
           'initializer-certificates, '
           "which pods have already"),
-    Fault("two-sources", "a volume has one", pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {}}]),
+    Fault("two-sources", "a volume must have only one source",
+          pod(volumes=[{"name": "v", "emptyDir": {}, "secret": {}}]),
           "pod.volumes[0].secret", "{} is not allowed; must be left out together with emptyDir"),
-    Fault("no-source", "a volume has one", pod(volumes=[{"name": "v"}]), "pod.volumes[0].hostPath",
+    Fault("no-source", "a volume must have a source", pod(volumes=[{"name": "v"}]), "pod.volumes[0].hostPath",
           "is required, or emptyDir, configMap, secret, persistentVolumeClaim, projected, csi"),
-    Fault("no-volume", "of a mount", pod(volumeMounts=[{"name": "w", "mountPath": "/w"}], volumes=[TMP]),
+    Fault("no-volume", "a mount needs an existing volume",
+          pod(volumeMounts=[{"name": "w", "mountPath": "/w"}], volumes=[TMP]),
           "pod.volumeMounts[0]", '"w" is not a volume; must be one of v'),
-    Fault("taken-by-weights", "KServe mounts them", pod(volumeMounts=[{"name": "v", "mountPath": "/mnt/models"}],
+    Fault("taken-by-weights", "KServe mounts the weights at this path",
+          pod(volumeMounts=[{"name": "v", "mountPath": "/mnt/models"}],
                                                         volumes=[TMP]),
           "pod.volumeMounts[0]",
           'volume v at "/mnt/models" is not allowed; must be at another path than that of the model\'s weights'),
-    Fault("two-at-one-path", "both are named",
+    Fault("two-at-one-path", "the message names both volumes at one path",
           pod(volumes=[TMP, {"name": "w", "emptyDir": {}}],
               volumeMounts=[{"name": "v", "mountPath": "/x"}, {"name": "w", "mountPath": "/x/"}]),
           "pod.volumeMounts[1]",
           'volume w at "/x" is not allowed; must be at another path than that of volume v '
           f"({POOL}.pod.volumeMounts[0])"),
-    Fault("taken-by-preset", "both are named",
+    Fault("taken-by-preset", "the message names the volume of the preset",
           between("oci-host-network", {"instanceType": "BM.GPU.H200.8"},
                   {"volumes": [TMP], "volumeMounts": [{"name": "v", "mountPath": "/dev/infiniband"}]}),
           "interNode.pod.volumeMounts[0]",
           'volume v at "/dev/infiniband" is not allowed; must be at another path than that of volume devinf '
           "(preset oci-host-network)"),
-    Fault("claim-twice", "one or the other",
+    Fault("claim-twice", "a claim must not name both a claim and a template",
           pod(resourceClaims=[{"name": "n", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}]),
           "pod.resourceClaims[0].resourceClaimTemplateName",
           '"b" is not allowed; must be left out together with resourceClaimName'),
-    Fault("claim-of-nothing", "one or the other", pod(resourceClaims=[{"name": "n"}]),
+    Fault("claim-of-nothing", "a claim must name a claim or a template", pod(resourceClaims=[{"name": "n"}]),
           "pod.resourceClaims[0].resourceClaimName", "is required, or resourceClaimTemplateName"),
 ]  # fmt: skip
 
@@ -219,5 +224,5 @@ FAULTS = [
 def test_reports_every_problem_of_a_pool(case: Fault) -> None:
     found = parse_environment(environment({**POOL_OF_FOUR, **case.fields}), BUILT_IN)
     assert found.problems == (Problem(f"{POOL}.{case.path}", case.message),), case.reason
-    assert found.pool_problems == found.problems, "other pools still count"
+    assert found.pool_problems == found.problems, "the other pools remain valid"
     assert found.value.broken_pools == ("h100",)

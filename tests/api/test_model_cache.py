@@ -109,14 +109,14 @@ class Fault:
 
 
 FAULTS = [
-    Fault("nowhere", "a cache is somewhere", {},
+    Fault("nowhere", "a ModelCache needs environments or a selector", {},
           (Problem("spec.environments", "is required, or environmentSelector"),)),
-    Fault("both", "names or labels", {"environments": ["a"], "environmentSelector": {}},
+    Fault("both", "a ModelCache takes either names or a selector", {"environments": ["a"], "environmentSelector": {}},
           (Problem("spec.environmentSelector", "{} is not allowed; must be left out together with environments"),)),
-    Fault("claim-and-size", "the claim is the user's",
+    Fault("claim-and-size", "the size of a user's claim cannot be set",
           {"environments": ["a"], "storage": {"claimName": "b", "size": "1Gi"}},
           (Problem("spec.storage.size", '"1Gi" is not allowed; must be left out together with claimName'),)),
-    Fault("type", "a cache is a claim", {"environments": ["a"], "storage": {"type": "EmptyDir"}},
+    Fault("type", "a ModelCache always uses a claim", {"environments": ["a"], "storage": {"type": "EmptyDir"}},
           (Problem("spec.storage.type", '"EmptyDir" is not known; must be one of PVC'),)),
 ]  # fmt: skip
 

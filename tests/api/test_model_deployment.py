@@ -92,7 +92,7 @@ class Case:
 
 CASES = [
     Case("name", "a ModelCache", {"name": "a"}, ModelCacheChoice(name="a")),
-    Case("name-defaulted", "defaults of the API server do not count as said",
+    Case("name-defaulted", "defaults of the API server do not count as set by the user",
          {"name": "a", "preload": True, "retain": False}, ModelCacheChoice(name="a")),
     Case("claim", "a user's claim", {"claimName": "a", "retain": False}, UserClaim(claim="a")),
     Case("claim-all", "downloads into it can be steered", {"claimName": "a", "preload": False, "retry": "2"},
@@ -102,8 +102,9 @@ CASES = [
           "retain": True, "retry": "2"},
          CreatedStorage(type=CacheType.PVC, size=1024 * GIB, class_name="", access_mode="ReadWriteOnce", preload=False,
                       retain=True, retry="2")),
-    Case("empty-dir", "a copy in every pod", {"type": "EmptyDir"}, CreatedStorage(type=CacheType.EMPTY_DIR)),
-    Case("nothing", "an empty block says nothing", {}, CreatedStorage()),
+    Case("empty-dir", "every pod has its own copy in an EmptyDir",
+         {"type": "EmptyDir"}, CreatedStorage(type=CacheType.EMPTY_DIR)),
+    Case("nothing", "an empty block sets nothing", {}, CreatedStorage()),
 ]  # fmt: skip
 
 
@@ -123,19 +124,20 @@ class Fault:
 
 
 FAULTS = [
-    Fault("name-and-claim", "one form at a time", {"modelCache": {"name": "a", "claimName": "b"}},
+    Fault("name-and-claim", "name and claimName exclude each other", {"modelCache": {"name": "a", "claimName": "b"}},
           (Problem("spec.modelCache.claimName", '"b" is not allowed; must be left out together with name'),)),
-    Fault("name-and-download", "the download is the ModelCache's", {"modelCache": {"name": "a", "preload": False}},
+    Fault("name-and-download", "a ModelCache configures its own download",
+          {"modelCache": {"name": "a", "preload": False}},
           (Problem("spec.modelCache.preload", "false is not allowed; must be left out together with name"),)),
-    Fault("claim-and-size", "the claim is the user's",
+    Fault("claim-and-size", "the size of a user's claim cannot be set",
           {"modelCache": {"claimName": "b", "size": "1Gi", "retain": True}},
           (Problem("spec.modelCache.retain", "true is not allowed; must be left out together with claimName"),
            Problem("spec.modelCache.size", '"1Gi" is not allowed; must be left out together with claimName'))),
-    Fault("environments", "between 1 and 100", {"environments": 0},
+    Fault("environments", "the number of environments is between 1 and 100", {"environments": 0},
           (Problem("spec.environments", "0 is not allowed; must be at least 1"),)),
-    Fault("many-environments", "between 1 and 100", {"environments": 101},
+    Fault("many-environments", "the number of environments is between 1 and 100", {"environments": 101},
           (Problem("spec.environments", "101 is not allowed; must be at most 100"),)),
-    Fault("no-model", "a model is needed", {"modelRef": None},
+    Fault("no-model", "a model is required", {"modelRef": None},
           (Problem("spec.modelRef", "null is not allowed; must be a block of fields"),)),
     Fault("signal", "replicas are fixed", {"scaling": {"signal": "fixed"}},
           (Problem("spec.scaling.signal", '"fixed" is not known; must be one of Fixed (did you mean Fixed?)'),)),

@@ -120,9 +120,9 @@ class Case:
 
 
 CASES = [
-    Case("absent", "nothing is recorded", None, "spec.topology"),
-    Case("no-gpus", "half of it is recorded", {"nodes": 2}, "spec.topology.gpusPerNode"),
-    Case("contradictory", "rules across fields hold here too",
+    Case("absent", "the placement has no recorded shape", None, "spec.topology"),
+    Case("no-gpus", "an incomplete shape is not used", {"nodes": 2}, "spec.topology.gpusPerNode"),
+    Case("contradictory", "a contradictory shape is not used",
          {"nodes": 2, "gpusPerNode": 8, "parallelism": {"tensor": 4}}, "spec.topology.parallelism.tensor"),
 ]  # fmt: skip
 
@@ -162,12 +162,18 @@ class Ready:
 
 
 READY = [
-    Ready("current", "it saw this spec", 2, {"status": "True", "observedGeneration": 2}, True),
-    Ready("stale", "it saw an earlier spec", 2, {"status": "True", "observedGeneration": 1}, False),
-    Ready("unsaid", "nothing is said about what it saw", 2, {"status": "True"}, True),
-    Ready("no-generation", "there is nothing to compare with", None, {"status": "True", "observedGeneration": 1}, True),
-    Ready("false", "it is not ready", 2, {"status": "False", "observedGeneration": 2}, False),
-    Ready("none", "it never said", 2, {"type": "Other"}, False),
+    Ready("current", "the condition is for the current spec", 2, {"status": "True", "observedGeneration": 2}, True),
+    Ready("stale", "the condition is for an earlier spec", 2, {"status": "True", "observedGeneration": 1}, False),
+    Ready("unsaid", "a condition without a generation counts for the current spec", 2, {"status": "True"}, True),
+    Ready(
+        "no-generation",
+        "without a generation of the spec, the condition counts",
+        None,
+        {"status": "True", "observedGeneration": 1},
+        True,
+    ),
+    Ready("false", "the condition is False", 2, {"status": "False", "observedGeneration": 2}, False),
+    Ready("none", "the placement does not have the condition", 2, {"type": "Other"}, False),
 ]
 
 

@@ -25,15 +25,16 @@ class Case:
 ONE: Manifest = {"matchLabels": {"gpu": "yes"}}
 SELECTOR = "spec.hardware.selector"
 CASES = (
-    Case("nothing", "Auto", None),
-    Case("auto", "as said", {"observe": "Auto"}),
-    Case("never", "as said", {"observe": "Never"}, Observe.NEVER),
-    Case("selector", "as it is written", {"observe": "Always", "selector": ONE},
+    Case("nothing", "the default is Auto", None),
+    Case("auto", "Auto can be set explicitly", {"observe": "Auto"}),
+    Case("never", "Never turns the observation off", {"observe": "Never"}, Observe.NEVER),
+    Case("selector", "the selector is used as written", {"observe": "Always", "selector": ONE},
          Observe.ALWAYS, ONE),
-    Case("sometimes", "one of three", {"observe": "Sometimes"}, at=("spec.hardware.observe",)),
-    Case("empty", "it would list every node", {"selector": {}}, at=(SELECTOR,)),
-    Case("empty-labels", "so would this", {"selector": {"matchLabels": {}, "matchExpressions": []}}, at=(SELECTOR,)),
-    Case("no-label", "a key that is none", {"selector": {"matchLabels": {"a b": "c"}}},
+    Case("sometimes", "only three values are allowed", {"observe": "Sometimes"}, at=("spec.hardware.observe",)),
+    Case("empty", "an empty selector would list all nodes", {"selector": {}}, at=(SELECTOR,)),
+    Case("empty-labels", "a selector with empty terms would list all nodes",
+         {"selector": {"matchLabels": {}, "matchExpressions": []}}, at=(SELECTOR,)),
+    Case("no-label", "an invalid label key is refused", {"selector": {"matchLabels": {"a b": "c"}}},
          at=(f"{SELECTOR}.matchLabels.a b",)),
 )  # fmt: skip
 
@@ -54,13 +55,15 @@ class Grows:
 
 
 GROWS = (
-    Grows("more", "to more than it has", {"nodeCount": 2, "maxNodeCount": 4}, True),
-    Grows("from-zero", "what is not said is zero", {"maxNodeCount": 4}, True),
-    Grows("same", "it has what it can have", {"nodeCount": 4, "maxNodeCount": 4}, False),
-    Grows("fixed", "no word of growing", {"nodeCount": 4}, False),
-    Grows("said", "whatever the numbers say", {"maxNodeCount": 4, "autoscaled": False}, False),
-    Grows("said-true", "either way", {"nodeCount": 4, "maxNodeCount": 4, "autoscaled": True}, True),
-    Grows("to-nowhere", "up to a number", {"nodeCount": 4, "autoscaled": True}, None),
+    Grows("more", "a pool that may have more nodes is autoscaled", {"nodeCount": 2, "maxNodeCount": 4}, True),
+    Grows("from-zero", "a missing nodeCount counts as zero", {"maxNodeCount": 4}, True),
+    Grows("same", "a pool that has its maximum of nodes is not autoscaled", {"nodeCount": 4, "maxNodeCount": 4}, False),
+    Grows("fixed", "a pool without maxNodeCount is not autoscaled", {"nodeCount": 4}, False),
+    Grows("said", "an explicit false takes precedence over the numbers",
+          {"maxNodeCount": 4, "autoscaled": False}, False),
+    Grows("said-true", "an explicit true takes precedence over the numbers",
+          {"nodeCount": 4, "maxNodeCount": 4, "autoscaled": True}, True),
+    Grows("to-nowhere", "an autoscaled pool needs maxNodeCount", {"nodeCount": 4, "autoscaled": True}, None),
 )  # fmt: skip
 
 

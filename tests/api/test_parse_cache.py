@@ -23,7 +23,7 @@ class Case:
 CASES = (
     Case("first-sight", "everything is parsed once", ("abc",), ("abc",)),
     Case("unchanged", "the same contents are not parsed again", ("abc", "abc"), ("abc", "")),
-    Case("other-order", "contents count, not places", ("abc", "cab"), ("abc", "")),
+    Case("other-order", "the cache compares contents, not positions", ("abc", "cab"), ("abc", "")),
     Case("one-changed", "only what changed is parsed", ("abc", "abd"), ("abc", "d")),
     Case("short-list", "another call that asks for less changes nothing", ("abc", "a", "", "abc"), ("abc", "", "", "")),
 )
@@ -73,7 +73,7 @@ def test_caches_none() -> None:
     item = RequiredResource(b"x", dict)
     assert cache.parse([item]) == (None,)
     assert cache.parse([item]) == (None,)
-    assert len(calls) == 1, "nothing is a result like any other"
+    assert len(calls) == 1, "None is cached like any other result"
 
 
 def test_keeps_a_cache_for_each_of_the_last_few_keys() -> None:
@@ -87,7 +87,7 @@ def test_keeps_a_cache_for_each_of_the_last_few_keys() -> None:
     item = RequiredResource(b"a", partial(dict, name="a"))
     for n in (1, 2, 1, 2):
         assert cache.parse([item], {"n": n}) == (f"a{n}",)
-    assert seen == ["a1", "a2"], "equal values need not be the same, nor have a hash"
+    assert seen == ["a1", "a2"], "the cache compares values by equality, without identity or hash"
     for n in (3, 4, 5, 1):
         cache.parse([item], {"n": n})
     assert seen == ["a1", "a2", "a3", "a4", "a5", "a1"]

@@ -67,11 +67,11 @@ def test_refused_fields_have_defaults_or_empty_values() -> None:
     engine: JSON = {"name": "vlm", "image": 3, "args": ["-a", 4]}
     value: JSON = {"serving": [{"name": "a", "engine": engine}, 7], "resources": {"vram": True}}
     spec, problems = validate(ModelSpec, value, "spec")
-    assert spec.model.name == "", "a required block is there with empty fields"
+    assert spec.model.name == "", "a missing required block has empty fields"
     assert (spec.source, spec.resources.cpu, spec.resources.vram) == ("HuggingFace", "4", None), "defaults"
     first, second = spec.serving
     assert (first.name, first.engine.name, first.engine.image, first.engine.args) == ("a", "", "", ["-a", ""])
-    assert second.name == "", "items keep their positions"
+    assert second.name == "", "invalid items keep their positions"
     assert problems["serving"][1].refused
     assert not problems["serving"][0].refused
 

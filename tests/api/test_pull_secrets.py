@@ -34,12 +34,22 @@ class Case:
 
 
 CASES = [
-    Case("there", "it is on the cluster already", {"name": "a"}, PullSecret(name="a")),
-    Case("copied", "of the platform's namespace", {"secretRef": {"name": "a"}}, copied("a", "vault")),
-    Case("elsewhere", "as it says", {"secretRef": {"name": "a", "namespace": "b"}}, copied("a", "b")),
+    Case("there", "a Secret on the cluster is named directly", {"name": "a"}, PullSecret(name="a")),
+    Case(
+        "copied",
+        "a secretRef defaults to the namespace of the platform",
+        {"secretRef": {"name": "a"}},
+        copied("a", "vault"),
+    ),
+    Case(
+        "elsewhere",
+        "a secretRef may name another namespace",
+        {"secretRef": {"name": "a", "namespace": "b"}},
+        copied("a", "b"),
+    ),
     Case(
         "both",
-        "one of them would not count",
+        "name and secretRef exclude each other",
         {"name": "a", "secretRef": {"name": "b"}},
         Problem(
             "spec.imagePullSecrets[0].secretRef", '{"name": "b"} is not allowed; must be left out together with name'
@@ -47,7 +57,7 @@ CASES = [
     ),
     Case(
         "unknown",
-        "it says nothing",
+        "an entry needs name or secretRef",
         {"nmae": "a"},
         Problem("spec.imagePullSecrets[0].name", "is required, or secretRef"),
     ),

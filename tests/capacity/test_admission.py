@@ -1,4 +1,4 @@
-"""Whether a placement may start: what its environment published, and what it lacks to be found."""
+"""Admission of a placement by the published ledger of its environment, and the labels that the placement lacks."""
 
 from dataclasses import dataclass, replace
 
@@ -51,39 +51,63 @@ class Case:
 
 
 CASES = (
-    Case("admitted", "for all that it asks", environment(admitted=(grant(2),)), Admitted.ADMITTED, True, 2),
+    Case(
+        "admitted",
+        "the environment has granted all requested replicas",
+        environment(admitted=(grant(2),)),
+        Admitted.ADMITTED,
+        True,
+        2,
+    ),
     Case(
         "from-a-file", "an environment without a uid admits everything", environment(uid=""), Admitted.ADMITTED, True, 2
     ),
     Case(
         "none-from-a-file",
-        "nor is it given what it does not ask for",
+        "a placement without replicas is admitted for none",
         environment(uid=""),
         Admitted.ADMITTED,
         True,
         0,
         replace(MINE, replicas=0),
     ),
-    Case("not-judged", "its uid stands nowhere", environment(), Admitted.WAITING),
+    Case("not-judged", "the ledger does not list the placement, so it waits", environment(), Admitted.WAITING),
     Case(
         "one-not-judged",
-        "one is not granted either",
+        "a placement with one replica also waits for a grant",
         environment(),
         Admitted.WAITING,
         placement=replace(MINE, replicas=1),
     ),
     Case(
         "another-uid",
-        "one of its name that was there before",
+        "the grant is for an earlier placement with the same name",
         environment(admitted=(grant(2, "old"),)),
         Admitted.WAITING,
     ),
-    Case("other-pool", "a grant is for a pool", environment(admitted=(grant(2, pool="x"),)), Admitted.WAITING),
-    Case("other-shape", "and for a group", environment(admitted=(grant(2, nodes=2),)), Admitted.WAITING),
-    Case("fewer", "for one of two: one may run", environment(admitted=(grant(1),)), Admitted.WAITING, True, 1),
+    Case(
+        "other-pool",
+        "a grant for another pool does not count",
+        environment(admitted=(grant(2, pool="x"),)),
+        Admitted.WAITING,
+    ),
+    Case(
+        "other-shape",
+        "a grant for another shape does not count",
+        environment(admitted=(grant(2, nodes=2),)),
+        Admitted.WAITING,
+    ),
+    Case(
+        "fewer",
+        "one of two replicas is granted, and this one may run",
+        environment(admitted=(grant(1),)),
+        Admitted.WAITING,
+        True,
+        1,
+    ),
     Case(
         "no-room-to-grow",
-        "judged: the second does not fit",
+        "the environment has rejected the second replica",
         environment(admitted=(grant(1),), rejected=frozenset({("me", "pool")})),
         Admitted.REJECTED,
         True,
@@ -91,37 +115,42 @@ CASES = (
     ),
     Case(
         "rejected",
-        "no room, its deployment moves it",
+        "the environment has no room, and the deployment reschedules the placement",
         environment(rejected=frozenset({("me", "pool")})),
         Admitted.REJECTED,
     ),
     Case(
         "by-hand",
-        "no room, and no deployment would reschedule it",
+        "no deployment can reschedule a placement that a user created, so it waits",
         environment(rejected=frozenset({("me", "pool")})),
         Admitted.WAITING,
         placement=replace(MINE, owner=""),
     ),
     Case(
-        "no-replicas", "it holds nothing", environment(), Admitted.ADMITTED, True, placement=replace(MINE, replicas=0)
+        "no-replicas",
+        "a placement without replicas needs no grant",
+        environment(),
+        Admitted.ADMITTED,
+        True,
+        placement=replace(MINE, replicas=0),
     ),
     Case(
         "unlabelled",
-        "no environment finds it",
+        "an environment cannot find a placement without the label",
         environment(),
         Admitted.LABEL_MISSING,
         placement=replace(MINE, labels=()),
     ),
     Case(
         "other-label",
-        "another environment finds it",
+        "another environment finds a placement with its label",
         environment(),
         Admitted.LABEL_MISSING,
         placement=replace(MINE, labels=(("modelplane.ai/environment", "x"),)),
     ),
     Case(
         "label-removed",
-        "its environment goes on asking for it by name",
+        "the environment still requires an admitted placement by its name",
         environment(admitted=(grant(2),)),
         Admitted.ADMITTED,
         True,
@@ -130,7 +159,7 @@ CASES = (
     ),
     Case(
         "released-since",
-        "the second replica may be granted to another by now",
+        "the second replica was released, and may be granted to another placement by now",
         environment(admitted=(grant(2, generation=7),)),
         Admitted.WAITING,
         True,
@@ -139,7 +168,7 @@ CASES = (
     ),
     Case(
         "not-released-yet",
-        "its service still has both",
+        "the service still uses both replicas, so neither is released",
         environment(admitted=(grant(2, generation=7),)),
         Admitted.ADMITTED,
         True,
@@ -148,7 +177,7 @@ CASES = (
     ),
     Case(
         "granted-since",
-        "for its current spec",
+        "the grant is for the current generation of the spec",
         environment(admitted=(grant(2, generation=9),)),
         Admitted.ADMITTED,
         True,
@@ -157,7 +186,7 @@ CASES = (
     ),
     Case(
         "requested-another-size-since",
-        "all of it may be granted to another by now",
+        "the whole grant was released, and may be granted to another placement by now",
         environment(admitted=(grant(2, generation=7),)),
         Admitted.WAITING,
         placement=replace(
@@ -172,12 +201,14 @@ CASES = (
 def test_admits_placements_by_what_the_environment_published(case: Case) -> None:
     found = check_admission(case.placement, case.environment, LABELS)
     assert (found.reason, found.admits_service, found.replicas) == (case.want, case.open, case.replicas), case.reason
-    assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), "for who waits"
+    assert found.free == (FREE["pool"] if case.environment.uid and case.placement.requested else None), (
+        "the free GPUs are reported for placements that wait"
+    )
     assert bool({**found.missing_labels}) is (case.want is Admitted.LABEL_MISSING)
 
 
 def test_reports_that_a_waiting_placement_needs_exclusive_nodes() -> None:
-    """Of 8 GPUs, all of them."""
+    """A pod with all 8 GPUs of a node needs no further rule to have the node to itself."""
     for gpus, whole in ((4, True), (8, False)):
         own = builders.pool(gpus=8)
         there = environment(pools=(replace(own, pod=PodAdditions(host_network=True)),))
@@ -212,23 +243,29 @@ def test_charges_unlabelled_placements_only_if_running_or_admitted() -> None:
 
 
 def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -> None:
-    """The pool got another name, and the service moved to it; one that cannot be read is still asked for."""
+    """The pool was renamed, and the service moved to the new name. A pool that is still requested keeps its grant."""
     old, new = grant(2, pool="old"), grant(2)
     moving = with_service(MINE, allocated=old.share)
     there = environment(admitted=(old, new))
-    assert admit_placements(there, [moving]).grants == (old, new), "its service has not let go yet"
+    assert admit_placements(there, [moving]).grants == (old, new), (
+        "the service still uses the old pool, so both grants stay"
+    )
     assert admit_placements(there, [with_service(MINE, allocated=new.share)]).grants == (new,)
-    assert admit_placements(there, [replace(MINE, pool="old")]).grants == (old,), "nothing else of it is asked for"
+    assert admit_placements(there, [replace(MINE, pool="old")]).grants == (old,), (
+        "only the grant of the requested pool stays"
+    )
 
 
 def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
     assert _uids(environment(), replace(MINE, deleting=True, weights=replace(MINE.weights, uri="pvc://x"))) == ["me"]
-    assert _uids(environment(), replace(MINE, deleting=True, lists_objects=True)) == ["me"], "its status was lost"
+    assert _uids(environment(), replace(MINE, deleting=True, lists_objects=True)) == ["me"], (
+        "Objects show that the placement has resources, although its status was lost"
+    )
 
 
 def test_grants_released_replicas_again_if_there_is_room() -> None:
-    """Another placement may have them by then: of four nodes, this one gets those that the other leaves."""
+    """Another placement may use the released nodes by then. This one gets only the nodes that are left of four."""
     there = environment(admitted=(grant(2, generation=7),))
     assert admit_placements(there, [RELEASED_ONE]).grants == (grant(2, generation=9),)
     other = replace(MINE, uid="other", name="other", replicas=3, has_served=True, created="2025-12-31T00:00:00Z")
@@ -239,7 +276,7 @@ def test_grants_released_replicas_again_if_there_is_room() -> None:
 
 @pytest.mark.parametrize("generation", [0, 8])
 def test_release_of_the_current_spec_limits_nothing(generation: int) -> None:
-    """Users may write a status: the ledger would grant the same replicas in an endless loop."""
+    """Users can forge a status. With such a release, the ledger would grant the same replicas in an endless loop."""
     forged = replace(with_service(RELEASED_ONE, allocated=None), generation=generation)
     assert admit_placements(environment(), [forged]).grants == (grant(2, generation=generation),)
 
@@ -255,45 +292,65 @@ class ReleaseCase:
 
 ONE_REQUESTED = replace(MINE, generation=8, replicas=1)
 RELEASES = (
-    ReleaseCase("fewer", "one of two", ONE_REQUESTED, (grant(2),), Release(generation=8, request=grant(1).share)),
-    ReleaseCase("as-many", "none", replace(ONE_REQUESTED, replicas=2), (grant(2),), None),
     ReleaseCase(
-        "from-a-file", "no generation tells specs apart", replace(ONE_REQUESTED, generation=0), (grant(2),), None
+        "fewer",
+        "the spec requests one of two granted replicas, so one is released",
+        ONE_REQUESTED,
+        (grant(2),),
+        Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
-        "unreadable", "its spec requests nothing that is known", replace(ONE_REQUESTED, shape=None), (grant(2),), None
+        "as-many",
+        "the spec requests all granted replicas, so none is released",
+        replace(ONE_REQUESTED, replicas=2),
+        (grant(2),),
+        None,
+    ),
+    ReleaseCase(
+        "from-a-file",
+        "without a generation, specs cannot be told apart, so nothing is released",
+        replace(ONE_REQUESTED, generation=0),
+        (grant(2),),
+        None,
+    ),
+    ReleaseCase(
+        "unreadable",
+        "a spec with an unknown shape releases nothing",
+        replace(ONE_REQUESTED, shape=None),
+        (grant(2),),
+        None,
     ),
     ReleaseCase(
         "unknown-grants",
-        "its service has two",
+        "the service uses two replicas and the spec requests one, so one is released",
         with_service(ONE_REQUESTED, allocated=grant(2).share),
         (),
         Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
         "another-size",
-        "all of the grant for two nodes each",
+        "the grant for replicas of two nodes is released completely",
         ONE_REQUESTED,
         (grant(1), grant(3, nodes=2)),
         Release(generation=8, request=grant(1).share),
     ),
     ReleaseCase(
         "released-before",
-        "and requested since",
+        "an earlier release stays recorded when the replicas are requested again",
         RELEASED_ONE,
         (grant(2, generation=7),),
         RELEASED_ONE.admission.released,
     ),
     ReleaseCase(
         "recorded",
-        "of two pools whose names were exchanged, and of another size",
+        "a recorded release stays while grants of exchanged pools and of another size exist",
         replace(with_service(RELEASED_ONE, allocated=grant(1, pool="earlier").share), generation=9, replicas=1),
         (grant(2), grant(1, nodes=2)),
         RELEASED_ONE.admission.released,
     ),
     ReleaseCase(
         "again",
-        "what was granted since",
+        "replicas that were granted since the last release are released again",
         replace(RELEASED_ONE, generation=11, replicas=1),
         (grant(2, generation=9),),
         Release(generation=11, request=grant(1).share),
@@ -311,14 +368,16 @@ def test_releases_grant_of_deleted_placement() -> None:
 
 
 def test_keeps_grant_of_placement_that_names_another_environment() -> None:
-    """It does not move: its objects are here until it is deleted."""
+    """The placement does not move: its objects stay on this environment until it is deleted."""
     there = environment(admitted=(grant(2),))
     renamed = replace(MINE, environment="elsewhere")
     found = admit_placements(there, [with_service(renamed, allocated=grant(2).share)])
     assert found.grants == (grant(2),)
-    assert found.pools["pool"].capacity.free == {8: 2, 0: 2}, "two of four nodes are taken"
+    assert found.pools["pool"].capacity.free == {8: 2, 0: 2}, "the grant uses two of four nodes"
     assert found.rejected == ()
-    assert admit_placements(there, [renamed]).grants == (), "nothing of it is here"
+    assert admit_placements(there, [renamed]).grants == (), (
+        "a placement without resources on this environment loses its grant"
+    )
 
 
 def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
@@ -328,7 +387,7 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants() -> None:
 
 
 def test_publishes_no_rejected_placements_that_users_wrote() -> None:
-    """There may be any number of them, and no deployment reschedules them: their list would fill the status."""
+    """Users can create any number of them, and no deployment reschedules them. Their list would fill the status."""
     ours, theirs = replace(MINE, replicas=9), replace(MINE, uid="by-hand", name="by-hand", replicas=9, owner="")
     assert admit_placements(environment(), [ours, theirs]).rejected == (("me", "pool"),)
 
@@ -339,7 +398,7 @@ def _many(count: int, **more: object) -> list[Placement]:
 
 
 def test_publishes_one_rejected_placement_of_a_deployment() -> None:
-    """It has no more on one environment: the others were written by a user who forged their owner."""
+    """A deployment has only one placement on an environment. A user forged the owner of the others."""
     forged = [replace(p, owner="deployment") for p in _many(2)]
     assert admit_placements(environment(), forged).rejected == (("0000", "pool"),)
     elsewhere = replace(forged[1], namespace="victim")
@@ -353,7 +412,7 @@ def test_publishes_a_bounded_number_of_rejected_placements() -> None:
     first, last = (check_admission(p, there, LABELS) for p in (_many(1)[0], _many(MAX_REJECTED + 1)[-1]))
     assert (first.reason, first.evaluated, first.status_limit) == (Admitted.REJECTED, True, None)
     assert (last.reason, last.evaluated, last.status_limit) == (Admitted.WAITING, False, MAX_REJECTED), (
-        "it is not judged, and why"
+        "a placement beyond the bound waits, and the bound is reported"
     )
 
 
@@ -361,11 +420,15 @@ def test_reports_the_bound_when_the_list_of_admitted_placements_is_full() -> Non
     full = environment(admitted=tuple(grant(1, f"{number}") for number in range(MAX_ADMITTED)))
     yielding = replace(full, rejected=frozenset({("me", "pool")}))
     assert check_admission(MINE, yielding, LABELS).status_limit == MAX_ADMITTED
-    assert check_admission(MINE, full, LABELS).status_limit is None, "it is judged next"
+    assert check_admission(MINE, full, LABELS).status_limit is None, (
+        "the bound is reported only for rejected placements"
+    )
     there = replace(full, rejected=frozenset({("7", "pool")}))
-    assert check_admission(replace(MINE, uid="7", replicas=1), there, LABELS).status_limit is None, "it is admitted"
+    assert check_admission(replace(MINE, uid="7", replicas=1), there, LABELS).status_limit is None, (
+        "the bound is not reported for an admitted placement"
+    )
     assert check_admission(replace(MINE, uid="7", replicas=2), there, LABELS).status_limit is None, (
-        "who is there may grow"
+        "the bound does not prevent the growth of an admitted placement"
     )
 
 
@@ -375,7 +438,9 @@ def test_bounds_admitted_placements_of_all_pools_together(monkeypatch: pytest.Mo
     mine = replace(MINE, replicas=1)
     more = [replace(mine, uid=uid, name=name, pool="other") for uid, name in (("b", "a-first"), ("c", "b-second"))]
     found = admit_placements(there, [mine, *more])
-    assert [(g.name, g.share.pool) for g in found.grants] == [("a-first", "other"), ("chat-env", "pool")], "by name"
+    assert [(g.name, g.share.pool) for g in found.grants] == [("a-first", "other"), ("chat-env", "pool")], (
+        "new placements are admitted in the order of their names"
+    )
     assert found.rejected == (("c", "other"),)
 
 
@@ -390,7 +455,7 @@ def test_charges_every_placement_from_files() -> None:
     [(1, 8, 4, False), (1, 8, 5, True), (2, 8, 2, False), (5, 8, 1, True), (1, 16, 1, True)],
 )
 def test_reports_requests_that_exceed_an_empty_pool(nodes: int, gpus: int, replicas: int, never: bool) -> None:
-    """Four nodes of 8 GPUs: four replicas of one node, two of two, none of five, and no pod of 16."""
+    """Four nodes of 8 GPUs fit four replicas of one node, two of two nodes, none of five nodes, and no pod of 16."""
     wide = replace(MINE, shape=builders.shape(nodes, gpus), replicas=replicas)
     at = replace(environment(), pools=(builders.pool(nodes=4),))
     assert check_admission(wide, at, LABELS).exceeds_pool == never

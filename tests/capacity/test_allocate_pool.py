@@ -1,4 +1,4 @@
-"""What an environment grants: what was granted stays, what serves is held, and the rest gets what is left in turn."""
+"""Grants of an environment: grants and GPUs in use are kept, and the other placements get the rest in turn."""
 
 import random
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ def share(replicas: int = 1, *, nodes: int = 1, gpus: int = 8, pool: str = "pool
 
 
 def asks(uid: str, replicas: int = 1, created: str = "2026-01-01", **more: object) -> Placement:
-    """Return a placement that asks for so many nodes of 8 GPUs."""
+    """Returns a placement that requests this number of nodes of 8 GPUs."""
     made = placement(deployment=uid, uid=uid, replicas=replicas, created=created)
     return replace(made, **more)  # type: ignore[arg-type]  # fields of a placement
 
@@ -53,15 +53,15 @@ class Case:
 OLD, YOUNG = "2026-01-01", "2026-01-09"
 TWO = shape(2, 8)
 CASES = (
-    Case("empty", "there is nothing to charge", (), (), {}),
-    Case("grant-of-no-nodes", "is none", (), (grant("a", share(nodes=0)),), {}),
-    Case("grant-of-no-gpus", "is none", (), (grant("a", share(gpus=0)),), {}),
-    Case("grant-of-one-gpu", "is one", (), (grant("a", share(gpus=1)),), {"a": 1}),
-    Case("grant-of-another-pool", "is that one's", (), (grant("a", share(pool="other")),), {}),
-    Case("room-for-all", "each gets what it asks for", (asks("a"), asks("b", 3)), (), {"a": 1, "b": 3}),
+    Case("empty", "without placements and grants, the ledger is empty", (), (), {}),
+    Case("grant-of-no-nodes", "a grant of no nodes is ignored", (), (grant("a", share(nodes=0)),), {}),
+    Case("grant-of-no-gpus", "a grant of no GPUs is ignored", (), (grant("a", share(gpus=0)),), {}),
+    Case("grant-of-one-gpu", "a grant of one GPU is kept", (), (grant("a", share(gpus=1)),), {"a": 1}),
+    Case("grant-of-another-pool", "a grant of another pool is ignored", (), (grant("a", share(pool="other")),), {}),
+    Case("room-for-all", "every placement gets the requested nodes", (asks("a"), asks("b", 3)), (), {"a": 1, "b": 3}),
     Case(
         "replicas-apart",
-        "two of half a node each are on two nodes, so that of four one is left to who needs two",
+        "two half-node replicas with exclusive nodes use two nodes, so one of four nodes is left",
         (asks("a", 2, shape=shape(1, 4), exclusive_replica_nodes=True), asks("b"), asks("c", shape=TWO, created=YOUNG)),
         (),
         {"a": 2, "b": 1},
@@ -69,7 +69,7 @@ CASES = (
     ),
     Case(
         "no-room-apart",
-        "three half nodes are not three nodes",
+        "three half-node replicas with exclusive nodes need three nodes, and two are left",
         (asks("a", 2), asks("b", 3, YOUNG, shape=shape(1, 4), exclusive_replica_nodes=True)),
         (),
         {"a": 2},
@@ -77,7 +77,7 @@ CASES = (
     ),
     Case(
         "granted-apart",
-        "what was granted is on as many nodes as it runs on",
+        "a grant of three half-node replicas with exclusive nodes uses three nodes",
         (asks("a", 3, shape=shape(1, 4), exclusive_replica_nodes=True), asks("b", 2, YOUNG)),
         (grant("a", share(3, gpus=4)),),
         {"a": 3},
@@ -85,7 +85,7 @@ CASES = (
     ),
     Case(
         "older-first",
-        "of two that were not admitted the older one is",
+        "of two new placements, the older one is admitted",
         (asks("young", 3, YOUNG), asks("old", 3, OLD)),
         (),
         {"old": 3},
@@ -93,7 +93,7 @@ CASES = (
     ),
     Case(
         "admitted-stays",
-        "what was granted is not taken back for an older one that would now fit",
+        "a grant is not taken back in favor of an older placement",
         (asks("young", 3, YOUNG), asks("old", 3, OLD)),
         (grant("young", share(3)),),
         {"young": 3},
@@ -101,7 +101,7 @@ CASES = (
     ),
     Case(
         "begun-before-older",
-        "what was composed was admitted once, whatever became of the status that said so",
+        "a placement with composed resources was admitted before, and precedes older placements",
         (asks("young", 3, YOUNG, weights=WeightsRecord(uri="pvc://x")), asks("old", 3, OLD)),
         (),
         {"young": 3},
@@ -109,7 +109,7 @@ CASES = (
     ),
     Case(
         "objects-before-older",
-        "what has Objects was admitted once, though its status was lost, and takes no more than there is",
+        "a placement with Objects was admitted before its status was lost, and gets only free nodes",
         (asks("young", 3, YOUNG, lists_objects=True), asks("old", 3, OLD), asks("serves", 1, has_served=True)),
         (),
         {"young": 3, "serves": 1},
@@ -117,7 +117,7 @@ CASES = (
     ),
     Case(
         "objects-take-nothing",
-        "its author can write the list of its Objects: what others have is theirs",
+        "a user can forge a list of Objects, so it does not override the grants of others",
         (asks("young", 3, YOUNG, lists_objects=True), asks("old", 3, OLD)),
         (grant("old", share(3)),),
         {"old": 3},
@@ -125,14 +125,14 @@ CASES = (
     ),
     Case(
         "served-beyond",
-        "it runs, with or without a grant, and beyond what there is",
+        "running placements are charged without a grant, even beyond the size of the pool",
         (asks("a", 3, has_served=True), asks("b", 3, has_served=True)),
         (),
         {"a": 3, "b": 3},
     ),
     Case(
         "no-more-than-granted",
-        "a grant is for so many replicas, also of what served",
+        "a placement that has served gets no more replicas than granted if there is no room",
         (asks("a", 3, has_served=True, service=ServiceRecord(allocated=share(2))), asks("b", 2)),
         (grant("a", share(2)), grant("b", share(2))),
         {"a": 2, "b": 2},
@@ -140,14 +140,14 @@ CASES = (
     ),
     Case(
         "grows",
-        "where there is room a grant grows",
+        "a grant grows if there is room",
         (asks("a", 3, has_served=True, service=ServiceRecord(allocated=share(2))),),
         (grant("a", share(2)),),
         {"a": 3},
     ),
     Case(
         "grown-is-charged-once",
-        "what it holds now takes the place of what it held, so that who is next has his turn",
+        "a larger grant replaces the smaller one, so the next placement still fits",
         (asks("a", 2), asks("b", 2, "2026-01-02"), asks("c", 1, YOUNG)),
         (grant("a", share(1)),),
         {"a": 2, "b": 2},
@@ -155,21 +155,21 @@ CASES = (
     ),
     Case(
         "largest-first",
-        "5 + 3 GPUs fit a node, 5 + 5 do not, and 3 + 3 on one leave room for neither",
+        "the largest grants are packed first: 5 + 3 GPUs fit on a node, 5 + 5 GPUs do not",
         (asks("e", 2),),
         tuple(grant(uid, share(gpus=gpus)) for uid, gpus in (("a", 3), ("b", 3), ("c", 5), ("d", 5))),
         {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2},
     ),
     Case(
         "most-nodes-first",
-        "halves of two nodes leave the other halves to those that want one, not the other way round",
+        "grants of several nodes are packed first, and grants of one node use the other halves",
         (asks("e", 2),),
         tuple(grant(uid, share(nodes=nodes, gpus=4)) for uid, nodes in (("a", 1), ("b", 1), ("c", 2))),
         {"a": 1, "b": 1, "c": 2, "e": 2},
     ),
     Case(
         "shrinks-when-it-has-let-go",
-        "less is asked for, and the service still has three",
+        "a grant keeps its size while the service still uses three nodes",
         (asks("a", 1, has_served=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
@@ -177,14 +177,14 @@ CASES = (
     ),
     Case(
         "has-let-go",
-        "the service has one left, so two are free",
+        "a grant shrinks once the service uses only one node, so two nodes are free",
         (asks("a", 1, has_served=True, service=ServiceRecord(allocated=share(1))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 1, "b": 2},
     ),
     Case(
         "other-pool",
-        "it holds its nodes here until its service is there",
+        "a placement keeps its nodes until its service has moved to the other pool",
         (asks("a", 3, pool="other", has_served=True, service=ServiceRecord(allocated=share(3))), asks("b", 2)),
         (grant("a", share(3)),),
         {"a": 3},
@@ -192,14 +192,14 @@ CASES = (
     ),
     Case(
         "gave-it-up",
-        "it asks for another pool and nothing of it is here",
+        "a grant is released if its placement requests another pool and uses no nodes here",
         (asks("a", 3, pool="other"), asks("b", 2)),
         (grant("a", share(3)),),
         {"b": 2},
     ),
     Case(
         "other-shape",
-        "four nodes do not hold both shapes beside another's; its own old one counts until it has gone",
+        "the nodes of the old shape count until the service has released them",
         (asks("a", 1, shape=TWO, has_served=True, service=ServiceRecord(allocated=share(2))), asks("b", 1)),
         (grant("a", share(2)),),
         {"a": 2},
@@ -207,7 +207,7 @@ CASES = (
     ),
     Case(
         "unseen",
-        "who holds a grant and is not in the list keeps it",
+        "a placement that is not in the list keeps its grant",
         (asks("b", 2),),
         (grant("a", share(3)),),
         {"a": 3},
@@ -215,16 +215,18 @@ CASES = (
     ),
     Case(
         "unreadable",
-        "so does one whose topology cannot be read",
+        "a placement with an unreadable topology keeps its grant",
         (asks("a", shape=None),),
         (grant("a", share(3)),),
         {"a": 3},
     ),
-    Case("no-replicas", "it holds nothing", (asks("a", 0), asks("b", 4)), (), {"b": 4}),
-    Case("too-large-for-ever", "72 GPUs of 32 are never admitted", (asks("a", 9),), (), {}, ("a",)),
+    Case("no-replicas", "a placement without replicas uses no nodes", (asks("a", 0), asks("b", 4)), (), {"b": 4}),
+    Case(
+        "too-large-for-ever", "a request of 72 GPUs is never admitted in a pool of 32", (asks("a", 9),), (), {}, ("a",)
+    ),
     Case(
         "overcommitted",
-        "a pool that holds more than fits has nothing left",
+        "an overcommitted pool has no free nodes",
         (asks("a", 5, has_served=True), asks("b", 1)),
         (),
         {"a": 5},
@@ -241,11 +243,11 @@ def test_allocates_four_nodes(case: Case) -> None:
 
 
 def test_charges_both_shapes_while_one_replaces_the_other() -> None:
-    """Two nodes of one replica replace two replicas of one: until the old ones are gone no other gets either."""
+    """One replica of two nodes replaces two replicas of one node. Both are charged until the old ones are gone."""
     moving = asks("a", 1, shape=TWO, has_served=True, service=ServiceRecord(allocated=share(2)))
     found = allocate_pool(FOUR, (moving,), (grant("a", share(2)),))
     assert [g.share for g in found.grants] == [share(2), share(1, nodes=2)]
-    assert found.capacity.free.get(8) == 0, "four of four"
+    assert found.capacity.free.get(8) == 0, "both shapes use all four nodes"
     gone = allocate_pool(FOUR, (with_service(moving, allocated=share(1, nodes=2)),), found.grants)
     assert [g.share for g in gone.grants] == [share(1, nodes=2)]
     assert gone.capacity.free[8] == 2
@@ -274,7 +276,7 @@ def _world(rows: list[tuple[int, int, int, bool, bool, int]]) -> tuple[list[Plac
     return placements, grants
 
 
-# The oldest takes a node, the next two halves: room for the last there is only where all of them are packed again.
+# The oldest takes a node, the next one two halves. The last one fits only if all of them are packed again.
 PACKED = [(2, 1, 4, False, False, 1), (1, 2, 4, False, False, 2), (1, 2, 8, False, False, 2)]
 
 
@@ -289,14 +291,14 @@ def test_ledger_is_independent_of_order_and_stable(
     turn.shuffle(grants)
     assert allocate_pool(of, placements, grants) == found
     again = allocate_pool(of, placements, found.grants)
-    assert again.grants == found.grants, "nothing moves without a change"
+    assert again.grants == found.grants, "the ledger is stable without a change"
     assert [p.uid for p in again.rejected] == [p.uid for p in found.rejected]
     assert again.capacity == found.capacity
 
 
 @given(rows=WORLDS, of=st.sampled_from((FOUR, OWN_NETWORK, OWN_DEVICES)))
 def test_new_grants_fit(rows: list[tuple[int, int, int, bool, bool, int]], of: Pool) -> None:
-    """GPUs of what neither served nor was granted before are within what the others leave."""
+    """New GPUs, which were neither granted nor in use before, are within the free GPUs."""
     placements, grants = _world(rows)
     found = allocate_pool(of, placements, grants)
     total = sum(g.share.gpus + _idle(of, g.share) for g in found.grants)
@@ -310,7 +312,7 @@ def test_new_grants_fit(rows: list[tuple[int, int, int, bool, bool, int]], of: P
 
 
 def _idle(of: Pool, share: Share) -> int:
-    """Returns the GPUs beside those of a share that are free."""
+    """Returns the GPUs that a share leaves idle on its exclusive nodes."""
     whole = of is OWN_NETWORK or (of is OWN_DEVICES and share.nodes > 1)
     return (8 - share.gpus_per_node) * share.nodes * share.replicas if whole else 0
 
@@ -320,9 +322,11 @@ def test_grants_no_more_than_the_bound() -> None:
     assert held(found) == {"a": 1, "b": 1}
     assert [p.uid for p in found.rejected] == ["c"]
     grown = allocate_pool(FOUR, (asks("a", 2), asks("b")), (grant("a", share()), grant("b", share())), 2)
-    assert held(grown) == {"a": 2, "b": 1}, "who is there may grow"
+    assert held(grown) == {"a": 2, "b": 1}, "a placement with a grant may grow at the bound"
     beside = allocate_pool(FOUR, (asks("a", 2), asks("b", 1, YOUNG)), (grant("a", share()),), 2)
-    assert held(beside) == {"a": 2, "b": 1}, "and takes no second row"
+    assert held(beside) == {"a": 2, "b": 1}, (
+        "a placement that grows has only one grant, so there is room for another one"
+    )
 
 
 @dataclass(frozen=True)
@@ -338,17 +342,22 @@ class Lost:
 
 
 LOST = (
-    Lost("room", "three of four nodes for what is new", 3, (asks("a", 3),), (), {"a": 3}, (), 0),
-    Lost("no-room", "not four", 3, (asks("a", 4),), (), {}, ("a",), 3),
-    Lost("admitted", "an admission outlives its nodes", 0, (asks("a", 2),), (grant("a", share(2)),), {"a": 2}, (), 0),
-    Lost("served", "so does what serves", 0, (asks("a", 2, has_served=True),), (), {"a": 2}, (), 0),
-    Lost("beside", "what stays is charged first", 3, (asks("a", 2), asks("b", 2, YOUNG)), (grant("a", share(2)),),
+    Lost("room", "three of four nodes are usable, and a new placement of three fits",
+         3, (asks("a", 3),), (), {"a": 3}, (), 0),
+    Lost("no-room", "three of four nodes are usable, and a new placement of four does not fit",
+         3, (asks("a", 4),), (), {}, ("a",), 3),
+    Lost("admitted", "a grant is kept when its nodes become unusable",
+         0, (asks("a", 2),), (grant("a", share(2)),), {"a": 2}, (), 0),
+    Lost("served", "a serving placement is kept when its nodes become unusable",
+         0, (asks("a", 2, has_served=True),), (), {"a": 2}, (), 0),
+    Lost("beside", "existing grants are charged before new placements",
+         3, (asks("a", 2), asks("b", 2, YOUNG)), (grant("a", share(2)),),
          {"a": 2}, ("b",), 1),
-    Lost("over", "nothing is left beside what holds more than can be used", 1, (asks("a", 2), asks("b", 1, YOUNG)),
+    Lost("over", "no nodes are free if the grants exceed the usable nodes", 1, (asks("a", 2), asks("b", 1, YOUNG)),
          (grant("a", share(2)),), {"a": 2}, ("b",), 0),
-    Lost("growth", "who was admitted for one grows on usable nodes only", 1, (asks("a", 2),), (grant("a", share(1)),),
+    Lost("growth", "an admitted placement grows only on usable nodes", 1, (asks("a", 2),), (grant("a", share(1)),),
          {"a": 1}, ("a",), 0),
-    Lost("shrink", "who asks for less gets it", 0, (asks("a", 1),), (grant("a", share(2)),), {"a": 1}, (), 0),
+    Lost("shrink", "a placement may always shrink", 0, (asks("a", 1),), (grant("a", share(2)),), {"a": 1}, (), 0),
 )  # fmt: skip
 
 
@@ -364,11 +373,11 @@ def test_allocates_around_unusable_nodes(case: Lost) -> None:
 @pytest.mark.parametrize(
     ("shares", "want", "reason"),
     [
-        ((share(2),), 2, "a whole node each"),
-        ((share(), share()), 2, "of all that are there"),
-        ((share(3, gpus=4),), 2, "two on a node"),
-        ((share(5, gpus=3),), 3, "two on a node, whatever is left of it"),
-        ((share(9),), 4, "no more than there are"),
+        ((share(2),), 2, "each of two replicas uses a whole node"),
+        ((share(), share()), 2, "the nodes of all grants are counted"),
+        ((share(3, gpus=4),), 2, "two replicas of 4 GPUs share a node"),
+        ((share(5, gpus=3),), 3, "two replicas of 3 GPUs share a node, and the rest of it stays free"),
+        ((share(9),), 4, "the count is at most the number of nodes"),
     ],
 )
 def test_counts_nodes_in_use_among_unusable_ones(shares: tuple[Share, ...], want: int, reason: str) -> None:
@@ -378,7 +387,7 @@ def test_counts_nodes_in_use_among_unusable_ones(shares: tuple[Share, ...], want
 
 
 def test_charges_exclusive_replicas_before_packing_nodes() -> None:
-    """Both fit, a GPU pair and four GPUs on each of two nodes; packed first, the fours would leave one node alone."""
+    """Both placements fit: 2 + 4 GPUs on each of two nodes. Packed first, the pods of 4 GPUs would fill one node."""
     spread, packed = (
         asks("a", 2, shape=shape(1, 2), exclusive_replica_nodes=True),
         asks("b", 2, YOUNG, shape=shape(1, 4)),

@@ -1,4 +1,4 @@
-"""What a quota leaves of an admission, and of a decision: what is there stays, what is new waits for room."""
+"""A quota limits admissions and decisions: existing replicas are kept, and new ones wait for room."""
 
 from dataclasses import dataclass, replace
 
@@ -40,13 +40,16 @@ def left(replicas: int, excess: QuotaUsage | None = BEYOND) -> Admission:
 
 
 CASES = (
-    Case("within", "nothing is taken away", MINE, None, FOUND),
-    Case("unlabelled", "that comes first", MINE, BEYOND, BARE, BARE),
-    Case("beyond", "nothing of it is there", MINE, BEYOND, left(0)),
-    Case("serves-one-of-two", "it keeps the one", SERVES, BEYOND, left(1)),
-    Case("admitted-for-none", "nor does it get more", SERVES, BEYOND, left(0), NOTHING_GRANTED),
-    Case("serves-another-shape", "it asks for something else", replace(SERVES, shape=shape(2)), BEYOND, left(0)),
-    Case("cannot-be-read", "its request is unknown", replace(SERVES, shape=None), BEYOND, left(0)),
+    Case("within", "within the quota, the admission is unchanged", MINE, None, FOUND),
+    Case("unlabelled", "the missing label is reported before the quota", MINE, BEYOND, BARE, BARE),
+    Case("beyond", "a placement without allocated GPUs gets none beyond the quota", MINE, BEYOND, left(0)),
+    Case("serves-one-of-two", "the placement keeps the replica that it serves with", SERVES, BEYOND, left(1)),
+    Case("admitted-for-none", "the quota does not increase the granted replicas",
+         SERVES, BEYOND, left(0), NOTHING_GRANTED),
+    Case("serves-another-shape", "the allocated GPUs are of another shape than the request",
+         replace(SERVES, shape=shape(2)), BEYOND, left(0)),
+    Case("cannot-be-read", "an unknown request cannot be compared with the allocated GPUs",
+         replace(SERVES, shape=None), BEYOND, left(0)),
 )  # fmt: skip
 
 
@@ -71,14 +74,16 @@ def test_refuses_only_new_placements_beyond_the_quota() -> None:
         assignments=(_assigned("a"), _assigned("b", mine), _assigned("c")), refusals=(earlier,), desired=3
     )
     found = limit_decision(decision, _made, [mine], Limits(placements=2))
-    assert [a.environment for a in found.assignments] == ["a", "b"], "one of two new ones beside the one that is there"
+    assert [a.environment for a in found.assignments] == ["a", "b"], (
+        "the existing placement and one of two new ones are within the quota"
+    )
     beyond = QuotaUsage(
         namespace="team", limits=Limits(placements=2), placements=2, gpus=16, requested=8, holders=(("a", 8), ("b", 8))
     )
     miss, other = found.refusals
     assert other == earlier
     assert (miss.environment, miss.current_replicas) == ("c", None)
-    assert miss.failed_at > STEP_READINESS, "nothing else stood in its way"
+    assert miss.failed_at > STEP_READINESS, "the placement passes all checks before the quota"
     assert miss.refusals == (
         Refusal(
             reason=Refused.QUOTA_EXCEEDED,
@@ -101,7 +106,7 @@ def test_keeps_existing_placements_whatever_the_quota() -> None:
 
 
 def test_charges_new_placements_after_existing_ones() -> None:
-    """Also after what has not begun: else each of two deployments would think that the other waits."""
+    """This includes waiting placements: otherwise, each of two deployments would expect the other one to wait."""
     waits = placement("z", name="z")
     found = limit_decision(Decision(assignments=(_assigned("a"),)), _made, [waits], Limits(placements=1))
     assert found.assignments == ()

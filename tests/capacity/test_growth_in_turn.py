@@ -1,4 +1,4 @@
-"""A deployment decides growth as its environment does: beside what others hold, and before those who only wait."""
+"""A deployment and its environment agree on growth: next to existing grants, and before waiting placements."""
 
 from dataclasses import dataclass, replace
 
@@ -37,13 +37,13 @@ def share(replicas: int, of: Shape = ONE) -> Share:
 
 
 def asks(uid: str, replicas: int, of: Shape = ONE, created: str = "2026-01-05", **more: object) -> Placement:
-    """Return a labelled placement that the deployment of its name composed."""
+    """Returns a labelled placement that the deployment of its name composed."""
     made = placement(deployment=uid, uid=uid, shape=of, replicas=replicas, created=created)
     return replace(made, labels=LABELS, owner=f"of-{uid}", **more)  # type: ignore[arg-type]  # fields of a placement
 
 
 def serves(uid: str, replicas: int, of: Shape = ONE) -> Placement:
-    """Return a placement whose service has all that it asks for."""
+    """Returns a placement whose service uses all requested GPUs."""
     return asks(uid, replicas, of, has_served=True, service=ServiceRecord(allocated=share(replicas, of)))
 
 
@@ -52,14 +52,14 @@ def grant(who: Placement, replicas: int, of: Shape = ONE) -> Grant:
 
 
 def published(nodes: int, placements: list[Placement], *granted: Grant) -> Environment:
-    """Return an environment that has judged these placements, from what it had granted."""
+    """Returns an environment that has evaluated these placements, starting from these grants."""
     there = environment("env", pool(nodes=nodes), uid="e", admitted=granted)
     found = admit_placements(there, placements)
     return replace(there, admitted=found.grants, rejected=frozenset(found.rejected))
 
 
 def decided(there: Environment, me: Placement, others: list[Placement], replicas: int, of: Shape = ONE) -> Decision:
-    """Return what the deployment of a placement decides where it wants so many replicas of a shape."""
+    """Returns the decision of the placement's deployment for this number of replicas of a shape."""
     asked = model(profile(shape=of))
     request = SchedulingRequest(
         deployment=deployment(me.deployment, replicas=replicas), model=asked, storage_request=planner(asked)
@@ -81,14 +81,35 @@ class Case:
 ME = serves("me", 1)
 WAITS = asks("waits", 2, created=OLD)
 CASES = (
-    Case("waits", "it waits for two nodes and holds none", ME, (WAITS,), 2, 2),
-    Case("waits-by-hand", "also if a user wrote it", ME, (replace(WAITS, owner="", deployment=""),), 2, 2),
-    Case("waits-for-one-group", "nor one of two nodes", ME, (asks("waits", 1, TWO_NODES, OLD),), 2, 2),
-    Case("holds", "the second node is another's", ME, (serves("other", 1),), 2, 1),
-    Case("serves-ungranted", "what runs holds its node", ME, (replace(serves("other", 1), labels=()),), 2, 1),
-    Case("smaller-shape", "the room is its own", ME, (WAITS,), 1, 1, HALF),
-    Case("larger-shape", "and what is free", ME, (WAITS,), 1, 1, TWO_NODES),
-    Case("two-wait", "beside each other they hold no more", ME, (WAITS, replace(WAITS, uid="w", name="w")), 2, 2),
+    Case("waits", "a placement that waits for two nodes holds none", ME, (WAITS,), 2, 2),
+    Case(
+        "waits-by-hand",
+        "a waiting placement that a user created holds no nodes",
+        ME,
+        (replace(WAITS, owner="", deployment=""),),
+        2,
+        2,
+    ),
+    Case(
+        "waits-for-one-group",
+        "a placement that waits for one replica of two nodes holds none",
+        ME,
+        (asks("waits", 1, TWO_NODES, OLD),),
+        2,
+        2,
+    ),
+    Case("holds", "another placement holds the second node", ME, (serves("other", 1),), 2, 1),
+    Case(
+        "serves-ungranted",
+        "a running placement holds its node without a grant",
+        ME,
+        (replace(serves("other", 1), labels=()),),
+        2,
+        1,
+    ),
+    Case("smaller-shape", "a smaller shape fits on the node of the placement itself", ME, (WAITS,), 1, 1, HALF),
+    Case("larger-shape", "a larger shape may also use the free node", ME, (WAITS,), 1, 1, TWO_NODES),
+    Case("two-wait", "two waiting placements hold no nodes", ME, (WAITS, replace(WAITS, uid="w", name="w")), 2, 2),
 )
 
 
@@ -101,11 +122,13 @@ def test_waiting_placement_holds_nothing(case: Case) -> None:
     asked = replace(case.me, replicas=assignment.replicas, shape=assignment.shape)
     grown = admit_placements(there, [asked, *others])
     assert assignment.placement == case.me
-    assert asked.requested in [g.share for g in grown.grants if g.uid == "me"], "its environment admits what is decided"
+    assert asked.requested in [g.share for g in grown.grants if g.uid == "me"], (
+        "the environment admits the decided share"
+    )
 
 
 def test_message_counts_the_placements_that_hold_the_nodes() -> None:
-    """Two of three nodes are held by another: that one waits for three nodes is not said."""
+    """The message counts the placement that holds nodes, and not the placement that waits for three nodes."""
     holder, waits = serves("holder", 1), asks("waits", 3, created=OLD)
     there = published(3, [ME, holder, waits], grant(ME, 1), grant(holder, 1))
     (miss,) = decided(there, ME, [holder, waits], 3).refusals
@@ -116,7 +139,7 @@ def test_message_counts_the_placements_that_hold_the_nodes() -> None:
 
 
 def test_deleting_placement_without_resources_takes_no_room() -> None:
-    """The environment does not admit it any more, however long a finalizer keeps it."""
+    """The environment does not admit a placement that is being deleted, even if a finalizer delays the deletion."""
     going = asks("going", 1, deleting=True)
     there = published(2, [ME, going], grant(ME, 1))
     (assignment,) = decided(there, ME, [going], 2).assignments
@@ -124,7 +147,7 @@ def test_deleting_placement_without_resources_takes_no_room() -> None:
 
 
 def test_first_placement_with_room_keeps_its_turn() -> None:
-    """Neither has served: the older one asks for the free node, which the environment is about to admit it to."""
+    """Neither has served. The environment is about to grant the free node to the older placement."""
     me, first = asks("me", 1, created=YOUNG), asks("first", 1, created=OLD)
     there = environment("env", pool(nodes=2), uid="e", admitted=(grant(me, 1),))
     (assignment,) = decided(there, me, [first], 2).assignments
@@ -132,7 +155,7 @@ def test_first_placement_with_room_keeps_its_turn() -> None:
 
 
 def test_grant_stays_until_the_placement_has_seen_its_present_spec() -> None:
-    """It had just grown to two by this grant when it was edited, and its status said one still."""
+    """The grant had just grown to two replicas when the spec was edited, and the status still had one."""
     edited = replace(with_service(asks("edited", 2, HALF, OLD), allocated=share(1)), has_served=True)
     there = environment("env", pool(nodes=3), uid="e", admitted=(grant(edited, 2),))
     newcomer = asks("newcomer", 2, created=YOUNG)
@@ -177,9 +200,9 @@ def _placed(uid: str, row: tuple[int, Shape, str, int]) -> tuple[Placement, list
 def test_deployment_and_environment_agree(
     rows: list[tuple[int, Shape, str, int]], mine: tuple[int, Shape, str, int], wanted: int, of: Shape, nodes: int
 ) -> None:
-    """What a deployment decides in place its environment admits: nothing is decided, refused and decided again.
+    """The environment admits what a deployment decides in place, so no decision is refused and repeated.
 
-    Only what was never started gives its turn up with its shape: then the environment admits those that come first.
+    A placement that never started loses its turn when its shape changes, so it is not compared.
     """
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     me, own = _placed("me", mine)
@@ -205,7 +228,7 @@ def test_deployment_and_environment_agree(
 def test_nothing_that_only_waits_blocks_growth(
     rows: list[tuple[int, Shape, str, int]], mine: tuple[int, Shape, str, int], nodes: int
 ) -> None:
-    """At rest those who wait change nothing: without them the same number of replicas is decided."""
+    """In a stable state, waiting placements do not matter: without them, the decided replicas are the same."""
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     me, own = _placed("me", mine)
     others = [p for p, _ in made]
@@ -223,7 +246,7 @@ def test_nothing_that_only_waits_blocks_growth(
 
 @given(rows=WORLDS, nodes=st.integers(1, 8))
 def test_no_placement_waits_beside_free_capacity(rows: list[tuple[int, Shape, str, int]], nodes: int) -> None:
-    """At rest what is not admitted does not fit beside what is."""
+    """In a stable state, a placement that is not admitted does not fit next to the admitted ones."""
     made = [_placed(str(number), row) for number, row in enumerate(rows)]
     others = [p for p, _ in made]
     there = published(nodes, others, *(g for _, each in made for g in each))

@@ -1,4 +1,4 @@
-"""Who is charged, in which order, and who is rejected."""
+"""The placements that are charged, their order, and the rejected placements."""
 
 from dataclasses import dataclass, replace
 
@@ -29,31 +29,36 @@ class Case:
 
 
 CASES = (
-    Case("empty", "4 nodes hold 4 replicas of 1 x 8", (), 4),
-    Case("by-spec", "charged before anything runs", (other("a"),), 3),
-    Case("replicas-multiply", "3 x (1 x 8)", (other("a", replicas=3),), 1),
-    Case("two-nodes", "2 x 8 takes two nodes", (other("a", shape=BIG),), 2),
-    Case("deleting", "it holds its nodes until it is gone", (other("a", deleting=True),), 3),
-    Case("scaled-to-zero", "no replicas, no nodes", (other("a", replicas=0),), 4),
+    Case("empty", "four nodes have room for four replicas of 1 x 8", (), 4),
+    Case("by-spec", "a placement is charged by its spec before it runs", (other("a"),), 3),
+    Case("replicas-multiply", "three replicas of 1 x 8 use three nodes", (other("a", replicas=3),), 1),
+    Case("two-nodes", "a replica of 2 x 8 uses two nodes", (other("a", shape=BIG),), 2),
+    Case("deleting", "a placement holds its nodes until it is deleted", (other("a", deleting=True),), 3),
+    Case("scaled-to-zero", "a placement without replicas uses no nodes", (other("a", replicas=0),), 4),
     Case("unreadable", "an unknown shape cannot be charged", (other("a", shape=None),), 4),
     Case("other-pool", "pools do not share nodes", (other("a", pool="elsewhere"),), 4),
     Case("other-environment", "environments do not share nodes", (other("a", environment="far"),), 4),
     Case(
         "served-beyond-the-pool",
-        "it runs, so all that is there is taken",
+        "a running placement larger than the pool uses all of it",
         (other("a", replicas=9, has_served=True),),
         0,
     ),
     Case(
         "never-served-beyond-the-pool",
-        "its own deployment evicts it, so it is not charged",
+        "a deployment evicts a placement that never fits, so it is not charged",
         (other("a", replicas=9),),
         4,
     ),
-    Case("nodes-shrank", "16 GPUs a node no longer exist: whole nodes are taken", (other("a", shape=shape(1, 16)),), 3),
+    Case(
+        "nodes-shrank",
+        "a placement of 16 GPUs per node uses whole nodes after the nodes shrank to 8",
+        (other("a", shape=shape(1, 16)),),
+        3,
+    ),
     Case(
         "larger-than-a-node",
-        "no node has the 16 GPUs that it wants and never had: it is not charged for one of 8",
+        "a placement that never had 16 GPUs of a node is not charged for a node of 8",
         (other("a", shape=shape(1, 16), uid="a"),),
         4,
     ),
@@ -72,7 +77,7 @@ def test_a_pool_is_counted_once() -> None:
 
 
 def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
-    """The 2 x 8 has no turn beside the older 1 x 8, so the youngest 1 x 8 still finds its node."""
+    """The 2 x 8 does not fit next to the older 1 x 8, so the youngest 1 x 8 still gets a node."""
     capacity = Ledger(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).free_capacity(environment("env"), TWO_NODES)
@@ -103,28 +108,48 @@ class Turn:
 
 MINE = placement(created="2026-01-02", uid="m", shape=BIG)
 TURNS = (
-    Turn("alone", "there is room", MINE, (), True),
-    Turn("younger-other", "I was first", MINE, (other("a", "2026-01-03", shape=BIG),), True),
-    Turn("older-other", "it was first", MINE, (other("a", "2026-01-01", shape=BIG),), False),
-    Turn("same-second-lower-uid", "the uid breaks the tie", MINE, (other("a", uid="a", shape=BIG),), False),
-    Turn("same-second-higher-uid", "the uid breaks the tie", MINE, (other("a", uid="z", shape=BIG),), True),
+    Turn("alone", "a placement without others has room", MINE, (), True),
+    Turn(
+        "younger-other",
+        "this placement is older than the other one",
+        MINE,
+        (other("a", "2026-01-03", shape=BIG),),
+        True,
+    ),
+    Turn(
+        "older-other", "the other placement is older than this one", MINE, (other("a", "2026-01-01", shape=BIG),), False
+    ),
+    Turn(
+        "same-second-lower-uid",
+        "of placements created in the same second, the lower uid comes first",
+        MINE,
+        (other("a", uid="a", shape=BIG),),
+        False,
+    ),
+    Turn(
+        "same-second-higher-uid",
+        "of placements created in the same second, the lower uid comes first",
+        MINE,
+        (other("a", uid="z", shape=BIG),),
+        True,
+    ),
     Turn(
         "younger-other-served",
-        "what served comes before what only was first",
+        "a placement that has served comes before an older one that has not",
         MINE,
         (other("a", "2026-01-03", has_served=True, shape=BIG),),
         False,
     ),
     Turn(
         "i-served",
-        "nothing that served moves for capacity",
+        "a placement that has served is not moved for capacity",
         placement(shape=BIG, has_served=True),
         (other("a", "2026-01-01", has_served=True, shape=BIG),),
         True,
     ),
     Turn(
         "older-other-is-rejected-itself",
-        "5 x (1 x 8) never fit two nodes, so its deployment gives way",
+        "five replicas of 1 x 8 never fit on two nodes, so the other placement is rejected",
         MINE,
         (other("a", "2026-01-01", replicas=5),),
         True,
@@ -138,7 +163,7 @@ def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
 
 
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
-    """They are what a remembered answer depends on: those on an environment that is believed change nothing of it."""
+    """Cached verdicts depend on the counted placements. With a published ledger, other placements are not counted."""
     there = other("a", "2026-01-01")
     assert Ledger((there,)).counted_placements(environment("env", uid="e")) is None
     assert Ledger((there,)).counted_placements(environment("env")) == ((there,), frozenset())
@@ -158,12 +183,12 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     old = other("old", "2026-01-01", uid="old", replicas=2)
     capacity = Ledger((young, old), (MINE,)).free_capacity(there, FOUR_NODES)
     assert capacity.measure_use(FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
-        "the old one does not fit beside it"
+        "the older placement does not fit next to the grant of the other one"
     )
 
 
 def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() -> None:
-    """Of four nodes one can be used: the environment says that nothing is left, and two of the three held are lost."""
+    """One of four nodes is usable and no GPUs are free: two of the three nodes in use are lost."""
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
@@ -176,6 +201,6 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     ("nodes", "gpus", "replicas"), [(0, 8, 1), (1, 0, 1), (1, 8, 0), (-1, 8, 1), (1, -8, 1), (1, 8, -1)]
 )
 def test_a_share_of_no_size_takes_nothing(nodes: int, gpus: int, replicas: int) -> None:
-    """A status may say anything."""
+    """Users can write any values into a status."""
     share = Share(pool="a", nodes=nodes, gpus_per_node=gpus, replicas=replicas)
     assert take_share(PoolCapacity(4, 8), share) == PoolCapacity(4, 8)

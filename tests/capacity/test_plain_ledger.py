@@ -1,4 +1,4 @@
-"""The ledger equals one that charges every grant one by one, for every placement from the start."""
+"""The ledger equals a plain ledger, which charges the grants one by one, and starts over for every placement."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -27,8 +27,8 @@ ROWS = st.builds(
     exclusive=st.booleans(),
     day=st.integers(1, DAYS),
 )
-# Worlds in which the answer once depended on what had been granted in the same pass. In the first two all three run; in
-# the last a younger placement overtook an older one.
+# Cases in which the result once depended on grants of the same pass. In the first two, all three placements run. In
+# the last one, a younger placement overtook an older one.
 PAIRS = [Row(2, shape(1, 4)), Row(2, shape(1, 4), exclusive=True), Row(4, shape(1, 1), exclusive=True)]
 THREES = [Row(4, shape(1, 3)), Row(2, shape(1, 3), exclusive=True), Row(3, shape(1, 3), exclusive=True)]
 OVERTAKING = [

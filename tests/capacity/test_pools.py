@@ -1,4 +1,4 @@
-"""PoolCapacity in a pool: as if every node were written down, at a cost that does not depend on how many there are."""
+"""PoolCapacity equals a list of all nodes, at a cost that is independent of the number of nodes."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -20,7 +20,7 @@ def listed(capacity: PoolCapacity) -> list[int]:
 
 
 def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
-    """Try every way to put the replicas on distinct nodes each."""
+    """Tries all assignments in which the pods of a replica are on distinct nodes."""
     if replicas == 0:
         return True
     able = [index for index, level in enumerate(free) if level >= gpus]
@@ -31,13 +31,13 @@ def possible(free: list[int], nodes: int, gpus: int, replicas: int) -> bool:
 
 
 def test_a_replica_takes_gpus_on_distinct_nodes() -> None:
-    """16 free GPUs on one node are not 2 x 8."""
+    """A node with 16 free GPUs does not fit a replica of 2 x 8."""
     assert PoolCapacity(1, 16).count_fitting(share(2, 8, 1)) == 0
     assert PoolCapacity(2, 16).count_fitting(share(2, 8, 2)) == 2
 
 
 def test_capacity_is_counted_by_node_not_by_sum() -> None:
-    """4 nodes with 4 free GPUs each hold no pod of 8."""
+    """Four nodes with 4 free GPUs each do not fit a pod of 8 GPUs."""
     capacity = PoolCapacity(4, 8)
     for _ in range(4):
         capacity.take(1, 8, 1)
@@ -47,7 +47,7 @@ def test_capacity_is_counted_by_node_not_by_sum() -> None:
 
 
 def test_best_fit_fills_the_fullest_node() -> None:
-    """5 of 8 taken, then 3: they share a node, so a whole one stays free for 8."""
+    """Pods of 5 and 3 GPUs share a node of 8, so the other node stays free."""
     capacity = PoolCapacity(2, 8)
     capacity.take(1, 5, 1)
     capacity.take(1, 3, 1)
@@ -55,14 +55,14 @@ def test_best_fit_fills_the_fullest_node() -> None:
 
 
 def test_replicas_fill_a_node_before_they_start_the_next() -> None:
-    """3 replicas of 2 x 4 are 6 pods; two to a node of 8 (AB, BC, CA) leave the fourth node whole."""
+    """Three replicas of 2 x 4 are 6 pods. Two pods share a node of 8 (AB, BC, CA), so the fourth node stays free."""
     capacity = PoolCapacity(4, 8)
     capacity.take(2, 4, 3)
     assert listed(capacity) == [0, 0, 0, 8]
 
 
 def test_three_replicas_of_two_halves_fit_three_nodes() -> None:
-    """AB, BC, CA: distinct for each replica, though no two nodes alone could hold them."""
+    """The replicas use the nodes AB, BC and CA, so each replica has distinct nodes."""
     capacity = PoolCapacity(3, 8)
     assert capacity.count_fitting(share(2, 4, 3)) == 3
     capacity.take(2, 4, 3)
@@ -81,7 +81,7 @@ def test_exclusive_replica_nodes_take_a_node_for_each_pod() -> None:
     capacity = PoolCapacity(3, 8)
     assert capacity.take(1, 4, 2, exclusive=True) == 0
     assert listed(capacity) == [4, 4, 8]
-    assert capacity.take(1, 2, 4, exclusive=True) == 1, "there is no fourth node"
+    assert capacity.take(1, 2, 4, exclusive=True) == 1, "three nodes fit three of four exclusive pods"
     assert listed(capacity) == [2, 2, 6]
 
 
@@ -92,7 +92,7 @@ def test_takes_as_much_as_fits_of_an_overcommitted_pool() -> None:
 
 
 def test_exclusive_node_leaves_nothing_to_others() -> None:
-    """Of replicas of several nodes here: two pods of 4 GPUs are on two nodes, and 4 beside 4 of one node on none."""
+    """Only replicas of several nodes need exclusive nodes here: their pods of 4 GPUs never share a node."""
     capacity = PoolCapacity(4, 8, exclusive_nodes=(False, True))
     assert capacity.count_fitting(share(2, 4, 3)) == 2
     assert count_in_empty_pool(replace(pool(nodes=4), pod=PodAdditions(host_network=True)), share(2, 4, 3)) == 2
@@ -100,13 +100,13 @@ def test_exclusive_node_leaves_nothing_to_others() -> None:
     assert capacity.count_fitting(share(2, 4, 2)) == 1
     assert capacity.count_left_on_fullest(share(2, 4, 1)) == 0
     assert capacity.count_left_on_fullest(share(2, 4, 1, exclusive=True)) == 0
-    assert capacity.take(2, 4, 2) == 1, "three nodes for four pods"
+    assert capacity.take(2, 4, 2) == 1, "three nodes are free for four exclusive pods"
     assert listed(capacity) == [0, 0, 0, 4]
     assert capacity.count_fitting(share(1, 4, 2)) == 1
 
 
 def test_does_not_add_up_leftovers_of_nodes() -> None:
-    """Of 8 GPUs two pods of 3 have 6: three nodes hold six of them, and not 24 / 3."""
+    """Two pods of 3 GPUs fit on a node of 8, so three nodes fit six pods, and not 24 / 3."""
     assert PoolCapacity(3, 8).count_fitting(share(1, 3, 8)) == 6
 
 
@@ -124,7 +124,7 @@ def test_computes_the_empty_pool_without_counting_placements() -> None:
 
 
 def test_cost_does_not_grow_with_nodes_and_replicas() -> None:
-    """20,000 replicas of one GPU exactly fill 2,500 nodes of 8; one more does not fit."""
+    """2,500 nodes of 8 GPUs fit exactly 20,000 replicas of one GPU."""
     capacity = PoolCapacity(2_500, 8)
     assert capacity.count_fitting(share(1, 1, 20_001)) == 20_000
     capacity.take(1, 1, 20_000)
@@ -138,7 +138,7 @@ taken = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 
 def test_fits_exactly_what_some_assignment_holds(
     taken: list[tuple[int, int, int]], nodes: int, gpus: int, replicas: int
 ) -> None:
-    """Against every assignment of pods to 4 nodes of 4 GPUs."""
+    """Compares with all assignments of pods to 4 nodes of 4 GPUs."""
     capacity = PoolCapacity(4, 4)
     for demand in taken:
         capacity.take(*demand)

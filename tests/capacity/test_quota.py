@@ -1,4 +1,4 @@
-"""Who is beyond the quota of a namespace; GPUs are counted by hand: a placement of one node takes four."""
+"""Placements that exceed the quota of their namespace. A replica of one node takes four GPUs."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ GPUS = 4
 
 
 def placement(name: str, *, begun: bool = False, replicas: int = 1, has: int = 0, namespace: str = "team") -> Placement:
-    """Return a placement, created in the order of names; `has` replicas are taken by its service."""
+    """Returns a placement, created in the order of names; its service uses `has` replicas."""
     found = builders.placement(
         name=name,
         namespace=namespace,
@@ -38,7 +38,7 @@ SERVES = placement("p9", begun=True, has=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`taken` are placements and GPUs of the namespace where there is no room; None: within."""
+    """`taken` has the placements and GPUs in use if the quota is exceeded; None: within the quota."""
 
     id: str
     reason: str
@@ -50,26 +50,26 @@ class Case:
 
 
 CASES = (
-    Case(id="no-limit", reason="0 is none", limits=Limits()),
-    Case(id="within", reason="two of two", limits=Limits(placements=2)),
+    Case(id="no-limit", reason="a limit of 0 means no limit", limits=Limits()),
+    Case(id="within", reason="two placements are within a limit of two", limits=Limits(placements=2)),
     Case(
         id="one-too-many",
-        reason="those before it have it",
+        reason="the placements before this one use the whole limit",
         limits=Limits(placements=1),
         taken=(1, 4),
         holders=(("p1", 4),),
     ),
-    Case(id="gpus", reason="4 + 4 of 7", limits=Limits(gpus=7), taken=(1, 4), holders=(("p1", 4),)),
-    Case(id="gpus-just-so", reason="4 + 4 of 8", limits=Limits(gpus=8)),
+    Case(id="gpus", reason="4 + 4 GPUs exceed a limit of 7", limits=Limits(gpus=7), taken=(1, 4), holders=(("p1", 4),)),
+    Case(id="gpus-just-so", reason="4 + 4 GPUs are within a limit of 8", limits=Limits(gpus=8)),
     Case(
         id="what-does-not-fit-is-not-charged",
-        reason="one that is too large blocks no other",
+        reason="a placement that exceeds the limit alone does not block others",
         others=(replace(FIRST, replicas=5),),
         limits=Limits(gpus=8),
     ),
     Case(
         id="what-runs-comes-first",
-        reason="it was admitted, and is younger",
+        reason="a younger placement that was admitted is charged first",
         me=FIRST,
         others=(SERVES,),
         limits=Limits(placements=1),
@@ -78,14 +78,14 @@ CASES = (
     ),
     Case(
         id="what-was-admitted-stays",
-        reason="the limit was lowered under it",
+        reason="a lowered limit does not affect admitted placements",
         me=SERVES,
         others=(placement("p8", begun=True, has=1),),
         limits=Limits(placements=1, gpus=1),
     ),
     Case(
         id="growth",
-        reason="it has one replica and wants three: 4 + 4 + 8 of 12",
+        reason="growth from one to three replicas exceeds the limit: 4 + 4 + 8 of 12 GPUs",
         me=placement("p9", begun=True, has=1, replicas=3),
         others=(placement("p8", begun=True, has=1),),
         limits=Limits(gpus=12),
@@ -94,7 +94,7 @@ CASES = (
     ),
     Case(
         id="created-first-comes-first",
-        reason="whatever the names",
+        reason="the creation time determines the order, and not the name",
         me=placement("a2"),
         others=(placement("b1"),),
         limits=Limits(placements=1),
@@ -103,7 +103,7 @@ CASES = (
     ),
     Case(
         id="holders",
-        reason="who has most stands first, and of equals by name",
+        reason="the holders are sorted by their GPUs, the largest first, and then by name",
         me=placement("a9"),
         others=(placement("b1"), placement("a2"), placement("c3", replicas=2)),
         limits=Limits(gpus=16),
@@ -112,13 +112,13 @@ CASES = (
     ),
     Case(
         id="one-that-asks-for-nothing-known",
-        reason="it counts as one, and takes no GPU",
+        reason="a placement with an unknown shape counts as a placement without GPUs",
         others=(replace(FIRST, shape=None),),
         limits=Limits(placements=2, gpus=4),
     ),
     Case(
         id="begun-without-a-service",
-        reason="it has no GPU yet, and gets none where there is no room",
+        reason="a placement that exceeds the quota and has no service is charged no GPUs",
         others=(placement("p1", begun=True),),
         limits=Limits(gpus=3),
         taken=(1, 0),
@@ -126,19 +126,19 @@ CASES = (
     ),
     Case(
         id="another-namespace",
-        reason="each has its own",
+        reason="each namespace has its own quota",
         others=(placement("p1", namespace="other"),),
         limits=Limits(placements=1),
     ),
     Case(
         id="one-that-goes-unstarted",
-        reason="it will not start",
+        reason="a placement that is deleted before it starts is not charged",
         others=(replace(FIRST, deleting=True),),
         limits=Limits(placements=1),
     ),
     Case(
         id="one-that-goes-and-runs",
-        reason="its service is still there",
+        reason="a placement that is being deleted is charged while its service exists",
         others=(replace(SERVES, deleting=True),),
         limits=Limits(placements=1),
         taken=(1, 4),
@@ -159,11 +159,15 @@ def test_finds_what_exceeds_the_quota(case: Case) -> None:
         holders=case.holders,
     )
     assert found == want, case.reason
-    assert find_excess(case.me, case.others[::-1], case.limits) == found, "whatever the order"
-    assert find_excess(case.me, (*case.others, case.me), case.limits) == found, "once"
+    assert find_excess(case.me, case.others[::-1], case.limits) == found, (
+        "the order of the other placements does not matter"
+    )
+    assert find_excess(case.me, (*case.others, case.me), case.limits) == found, (
+        "the placement itself is charged only once"
+    )
 
 
-# They have served, and leave nothing of any limit below.
+# These placements have served, and exhaust each of the limits below.
 GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
 
 
@@ -191,13 +195,13 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
     ),
 )
 def test_may_exceed_exactly_where_others_can_exhaust_the_quota(me: Placement, limits: Limits) -> None:
-    """A placement for which it is False does not require the others."""
+    """A placement for which the result is False does not require the other placements."""
     assert may_exceed(me, limits) is (find_excess(me, GREEDY, limits) is not None)
     assert find_excess(me, (), limits) is None or may_exceed(me, limits)
 
 
 def test_keeps_waiting_placement_beyond_the_quota_as_it_is() -> None:
-    """Its own Admitted says why it does not start; there is nothing that it could keep instead."""
+    """The condition Admitted of the placement explains why it does not start, and it has no replicas to keep."""
     mine = replace(placement("p2", replicas=5), admission=AdmissionRecord(over_quota=True))
     asked = Assignment(environment="env", profile="default", pool="pool", shape=ONE, replicas=5, placement=mine)
     decision = Decision(assignments=(asked,))

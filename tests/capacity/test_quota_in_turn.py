@@ -1,4 +1,4 @@
-"""Environments are chosen one after the other within a quota: each finds what those before it left of it."""
+"""Environments are chosen one after the other within a quota: each choice uses the quota that the earlier ones left."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def places(names: str, nodes: int = 4) -> list[Environment]:
 
 
 def taken(gpus: int, limit: int, placements: int = 0, most: int = 0) -> QuotaUsage:
-    """Return what others of the namespace take."""
+    """Returns the quota usage of the other placements of the namespace."""
     limits = Limits(gpus=limit, placements=most)
     return QuotaUsage(namespace="team", limits=limits, placements=placements, gpus=gpus, requested=0, holders=())
 
@@ -36,7 +36,7 @@ def test_without_a_quota_the_first_profile_is_chosen_everywhere() -> None:
 
 
 def test_each_placement_takes_what_earlier_ones_left() -> None:
-    """Of twenty, eight are taken: eight for the first, two for the second, and two for the third."""
+    """Eight of twenty GPUs are in use. The first placement gets eight, the second two, and the third two."""
     decision = schedule(asked(4), places("abcd"), [], usage=taken(8, 20))
     assert chosen(decision) == [("a", "big"), ("b", "small"), ("c", "small")]
     (miss,) = decision.refusals
@@ -53,7 +53,7 @@ def test_chooses_no_more_than_the_quota_allows() -> None:
 
 
 def test_does_not_charge_an_existing_placement_twice() -> None:
-    """Four replicas of one node had no room beside the other; two have, in its place, and two more elsewhere."""
+    """Four replicas of one node did not fit. Two fit in place, and two more on the other environment."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
     decision = schedule(asked(2, replicas=2), places("ab", nodes=3), [own, other], usage=taken(32, 48, 1, 2))
@@ -62,7 +62,7 @@ def test_does_not_charge_an_existing_placement_twice() -> None:
 
 
 def test_does_not_count_a_placement_against_itself() -> None:
-    """Its four replicas are charged: two of them are no reason for a smaller profile."""
+    """The quota usage includes the four replicas of the placement itself, so two replicas keep the larger profile."""
     other = placement("a", deployment="other", created="2025-01-01T00:00:00Z")
     own = replace(placement("a", replicas=4, profile="big", shape=shape(gpus=8)), created="2026-01-01T00:00:00Z")
     decision = schedule(asked(1, replicas=2), places("a", nodes=3), [own, other], usage=taken(32, 40))
@@ -70,7 +70,7 @@ def test_does_not_count_a_placement_against_itself() -> None:
 
 
 def test_what_grows_is_charged_before_what_is_new() -> None:
-    """Of twenty-four, eight are taken; the second replica takes eight more, and the new ones are small."""
+    """Eight of 24 GPUs are in use. The second replica takes eight more, so the new placement is small."""
     own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), has_served=True)
     decision = schedule(asked(2, replicas=2), places("ab"), [own], usage=taken(8, 24, 1))
     assert chosen(decision) == [("a", "big"), ("b", "small")]
@@ -78,14 +78,14 @@ def test_what_grows_is_charged_before_what_is_new() -> None:
 
 
 def test_growth_beyond_the_quota_is_not_charged() -> None:
-    """Of ten, eight are taken: the second replica is refused later, and two are left for what is new."""
+    """Eight of twelve GPUs are in use. The second replica is refused later, so four are left for the new placement."""
     own = replace(placement("a", profile="big", shape=shape(gpus=8), uid="own"), has_served=True)
     decision = schedule(asked(2, replicas=2), places("ab"), [own], usage=taken(8, 12, 1))
     assert chosen(decision) == [("a", "big"), ("b", "small")]
 
 
 def test_counts_the_namespace_in_charge_order() -> None:
-    """Sixteen run; of two that wait with eight each one has room in twenty-four, and what is elsewhere is no matter."""
+    """16 of 24 GPUs are in use, so one of two waiting placements of 8 GPUs fits. Other namespaces do not count."""
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
     runs = with_service(placement(deployment="runs", uid="r", replicas=2, has_served=True), allocated=share)
     first, second = (placement(deployment=name, uid=name) for name in ("first", "second"))

@@ -1,4 +1,4 @@
-"""Pools that get other names or labels: what runs is charged to the pool that selects its nodes now."""
+"""Pools whose names or labels change: running services are charged to the pool that now selects their nodes."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ def share(name: str, labels: tuple[tuple[str, str], ...] | None, replicas: int =
 
 
 def serves(name: str, labels: tuple[tuple[str, str], ...] | None, uid: str = "a") -> Placement:
-    """Return a placement that serves two replicas of a node in a pool."""
+    """Returns a placement that serves two replicas of one node in a pool."""
     made = placement("env", name, deployment=uid, uid=uid, replicas=2, has_served=True)
     return replace(with_service(made, allocated=share(name, labels)), labels=tuple(LABELS.items()))
 
@@ -38,13 +38,13 @@ def grant(who: Placement, name: str) -> Grant:
 
 
 def of(*pools: tuple[str, tuple[tuple[str, str], ...]], granted: tuple[Grant, ...] = ()) -> Environment:
-    """Return an environment with pools of two nodes, by name and labels."""
+    """Returns an environment with pools of two nodes, with these names and labels."""
     made: list[Pool] = [replace(pool(name, nodes=2), labels=labels) for name, labels in pools]
     return environment("env", *made, uid="e", admitted=granted)
 
 
 def held(there: Environment, *placements: Placement) -> list[tuple[str, str]]:
-    """Return who holds GPUs of which pool."""
+    """Returns the uid and the pool of each grant."""
     return [(g.uid, g.share.pool) for g in admit_placements(there, placements).grants]
 
 
@@ -58,23 +58,59 @@ class Case:
 
 
 CASES = (
-    Case("renamed", "the nodes are those of the new name", (("new", X),), X, [("a", "new")]),
-    Case("unlabelled", "all nodes, under another name", (("new", ()),), (), [("a", "new")]),
-    Case("narrower", "some of its nodes are the new pool's", (("new", XZ),), X, [("a", "new")]),
-    Case("wider", "so are all of them", (("new", X),), XZ, [("a", "new")]),
-    Case("equal-first", "one with the same labels has them all", (("new", X), ("wide", ())), X, [("a", "new")]),
-    Case("split", "it may run in either", (("new", X), ("other", XZ)), (), [("a", "new"), ("a", "other")]),
-    Case("elsewhere", "those are other nodes", (("new", Y),), X, [("a", "old"), ("b", "new")]),
-    Case("unrecorded", "nothing says on which nodes it runs", (("new", X),), None, [("a", "old"), ("b", "new")]),
-    Case("name-taken", "another pool has the name", (("old", Y), ("new", X)), X, [("a", "new"), ("a", "old")]),
-    Case("same", "nothing has changed", (("old", X), ("new", Y)), X, [("a", "old"), ("b", "new")]),
-    Case("relabelled", "its nodes have one label more", (("old", XZ), ("new", Y)), X, [("a", "old"), ("b", "new")]),
+    Case("renamed", "the renamed pool selects the same nodes", (("new", X),), X, [("a", "new")]),
+    Case(
+        "unlabelled",
+        "a pool without labels selects all nodes, also under the new name",
+        (("new", ()),),
+        (),
+        [("a", "new")],
+    ),
+    Case("narrower", "the new pool selects some of the nodes", (("new", XZ),), X, [("a", "new")]),
+    Case("wider", "the new pool selects all of the nodes, and others", (("new", X),), XZ, [("a", "new")]),
+    Case(
+        "equal-first",
+        "the pool with the same labels selects all of the nodes",
+        (("new", X), ("wide", ())),
+        X,
+        [("a", "new")],
+    ),
+    Case(
+        "split",
+        "the service may run on nodes of either pool",
+        (("new", X), ("other", XZ)),
+        (),
+        [("a", "new"), ("a", "other")],
+    ),
+    Case("elsewhere", "the new pool selects other nodes", (("new", Y),), X, [("a", "old"), ("b", "new")]),
+    Case(
+        "unrecorded",
+        "without recorded labels, the nodes of the service are unknown",
+        (("new", X),),
+        None,
+        [("a", "old"), ("b", "new")],
+    ),
+    Case(
+        "name-taken",
+        "another pool has the earlier name of this one",
+        (("old", Y), ("new", X)),
+        X,
+        [("a", "new"), ("a", "old")],
+    ),
+    Case("same", "unchanged pools keep their grants", (("old", X), ("new", Y)), X, [("a", "old"), ("b", "new")]),
+    Case(
+        "relabelled",
+        "the pool keeps its grant when it requires one more label",
+        (("old", XZ), ("new", Y)),
+        X,
+        [("a", "old"), ("b", "new")],
+    ),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_charges_what_runs_to_the_pool_that_selects_its_nodes(case: Case) -> None:
-    """A newcomer that was reconciled first got the 16 GPUs of a renamed pool, on which 16 were in use."""
+    """Otherwise, a newcomer that is reconciled first would get the 16 GPUs in use of a renamed pool."""
     running, comes = serves("old", case.labels), newcomer("new")
     there = of(*case.pools, granted=(grant(running, "old"),))
     assert held(there, comes, running) == case.want, case.reason
@@ -83,7 +119,7 @@ def test_charges_what_runs_to_the_pool_that_selects_its_nodes(case: Case) -> Non
 
 
 def test_a_renamed_pool_has_room_for_what_runs_in_it() -> None:
-    """Its deployment finds the room that it has, and its service is admitted without another judgement."""
+    """The deployment counts the nodes of its own service, and the service is admitted without a new evaluation."""
     running, comes = serves("old", X), newcomer("new")
     there = of(("new", X), granted=(grant(running, "old"),))
     (new,) = there.pools
@@ -106,7 +142,7 @@ def test_pools_that_exchange_names_are_both_full_until_what_runs_has_moved() -> 
 
 
 def test_keeps_a_grant_in_use_when_its_pool_exchanges_names() -> None:
-    """A service was moved by a grant and its status did not say so yet when the names were exchanged."""
+    """A grant had moved a service, and its status did not show this yet when the names were exchanged."""
     moving = replace(with_service(serves("a", X, "one"), allocated=replace(share("a", X), gpus_per_node=2)), pool="b")
     before = of(("a", X), ("b", Y), granted=(grant(moving, "b"),))
     swapped = replace(of(("a", Y), ("b", X)), admitted=(replace(grant(moving, "a"), requested_pool="b"),))
@@ -115,9 +151,11 @@ def test_keeps_a_grant_in_use_when_its_pool_exchanges_names() -> None:
     published = replace(swapped, admitted=admit_placements(swapped, (moving,)).grants)
     assert ("one", "a") in held(published, moving, newcomer("a")), "and stays so"
     arrived = with_service(moving, allocated=share("b", X))
-    assert ("one", "a") not in held(published, arrived), "its service has what it requests from the pool of that name"
+    assert ("one", "a") not in held(published, arrived), "the service already uses the requested GPUs of the pool"
     elsewhere = replace(moving, pool="c")
-    assert ("one", "a") not in held(published, elsewhere), "it requests something else, and has observed that"
+    assert ("one", "a") not in held(published, elsewhere), (
+        "the placement requests another pool, and has observed its own spec"
+    )
 
 
 def test_a_pool_that_cannot_be_read_keeps_its_grants_beside_those_of_its_nodes() -> None:
@@ -128,7 +166,7 @@ def test_a_pool_that_cannot_be_read_keeps_its_grants_beside_those_of_its_nodes()
 
 @pytest.mark.parametrize(("asked", "granted", "moves"), [(3, 2, False), (2, 2, True), (3, 3, True)])
 def test_service_moves_only_with_the_replicas_that_it_has(asked: int, granted: int, moves: bool) -> None:
-    """Two pools exchanged names before an earlier grant was released: three replicas moved to room for two."""
+    """Two pools exchanged names before an earlier grant was released. Room for two replicas must not get three."""
     running = replace(with_service(serves("old", X), allocated=share("old", X, replicas=3)), replicas=asked)
     earlier = replace(grant(running, "old"), share=share("old", None, replicas=granted))
     served = replace(grant(running, "new"), share=share("new", None, replicas=3), requested_pool="old")

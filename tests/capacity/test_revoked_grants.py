@@ -1,7 +1,7 @@
-"""A grant is taken back from a placement that exceeds its quota: never while the placement may still use it.
+"""A grant of a placement that exceeds its quota is revoked, but never while the placement may still use the grant.
 
-The placement and its environment read each other through caches, and a placement may not even have read its own last
-status (histories, seed 200970).
+The placement and its environment read each other through caches, and a placement may even read an earlier version of
+its own status (histories, seed 200970).
 """
 
 import random
@@ -50,7 +50,7 @@ def test_takes_a_grant_back_once_its_placement_has_seen_that(held_back: Placemen
     granted = evaluate(EMPTY, asks("a"))
     assert holders(granted) == {"a": ""}
     revoked = evaluate(granted, held_back, asks("b"))
-    assert holders(revoked) == {"a": "7"}, "the other one waits: nobody knows yet whether it uses the GPUs"
+    assert holders(revoked) == {"a": "7"}, "the other placement waits, because the first one may still use the GPUs"
     assert holders(evaluate(revoked, replace(held_back, version="8"), asks("b"))) == {"a": "7"}
     seen = replace(held_back, version="9", admission=replace(held_back.admission, revoked=frozenset({"7"})))
     assert holders(evaluate(revoked, seen, asks("b"))) == {"b": ""}
@@ -58,8 +58,12 @@ def test_takes_a_grant_back_once_its_placement_has_seen_that(held_back: Placemen
 
 def test_returns_a_grant_to_a_placement_that_needs_it_again() -> None:
     revoked = evaluate(evaluate(EMPTY, asks("a")), BEYOND_QUOTA)
-    assert check_admission(asks("a"), revoked, {}).reason is Admitted.WAITING, "whatever its own status says"
-    assert holders(evaluate(revoked, asks("a"), asks("b"))) == {"a": "7"}, "it has not seen that"
+    assert check_admission(asks("a"), revoked, {}).reason is Admitted.WAITING, (
+        "a placement with a revoked grant waits, even if its status allows a start"
+    )
+    assert holders(evaluate(revoked, asks("a"), asks("b"))) == {"a": "7"}, (
+        "the grant stays revoked until the placement has observed the revocation"
+    )
     returned = evaluate(revoked, asks("a", admission=AdmissionRecord(revoked=frozenset({"7"}))), asks("b"))
     assert holders(returned) == {"a": ""}
     assert check_admission(asks("a"), returned, {}).reason is Admitted.ADMITTED
@@ -68,7 +72,7 @@ def test_returns_a_grant_to_a_placement_that_needs_it_again() -> None:
 def test_keeps_what_is_used() -> None:
     using = replace(with_service(BEYOND_QUOTA, allocated=asks("a").requested), has_served=True)
     granted = evaluate(EMPTY, asks("a"))
-    assert holders(evaluate(granted, using, asks("b"))) == {"a": ""}, "nothing is taken from it"
+    assert holders(evaluate(granted, using, asks("b"))) == {"a": ""}, "a grant in use is not revoked"
     revoked = evaluate(granted, BEYOND_QUOTA)
     assert check_admission(using, revoked, {}).replicas == 1
     assert holders(
@@ -83,7 +87,7 @@ def test_grant_of_a_placement_that_is_gone_is_not_kept_for_its_answer() -> None:
 
 @dataclass
 class _Cached:
-    """What one process reads of an object: some version that it has not read a later one of."""
+    """The reads of an object by one process, which never go back to an earlier version."""
 
     versions: list[Placement] | list[Environment]
     read_last: int = 0
@@ -95,7 +99,7 @@ class _Cached:
 
 @dataclass
 class _Fleet:
-    """One node, and two placements that want it; each may exceed its quota at any moment."""
+    """One node, and two placements that request it. Each of them may exceed its quota at any moment."""
 
     drawn: random.Random
     environments: list[Environment] = field(default_factory=lambda: [EMPTY])
@@ -144,6 +148,6 @@ def test_no_order_of_reads_gives_the_same_gpus_to_two_services() -> None:
         for _ in range(25):
             step = drawn.choice(["environment", "a", "b"])
             fleet.reconcile_environment() if step == "environment" else fleet.reconcile_placement(step)
-            assert len(fleet.serving) < 2, f"seed {seed}: both have the one node"
+            assert len(fleet.serving) < 2, f"seed {seed}: both services use the same node"
         started += len(fleet.serving)
-    assert started > 1_000, "otherwise nothing was tried"
+    assert started > 1_000, "services must have started in most of the histories"

@@ -1,4 +1,4 @@
-"""An environment's ledger over its whole life, and what a placement composes by it."""
+"""The ledger of an environment over its lifetime, and the resources that a placement composes by it."""
 
 import copy
 from dataclasses import replace
@@ -46,7 +46,7 @@ def _reason(outcome: Outcome, type_: ConditionType) -> str:
 
 
 def _by_hand(control: ControlPlane, **spec: JSON) -> Ref:
-    """Write a placement by hand beside the one that a deployment composed."""
+    """Creates a placement by hand next to the placement that a deployment composed."""
     found = copy.deepcopy(control.composites[only(control, "ModelPlacement")])
     mine: Manifest = {key: found[key] for key in ("apiVersion", "kind", "spec")}
     labels: Manifest = {"modelplane.ai/environment": text(found, "spec.inferenceEnvironmentRef.name")}
@@ -104,13 +104,15 @@ def test_writes_ledger_only_over_observed_version() -> None:
     mapping(environment, "metadata")["resourceVersion"] = "41"
     assert _looked(control, environment).version == "41"
     ref = only(control, "ModelPlacement")
-    assert _placement(control).version == "", "a file has none"
+    assert _placement(control).version == "", "a placement from a file has no version"
     change(control, ref, "metadata.resourceVersion", "42")
-    assert _placement(control).version == "42", "what is latched would be lost"
+    assert _placement(control).version == "42", (
+        "the status is written only over the observed version, so that no record is lost"
+    )
     for key in control.store.owned(ref):
         if key.startswith("service-"):
             del control.store[Ref.of(control.store.owned(ref)[key])]
-    assert _placement(control).version == "", "what is composed changes, so that Crossplane looks again at once"
+    assert _placement(control).version == "", "the composed resources change, so Crossplane reconciles again at once"
 
 
 @pytest.mark.parametrize("gone", ["uid", "status", "published"])
@@ -127,7 +129,9 @@ def test_carries_over_until_placement_is_readmitted(gone: str) -> None:
     assert _reason(outcome, ConditionType.ADMITTED) == "Waiting"
     assert outcome.composed.keys() == control.store.owned(ref).keys()
     (service,) = (item for key, item in outcome.composed.items() if key.startswith("service-"))
-    assert get(service.manifest, "spec.forProvider.manifest.spec.replicas") == 1, "what was not admitted is not begun"
+    assert get(service.manifest, "spec.forProvider.manifest.spec.replicas") == 1, (
+        "a replica that is not admitted is not started"
+    )
 
 
 def test_composes_nothing_for_placement_that_does_not_fit() -> None:

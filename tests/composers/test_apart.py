@@ -1,4 +1,4 @@
-"""Replicas that are kept on nodes of their own take no node from others, and leave none of theirs free."""
+"""Replicas on exclusive nodes: each replica uses a node that no other replica of the placement shares."""
 
 import copy
 
@@ -17,7 +17,7 @@ def test_spread_replicas_keep_their_nodes() -> None:
     apart = profile | {"replicaTopology": topology | {"placement": {"replicasAcrossNodes": "required"}}}
     change(control, model, "spec.serving", [apart])
     control.settle()
-    assert get(control.composites[placement], "spec.replicas") == 3, "one on each of three nodes"
+    assert get(control.composites[placement], "spec.replicas") == 3, "each of three nodes has one replica"
     whole = copy.deepcopy(control.composites[model])
     whole["metadata"] = {"name": "whole"}
     mapping(whole, "spec")["serving"] = [profile | {"replicaTopology": topology | {"gpusPerNode": 2}}]

@@ -1,4 +1,4 @@
-"""Whatever authors and clusters say, what we say keeps within its bounds: in the whole outcome of each kind."""
+"""The outcome of each kind keeps within its bounds, for any input of authors and clusters."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""A namespace whose GPUs may cost only so much per hour: what would cost more is refused, and what runs stays."""
+"""A cost limit per hour of a namespace: growth beyond it is refused, and running services are kept."""
 
 import copy
 
@@ -18,7 +18,7 @@ ADMITTED, SCHEDULED = "Admitted", "Scheduled"
 
 
 def priced(amount: str, price: JSON = TWO_DOLLARS, currency: str = "USD") -> ControlPlane:
-    """Return the story on a pool with a price, in a namespace with a limit of costs."""
+    """Returns the story on a pool with a price, in a namespace with a cost limit."""
     control = plane(STORY, World(), {"limits": {"costPerHour": {"amount": amount, "currency": currency}}})
     reprice(control, price)
     return control
@@ -32,7 +32,7 @@ def reprice(control: ControlPlane, price: JSON) -> None:
 
 
 def apply_another(control: ControlPlane) -> Ref:
-    """Deploy the same once more, under another name."""
+    """Creates the same deployment again under another name."""
     (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
     mapping(given, "metadata")["name"] = "another"
     control.apply([given])
@@ -60,7 +60,7 @@ def test_creates_no_placement_beyond_the_budget() -> None:
 
 
 def test_advises_the_replicas_that_a_growing_deployment_may_have() -> None:
-    """It has three replicas for 6.00 of 11.00 USD per hour: two more for 2.00 USD each, so five."""
+    """Three replicas cost 6.00 of 11.00 USD per hour. Two more cost 2.00 USD each, so five are possible."""
     control = priced("11.00")
     (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
     mapping(given, "spec.scaling.fixed")["replicas"] = 8

@@ -1,4 +1,4 @@
-"""Whose call it is, and what the platform got wrong in the settings that all calls share."""
+"""Dispatch of calls by kind, and faults in the settings that all calls share."""
 
 from typing import Any
 
@@ -34,9 +34,13 @@ def test_rejects_kind_of_other_group_or_version(name: str, version: str) -> None
     assert "conditions" not in answer
     assert "requirements" not in answer
     desired = answer.get("desired", {})
-    assert set(desired.get("resources", {})) == set(story.get("observed", {})), "what is ours is kept"
+    assert set(desired.get("resources", {})) == set(story.get("observed", {})), (
+        "the observed resources of this function are kept"
+    )
     status = desired.get("composite", {}).get("resource", {}).get("status", {})
-    assert bool(status) is (version.startswith("modelplane.ai/") and "status" in story["xr"]), "a stranger's is theirs"
+    assert bool(status) is (version.startswith("modelplane.ai/") and "status" in story["xr"]), (
+        "the status of a foreign kind is not changed"
+    )
 
 
 SLIPS = {"ttl": {"settled": "soon", "pendin": "1m"}}
@@ -56,7 +60,7 @@ def test_reports_problems_of_settings(name: str) -> None:
     assert said == [f"{first}. {SAID}" if first else SAID, *others]
     assert [(c["status"], c["reason"]) for c in after["conditions"]] == [
         (c["status"], c["reason"]) for c in before["conditions"]
-    ], "a slip changes nothing else"
+    ], "invalid settings do not change the other conditions"
 
 
 def test_settings_problems_leave_room_for_condition() -> None:
@@ -65,5 +69,5 @@ def test_settings_problems_leave_room_for_condition() -> None:
     message = _answer(story)["conditions"][0]["message"]
     note = "Platform settings: input.ttl.field0: is not a field"
     assert message.startswith(f"Model, environment and pool are known. {note}")
-    assert "..." in message, "its middle is left out"
+    assert "..." in message, "the middle of a long message is left out"
     assert len(message.encode()) <= 1024

@@ -87,7 +87,9 @@ def test_moves_and_serves_all_the_time() -> None:
     assert places(control) == [TOKYO]
     taint(control)
     control.settle()
-    assert (places(control), drained(control)[1]) == ([TOKYO], "NotDraining"), "uncordon moves nothing back"
+    assert (places(control), drained(control)[1]) == ([TOKYO], "NotDraining"), (
+        "placements do not move back after uncordon"
+    )
 
 
 def test_says_that_model_services_hold_a_placement() -> None:
@@ -159,7 +161,7 @@ def test_placement_without_its_deployment_is_left(ref: JSON, name: str, why: str
 
 
 def test_placements_that_hold_nothing_do_not_count() -> None:
-    """Any number may be written by hand: none was admitted, and so there is nothing of them to move."""
+    """Users can create any number of placements. Without admission, they have no resources to move."""
     control = on_one()
     running = control.composites[only(control, "ModelPlacement")]
     spec: Manifest = {**mapping(running, "spec"), "deploymentRef": {"name": "none"}, "replicas": 1000}
@@ -181,7 +183,7 @@ def test_placements_that_hold_nothing_do_not_count() -> None:
 
 
 def test_says_that_a_placement_is_being_deleted() -> None:
-    """However long that takes, for example while its cluster does not answer."""
+    """The deletion can take long, for example while the cluster does not answer."""
     control = on_one()
     change(control, only(control, "ModelPlacement"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
     taint(control, DRAIN)

@@ -1,4 +1,4 @@
-"""Nothing that was observed leaves the desired state without a `Drop` that says why."""
+"""No observed resource leaves the desired state without a `Drop` with the reason."""
 
 import copy
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def test_environment_observes_its_class_until_its_placements_are_known() -> None
 
 
 def test_copy_of_a_secret_leaves_the_cluster_where_a_cache_is_not_selected_any_more() -> None:
-    """Claim and Job of several composites stay there; an Object that does not delete would leave the Secret, too."""
+    """Claim and Job are shared and stay. The Object of the Secret needs a deletion policy that removes the Secret."""
     scene = AtRest("model-cache", "ModelCache")
     mapping(scene.xr, "spec").update({"environments": ["nowhere"], "environmentSelector": None})
     mapping(scene.xr, "status")["readers"] = []

@@ -18,7 +18,7 @@ REPLICAS = "spec.scaling.fixed.replicas"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An input that is taken away, and what the deployment then reports."""
+    """An input that is removed, and the condition that the deployment then reports."""
 
     id: str
     loss: Callable[[ControlPlane], None]
@@ -63,7 +63,7 @@ CASES = (
 
 
 def serving(replicas: int) -> ControlPlane:
-    """Return a control plane on which the model serves with so many replicas."""
+    """Returns a control plane on which the model serves with this number of replicas."""
     control = plane(STORY)
     change(control, only(control, "ModelDeployment"), REPLICAS, replicas)
     control.settle()
@@ -90,7 +90,7 @@ def test_scales_down_while_an_input_is_missing_or_invalid(case: Case, wanted: in
     change(control, deployment, REPLICAS, wanted)
     control.settle()
     assert said(control, deployment, case.condition) == case.want
-    # Nothing but the number of replicas changes: not the placement, and not the service.
+    # Only the number of replicas changes, both of the placement and of the service.
     assert mapping(control.store[placement], "spec") == {**spec, "replicas": wanted}
     (scaled,) = remote(control, placement, "service-").values()
     assert scaled == {**service, "spec": {**mapping(service, "spec"), "replicas": wanted}}
@@ -112,7 +112,7 @@ def test_does_not_scale_up_while_input_is_missing(case: Case) -> None:
 
 
 def test_uses_no_grant_that_it_released_earlier() -> None:
-    """Another placement may have it: neither needs to have observed the latest status of its environment."""
+    """Another placement may have the grant. Neither of them may have observed the latest status of the environment."""
     control = serving(2)
     placement, environment = only(control, "ModelPlacement"), only(control, "InferenceEnvironment")
     before = copy.deepcopy(control.composites[environment])
@@ -139,7 +139,7 @@ def test_uses_no_grant_that_it_released_earlier() -> None:
 
 
 def test_keeps_environments_while_model_is_missing() -> None:
-    """Which environment to give up is a decision, and that needs the model."""
+    """The scheduler needs the model to decide which environment to leave."""
     control = plane("two-environments")
     placements = control.all("ModelPlacement")
     assert len(placements) == 2
@@ -159,7 +159,7 @@ def test_scales_down_before_the_model_is_answered() -> None:
 
 
 def test_keeps_replicas_of_invalid_deployment() -> None:
-    """A deployment with a fault does not say how many replicas are wanted."""
+    """The replicas of an invalid deployment are unknown."""
     control = serving(3)
     deployment = only(control, "ModelDeployment")
     change(control, deployment, REPLICAS, 1)

@@ -1,4 +1,4 @@
-"""Whatever is taken away while a model serves, its service stays desired as it was and a condition says why."""
+"""If an input is removed or invalid while a model serves, its service is kept, and a condition reports the cause."""
 
 import copy
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def _break_environment(environment: Manifest) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is taken away, and which condition of which kind must say so."""
+    """An input that is removed, and the condition that must report it."""
 
     id: str
     reason: str
@@ -91,7 +91,7 @@ CASES = (
     ),
     Case(
         id="model-deleted-placement",
-        reason="the placement says so, too",
+        reason="the placement also reports the missing model",
         loss=_delete("ClusterModel"),
         kind="ModelPlacement",
         condition="ReferencesResolved",
@@ -107,7 +107,7 @@ CASES = (
     ),
     Case(
         id="profile-invalid",
-        reason="a profile with a static fault is skipped when deciding, not while it serves",
+        reason="an invalid profile gets no new placements, but keeps the placement that serves",
         loss=_edit("ClusterModel", _break_profile),
         kind="ModelPlacement",
         condition="ReferencesResolved",
@@ -115,7 +115,7 @@ CASES = (
     ),
     Case(
         id="environment-not-ready",
-        reason="readiness keeps new placements away and moves none",
+        reason="an environment that is not Ready gets no new placements and keeps the existing ones",
         loss=_edit("InferenceEnvironment", _unready),
         kind="ModelDeployment",
         condition="Scheduled",
@@ -123,7 +123,7 @@ CASES = (
     ),
     Case(
         id="environment-deleted",
-        reason="a vanished environment is replaced first, then given up",
+        reason="a placement on a deleted environment is kept until its replacement is Ready",
         loss=_delete("InferenceEnvironment"),
         kind="ModelPlacement",
         condition="ReferencesResolved",
@@ -131,7 +131,7 @@ CASES = (
     ),
     Case(
         id="environment-list-empty",
-        reason="a list that is briefly empty tears nothing down",
+        reason="an empty list of environments does not remove placements",
         loss=_delete("InferenceEnvironment"),
         kind="ModelDeployment",
         condition="Scheduled",
@@ -139,7 +139,7 @@ CASES = (
     ),
     Case(
         id="environment-invalid",
-        reason="an environment that cannot be read is still there",
+        reason="an invalid environment keeps its placements",
         loss=_edit("InferenceEnvironment", _break_environment),
         kind="InferenceEnvironment",
         condition="StorageReady",
@@ -147,7 +147,7 @@ CASES = (
     ),
     Case(
         id="pool-removed",
-        reason="no other pool fits, so the placement stays where it is and says why",
+        reason="no other pool fits, so the placement is kept and reports the missing pool",
         loss=_edit("InferenceEnvironment", _drop_pool),
         kind="ModelPlacement",
         condition="ReferencesResolved",
@@ -155,7 +155,7 @@ CASES = (
     ),
     Case(
         id="pool-removed-deployment",
-        reason="the deployment is decided again, in vain: never fits on what is left",
+        reason="the deployment cannot be rescheduled, because the remaining pools are too small",
         loss=_edit("InferenceEnvironment", _drop_pool),
         kind="ModelDeployment",
         condition="Scheduled",
@@ -163,7 +163,7 @@ CASES = (
     ),
     Case(
         id="pool-invalid",
-        reason="a slip in a pool is not its removal",
+        reason="an invalid pool is not a removed pool",
         loss=_edit("InferenceEnvironment", _break_pool),
         kind="InferenceEnvironment",
         condition="PoolsValid",
@@ -171,7 +171,7 @@ CASES = (
     ),
     Case(
         id="storage-removed",
-        reason="the claim exists; naming no class any more does not change it",
+        reason="the claim exists already, and needs no storage class",
         loss=_edit("InferenceEnvironment", _drop_storage),
         kind="InferenceEnvironment",
         condition="StorageReady",
@@ -197,7 +197,7 @@ def test_service_stays(case: Case) -> None:
 
 
 def test_keeps_what_runs_when_every_status_is_lost() -> None:
-    """A restored backup has none. What was composed is in the spec, and a placement that waits was created before."""
+    """A restored backup has no statuses. The composed resources are in the spec, also those of a waiting placement."""
     control = plane(STORY)
     environment, placement = only(control, "InferenceEnvironment"), only(control, "ModelPlacement")
     (pool,) = listing(control.composites[environment], "spec.nodePools")

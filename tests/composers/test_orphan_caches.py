@@ -1,4 +1,4 @@
-"""Objects of a ModelCache that Crossplane composed and does not observe: found by their label, and kept until it does.
+"""Objects of a ModelCache that Crossplane composed and does not observe are found by their label and kept.
 
 In a simulated history a cache was selected for other environments while its list was stale: claim, Job and token of the
 earlier one stayed on the hub with nothing to delete them.
@@ -19,7 +19,9 @@ def test_adopts_orphan_objects_of_cache() -> None:
     assert objects
     for key, item in objects.items():
         assert text(item.manifest, "metadata.resourceVersion") == "7"
-        assert "uid" not in mapping(item.manifest, "metadata"), "Crossplane's list of what it composed knows none"
+        assert "uid" not in mapping(item.manifest, "metadata"), (
+            "an item without a uid does not count as composed in Crossplane's list"
+        )
         assert item.manifest["spec"] == rest.composed[key].manifest["spec"], key
 
 

@@ -1,4 +1,4 @@
-"""Objects of a placement that Crossplane composed and does not observe: all of them are composed on as they are."""
+"""Objects of a placement that Crossplane composed and does not observe are adopted without changes."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ def _no_class(scene: Scene) -> None:
 
 
 def test_finds_orphans_by_label() -> None:
-    """With lists a second late a placement whose environment went lost sight of its claim in every second call."""
+    """With lists one second late, a placement without environment lost its claim in every second call."""
     scene = Scene(SEVERAL_NODES)
     _lost_environment(scene)
     kept = scene.at_rest()
@@ -111,7 +111,7 @@ def test_keeps_orphans_while_service_may_not_be_composed(harm: Callable[[Scene],
 
 @pytest.mark.parametrize("harm", [_edited_model, _lost_model, _lost_environment])
 def test_composes_usage_while_references_do_not_resolve(harm: Callable[[Scene], None]) -> None:
-    """A Usage that was left out of the list of resources protected its ModelCache until the environment came back."""
+    """A Usage missing from the list of resources would protect its ModelCache until the environment exists again."""
     scene = Scene(ON_A_CACHE)
     rest = scene.at_rest().composed["cache-usage"].manifest
     harm(scene)
@@ -172,13 +172,15 @@ def test_deletes_orphan_service_of_other_shape_when_observed() -> None:
     change(scene.control, scene.environment(), "metadata.uid", None)
     gone = scene.at_rest()
     assert earlier not in gone.composed
-    assert [key for key in gone.composed if key.startswith("service-")], "the new one takes its place"
+    assert [key for key in gone.composed if key.startswith("service-")], "the new service replaces the orphan"
     lost = scene.outcome()
-    assert [key for key in lost.composed if key.startswith("service-")] == [earlier], "one at a time"
+    assert [key for key in lost.composed if key.startswith("service-")] == [earlier], (
+        "the new service waits until the earlier one is deleted"
+    )
 
 
 def test_orphan_service_of_other_shape_starts_no_pods() -> None:
-    """Histories, seed 1279: with a list 7 s late a call wrote one without it, and its pods ran on for ever."""
+    """Histories, seed 1279: with a list 7 s late, a call lost the service, and its pods ran forever."""
     scene = Scene(SEVERAL_NODES)
     change(scene.control, scene.environment(), "metadata.uid", None)
     rest, other = scene.at_rest(), copy.deepcopy(scene.objects[scene.service()])
@@ -186,12 +188,12 @@ def test_orphan_service_of_other_shape_starts_no_pods() -> None:
     mapping(other, "metadata").update(name=key, annotations={"crossplane.io/composition-resource-name": key})
     observed, scene.objects[key] = dict(scene.objects), other
     lost = scene.outcome(observed)
-    assert lost.composed.keys() == {*observed, key}, "nothing goes while one is not observed"
+    assert lost.composed.keys() == {*observed, key}, "no resource is dropped while an orphan is not observed"
     assert get(lost.composed[key].manifest, "spec.managementPolicies") == ["Observe", "Delete"], (
-        "it may have been deleted meanwhile"
+        "the Object may have been deleted since it was listed"
     )
     assert get(lost.composed[key].manifest, "metadata.resourceVersion") == "7"
-    assert scene.outcome(scene.objects).composed == rest.composed, "observed, it goes"
+    assert scene.outcome(scene.objects).composed == rest.composed, "the Object is dropped once Crossplane observes it"
 
 
 def _list_resources(scene: Scene) -> None:
@@ -215,7 +217,7 @@ def test_adopts_orphan_that_composite_lists() -> None:
 
 @pytest.mark.parametrize("harm", [lambda _: None, _lost_environment], ids=["resolved", "no-environment"])
 def test_adopts_usage_that_composite_lists(harm: Callable[[Scene], None]) -> None:
-    """Left out of the list it would protect its ModelCache for as long as the placement lives."""
+    """A Usage missing from the list would protect its ModelCache as long as the placement exists."""
     scene = Scene(ON_A_CACHE)
     _list_resources(scene)
     harm(scene)

@@ -1,6 +1,6 @@
-"""A placement that Crossplane composed and does not observe, as its list was read from before its last write.
+"""Placements that Crossplane composed and does not observe, because it read a list from before its last write.
 
-On the real stack two deployments in a race lost sight of their placements so: both kept running, undeleted.
+On real clusters, two deployments in a race lost their placements in this way: both kept running, undeleted.
 """
 
 import copy
@@ -20,7 +20,7 @@ _READY: list[JSON] = [{"type": "Ready", "status": "True"}]
 
 
 def at_rest() -> tuple[Manifest, Manifest, list[Manifest]]:
-    """Return a deployment, its placement, and what it looks at; the environment has room for one."""
+    """Returns a deployment with its placement and required resources; the environment has room for one."""
     control = plane("kimi-k2-two-nodes")
     model, environment, deployment, placement = (
         copy.deepcopy(control.composites[only(control, kind)])
@@ -33,7 +33,7 @@ def at_rest() -> tuple[Manifest, Manifest, list[Manifest]]:
 
 
 def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: JSON) -> Manifest:
-    """Return a placement as the API server has it."""
+    """Returns a placement as the API server stores it."""
     copied = copy.deepcopy(placement)
     metadata = mapping(copied, "metadata")
     owner: Manifest = {"apiVersion": VERSION, "kind": "ModelDeployment", "name": "x", "uid": by, "controller": True}
@@ -46,7 +46,7 @@ def owned(placement: Manifest, *, by: str, served: bool, created: str, **more: J
 def composed(
     deployment: Manifest, there: list[Manifest], *placements: Manifest, observed: Mapping[str, Manifest] | None = None
 ) -> Outcome:
-    """Return what is composed while nothing else is observed."""
+    """Returns the composed placement while no other resource is observed."""
     return compose(fetched(Call(xr=deployment, observed=observed or {}), [*there, *placements]))
 
 
@@ -63,18 +63,24 @@ class Case:
 
 
 CASES = (
-    Case("never-served", "it is ours and has its room"),
-    Case("served", "what served is never left to itself", has_served=True),
+    Case("never-served", "the orphan belongs to the deployment and has room, so it is adopted"),
+    Case("served", "an orphan that has served is always adopted", has_served=True),
     Case(
         "must-yield",
-        "it goes once it is observed; left out now, nothing would delete it",
+        "a rejected orphan is adopted first, because Crossplane deletes only observed resources",
         first=False,
         scheduled="InsufficientCapacity",
     ),
-    Case("deleting", "what goes is not brought back", deleting=True, stays=False, scheduled="InsufficientCapacity"),
+    Case(
+        "deleting",
+        "a placement that is being deleted is not adopted",
+        deleting=True,
+        stays=False,
+        scheduled="InsufficientCapacity",
+    ),
     Case(
         "of-another",
-        "a placement that only names the deployment takes capacity like any other",
+        "a placement with another owner is not adopted, and its GPUs are charged",
         by=OTHER,
         stays=False,
         scheduled="InsufficientCapacity",
@@ -95,7 +101,9 @@ def test_adopts_orphan_placement(case: Case) -> None:
     if found is not None:
         assert text(found.manifest, "metadata.name") == text(placement, "metadata.name"), case.reason
         assert text(found.manifest, "metadata.resourceVersion") == "7", "as it was seen"
-        assert "uid" not in mapping(found.manifest, "metadata"), "Crossplane's list of what it composed knows none"
+        assert "uid" not in mapping(found.manifest, "metadata"), (
+            "an item without a uid does not count as composed in Crossplane's list"
+        )
         assert get(found.manifest, "spec.topology") == get(placement, "spec.topology"), case.reason
     (scheduled,) = (c.reason for c in outcome.conditions if c.type == "Scheduled")
     assert scheduled == case.scheduled, case.reason
@@ -146,7 +154,7 @@ def test_orphan_needs_no_further_round_of_requirements(
 @pytest.mark.parametrize("there", [[], ["ClusterModel"]], ids=["model-gone", "model-there"])
 @pytest.mark.parametrize("labels", [True, False], ids=["labelled", "label-gone"])
 def test_adopts_orphan_without_label_or_model(there: list[str], *, labels: bool) -> None:
-    """Histories, seed 1409: a tenant took both away, and its deployment knew no more of what served."""
+    """Histories, seed 1409: a tenant removed both, and its deployment no longer found the serving placement."""
     deployment, placement, fetchable = at_rest()
     deployment["status"] = {"placements": [{"environment": "h200-east", "name": text(placement, "metadata.name")}]}
     kept: dict[str, JSON] = {"labels": mapping(placement, "metadata.labels") if labels else {}}
@@ -158,11 +166,11 @@ def test_adopts_orphan_without_label_or_model(there: list[str], *, labels: bool)
     assert text(found, "metadata.resourceVersion") == "7", "as it was seen"
     observed = composed(deployment, others, orphan, observed={"placement-h200-east": orphan})
     asked = {wanted.name for wanted in observed.requirements.values() if wanted.kind == "ModelPlacement"}
-    assert asked == {None}, "what is observed is not asked for by its name"
+    assert asked == {None}, "an observed placement is not required by its name"
 
 
 def test_bounds_placements_required_by_name() -> None:
-    """A user who may write its status would make core fetch all of them; 100 is `maximum` of spec.environments."""
+    """Otherwise, a user with write access to the status could make Crossplane fetch any number of them."""
     deployment, _, there = at_rest()
     deployment["status"] = {"placements": [{"name": f"p-{number}"} for number in range(5000)]}
     asked = composed(deployment, there).requirements.values()
@@ -173,7 +181,7 @@ FOREIGN = "another-namespace"
 
 
 def test_ignores_forged_owner_in_other_namespace() -> None:
-    """Any user can write an owner's uid; Crossplane composes in the composite's namespace only."""
+    """Users can forge the uid of an owner, but Crossplane composes only in the namespace of the composite."""
     deployment, placement, there = at_rest()
     forged = owned(placement, by=ME, served=True, created="2026-01-01T00:00:01Z", namespace=FOREIGN)
     outcome = composed(deployment, there, forged)

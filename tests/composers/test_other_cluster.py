@@ -1,4 +1,4 @@
-"""A placement stays on its cluster: its Objects describe what is there, and nowhere else."""
+"""A placement stays on its cluster, because its Objects describe resources of this cluster."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_keeps_objects_when_environment_reference_changes(edits: tuple[Edit, ...
         "ClusterProviderConfig is h200-east-5519afe8, where its objects are; delete the placement and "
         "make another to move"
     )
-    assert changed.composed("") == rest.composed(""), "what runs is kept where it is"
+    assert changed.composed("") == rest.composed(""), "running services stay on their cluster"
 
 
 def test_accepts_recreated_environment() -> None:

@@ -1,4 +1,4 @@
-"""Resources of other steps of the pipeline: what they desire stays theirs, what they drop goes, whatever we keep."""
+"""Resources of other steps of the pipeline are never changed, kept or dropped by this function."""
 
 import asyncio
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ OBJECT: Manifest = {
     "metadata": {"name": "theirs", "labels": {"app.kubernetes.io/managed-by": "another"}},
     "spec": {"forProvider": {"manifest": {"kind": "Namespace"}}},
 }
-# Under names that we use ourselves, too.
+# These resources also use names that this function uses.
 THEIRS = {"config": CONFIG, "east/config": CONFIG, "thing": OBJECT, "service-theirs": OBJECT}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A composite whose own resources are kept as observed, and why they are."""
+    """A composite whose own resources are kept as observed, with the reason."""
 
     id: str
     reason: str
@@ -41,14 +41,21 @@ class Case:
 
 
 CASES_ = (
-    Case("placement", "its model is gone", "ModelPlacement/serving"),
-    Case("deployment", "its model is gone", "ModelDeployment/ready"),
+    Case("placement", "the placement is kept as observed, because its model is missing", "ModelPlacement/serving"),
+    Case("deployment", "the deployment keeps its resources, because its model is missing", "ModelDeployment/ready"),
     Case(
-        "deployment-decided", "it is decided, and keeps what it cannot read", "ModelDeployment/ready", break_input=False
+        "deployment-decided",
+        "the deployment is decided, and keeps its unreadable placements",
+        "ModelDeployment/ready",
+        break_input=False,
     ),
-    Case("environment", "its spec is broken", "InferenceEnvironment/connected"),
-    Case("cache", "its environments are gone", "ModelCache/hydrated"),
-    Case("crash", "after an internal error", "ModelPlacement/serving", crash=True),
+    Case(
+        "environment",
+        "the environment keeps its resources, because its spec is invalid",
+        "InferenceEnvironment/connected",
+    ),
+    Case("cache", "the ModelCache keeps its resources, because its environments are missing", "ModelCache/hydrated"),
+    Case("crash", "all resources are kept after an internal error", "ModelPlacement/serving", crash=True),
 )
 
 

@@ -1,4 +1,4 @@
-"""A namespace that wants more than the platform allows it: no other namespace loses a GPU, and what runs stays."""
+"""A namespace that requests more than its quota: no other namespace loses GPUs, and running services are kept."""
 
 import copy
 from dataclasses import replace
@@ -77,7 +77,7 @@ def test_placements_beyond_the_quota_compose_nothing_and_hold_no_gpus() -> None:
         assert not composed(control, ref)
         assert "2 of 2 placements that the platform allows" in message(control, ref, ADMITTED)
         assert "by-hand-01 (" in message(control, ref, ADMITTED)
-    assert granted(control).isdisjoint(ref.name for ref in mine[1:]), "what starts nothing is granted nothing"
+    assert granted(control).isdisjoint(ref.name for ref in mine[1:]), "placements that exceed the quota get no grant"
 
 
 def test_each_namespace_has_its_own_quota() -> None:
@@ -120,7 +120,7 @@ def test_service_beyond_the_quota_keeps_its_replicas() -> None:
     outcome = compose(fetched(first, control.composites.values()))
     assert _reason(outcome, ADMITTED) == "QuotaExceeded"
     (service,) = (c.manifest for key, c in outcome.composed.items() if key.startswith("service-"))
-    assert integer(service, "spec.forProvider.manifest.spec.replicas") == 3, "of one GPU each"
+    assert integer(service, "spec.forProvider.manifest.spec.replicas") == 3, "the service has three replicas of one GPU"
 
 
 def test_creates_no_placement_beyond_the_quota() -> None:
@@ -136,7 +136,7 @@ def test_creates_no_placement_beyond_the_quota() -> None:
 
 
 def test_namespace_with_limits_of_its_own_has_no_others() -> None:
-    """One placement each in general: `chat` may have two; without an entry it would be refused."""
+    """The general limit is one placement. The entry of `chat` allows two."""
     control = limited(placementsPerNamespace=1, namespaces={"chat": {"placements": 2}, "other": {"gpus": 1}})
     by_hand(control, 1)
     refused = by_hand(control, 2)
@@ -169,7 +169,7 @@ def test_invalid_limit_admits_nothing_more_and_keeps_what_runs(limits: Manifest)
     assert "Ask the platform team to correct the limits" in message(control, Ref.of(another), SCHEDULED)
     change(control, deployment, "spec.scaling.fixed.replicas", 1)
     control.settle()
-    assert integer(control.composites[placement], "spec.replicas") == 1, "fewer are always possible"
+    assert integer(control.composites[placement], "spec.replicas") == 1, "fewer replicas are always possible"
 
 
 def test_mistyped_limit_of_a_namespace_is_reported() -> None:
@@ -189,7 +189,7 @@ def test_scales_up_once_the_quota_has_room() -> None:
     scheduled = message(control, deployment, SCHEDULED)
     assert "1 cannot be scaled up to 5 replicas" in scheduled
     assert "keeps its replicas (3); profile one-gpu: 2 GPUs required; namespace chat has 3 of 4 GPUs" in scheduled
-    assert get(control.composites[deployment], "status.gpus") == 3, "what runs"
+    assert get(control.composites[deployment], "status.gpus") == 3, "the status counts the GPUs of the running replicas"
     assert said(control, placement, ADMITTED) == ("True", "Admitted")
     change(control, deployment, "spec.scaling.fixed.replicas", 4)
     control.settle()
@@ -213,7 +213,7 @@ def test_keeps_running_placement_when_a_larger_shape_exceeds_the_quota() -> None
 
 
 def test_lowers_replicas_beyond_the_quota_to_those_that_run() -> None:
-    """An earlier release wrote what it could not have; two that grow in one moment write it still."""
+    """Earlier releases wrote more replicas than the quota allows, and two deployments that grow at once still do."""
     control = plane(STORY)
     deployment, ref = only(control, "ModelDeployment"), only(control, "ModelPlacement")
     for composite, path in ((deployment, "spec.scaling.fixed.replicas"), (ref, "spec.replicas")):
@@ -235,12 +235,14 @@ KINDS = pytest.mark.parametrize(
 
 @KINDS
 def test_satisfied_placement_does_not_require_the_namespace(kind: str, path: str) -> None:
-    """No quota can refuse it, and every change in the namespace would wake it."""
+    """No quota can refuse such a placement, and each change in the namespace would cause a reconcile."""
     control = plane(STORY)
     ref = only(control, kind)
     assert not _lists(_outcome(control, ref, gpusPerNamespace=1, placementsPerNamespace=1))
     change(control, ref, path, 2)
-    assert not _lists(_outcome(control, ref, gpusPerNamespace=1, placementsPerNamespace=1)), "fewer are no more"
+    assert not _lists(_outcome(control, ref, gpusPerNamespace=1, placementsPerNamespace=1)), (
+        "fewer replicas do not exceed a quota"
+    )
 
 
 @KINDS
@@ -250,7 +252,7 @@ def test_scaling_up_requires_the_namespace_and_waits_for_the_answer(kind: str, p
     change(control, ref, path, 5)
     assert not _lists(_outcome(control, ref))
     if kind == "ModelPlacement":
-        assert not _lists(_outcome(control, ref, placementsPerNamespace=1)), "it is one already"
+        assert not _lists(_outcome(control, ref, placementsPerNamespace=1)), "the placement counts already"
     first = Call(
         xr=control.composites[ref], observed=control.store.owned(ref), input={"limits": {"gpusPerNamespace": 9}}
     )
@@ -264,7 +266,7 @@ def test_scaling_up_requires_the_namespace_and_waits_for_the_answer(kind: str, p
 
 
 def test_placement_waiting_for_quota_requires_the_namespace() -> None:
-    """So that it is woken once there is room."""
+    """The placement is then reconciled once there is room."""
     control = limited(placementsPerNamespace=1)
     waiting = by_hand(control, 1)
     (given,) = (m for m in manifests(STORY) if m["kind"] == "ModelDeployment")
@@ -322,7 +324,7 @@ def test_chooses_a_profile_within_the_quota() -> None:
 
 
 def test_chooses_an_environment_within_the_quota() -> None:
-    """What the maths gives: 160Gi are two GPUs of 80Gi, and eight of 24Gi."""
+    """The computed shapes differ: 160Gi need two GPUs of 80Gi, or eight GPUs of 24Gi."""
     tiny = objects.pool("tiny", capabilities={"memoryPerGpu": "24Gi"})
     model = objects.model("llm", profile={"engine": BIG["engine"]}, resources={"vram": "160Gi"})
     control = _up(tiny, HUGE, model=model, gpusPerNamespace=4)
@@ -343,12 +345,12 @@ def test_does_not_advise_waiting_for_a_request_beyond_the_limit() -> None:
     control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=4)
     scheduled = message(control, only(control, "ModelDeployment"), SCHEDULED)
     assert scheduled.endswith("Request less, or ask the platform team to raise the limits"), (
-        "no placement has any of it"
+        "no placement uses the quota"
     )
 
 
 def test_names_the_placements_that_hold_the_quota() -> None:
-    """Four of ten are taken, by a placement written by hand: eight are not to be had now, and may be later."""
+    """A placement created by hand uses four of ten GPUs, so eight GPUs are not available now."""
     control = _up(HUGE, model=OF_TWO, gpusPerNamespace=10)
     ref = only(control, "ModelDeployment")
     there = copy.deepcopy(next(iter(control.store.owned(ref).values())))
@@ -372,7 +374,7 @@ def test_names_the_placements_that_hold_the_quota() -> None:
 
 @pytest.mark.parametrize("limits", [{"gpusPerNamespace": 5}, {"placementsPerNamespace": 2}], ids=str)
 def test_places_on_as_many_environments_as_the_quota_allows(limits: dict[str, int]) -> None:
-    """Two GPUs on each of two of three: the third would be the fifth and sixth of five, or one placement too many."""
+    """Two environments get two GPUs each. The third would exceed five GPUs, or the number of placements."""
     only_small = objects.model("llm", serving=[SMALL])
     control = _up(HUGE, HUGE, HUGE, model=only_small, wanted=3, **limits)
     ref = only(control, "ModelDeployment")
@@ -380,11 +382,11 @@ def test_places_on_as_many_environments_as_the_quota_allows(limits: dict[str, in
     assert [text(found, "spec.profile") for found in _owned(control, ref)] == ["small", "small"]
     (row,) = listing(control.composites[ref], UNPLACED)
     assert (row["environment"], row["reason"]) == ("c", "QuotaExceeded")
-    assert "its own on" not in text(row, "message"), "they are there, and have names"
+    assert "its own on" not in text(row, "message"), "existing placements are listed by their names"
 
 
 def test_uses_the_remaining_quota_for_a_smaller_shape() -> None:
-    """Eight GPUs on the first environment leave two of ten for the second."""
+    """Eight of ten GPUs on the first environment leave two for the second."""
     control = _up(HUGE, HUGE, model=OF_TWO, wanted=2, gpusPerNamespace=10)
     ref = only(control, "ModelDeployment")
     assert said(control, ref, SCHEDULED) == ("True", "Placed")
@@ -410,7 +412,7 @@ def _owned(control: ControlPlane, ref: Ref) -> list[Manifest]:
 
 
 def test_considered_decision_records_what_the_quota_refused() -> None:
-    """`plan` and `why` judge every pool once more with the request that the decision was made with."""
+    """`plan` and `why` filter every pool again with the request of the decision."""
     for limit, refused in ((4, True), (8, False)):
         control = _up(HUGE, model=objects.model("llm", serving=[BIG]), gpusPerNamespace=limit)
         ref = only(control, "ModelDeployment")
@@ -422,7 +424,7 @@ def test_considered_decision_records_what_the_quota_refused() -> None:
 
 
 def test_caches_verdicts_of_a_request_beyond_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that nothing can take is asked again and again, over a whole fleet: who says the same has not to think."""
+    """A request that fits nowhere is repeated over the fleet, so equal requests use cached verdicts."""
     control = _up(HUGE, HUGE, HUGE, model=OF_TWO, gpusPerNamespace=1)
     ref = only(control, "ModelDeployment")
     first = Call(xr=control.composites[ref], input={"limits": {"gpusPerNamespace": 1}})
@@ -437,8 +439,8 @@ def test_caches_verdicts_of_a_request_beyond_the_quota(monkeypatch: pytest.Monke
     once = compose(found)
     again = len(looked)
     assert compose(found) == once
-    assert len(looked) == again, "nothing has changed since"
+    assert len(looked) == again, "nothing has changed, so the cached verdicts are used"
     answers = {name: items[::-1] for name, items in found.answers.items()}
     assert compose(replace(found, answers=answers)) == once
-    assert len(looked) == again, "whatever the order in which Crossplane sends it"
+    assert len(looked) == again, "the order of the resources in the request does not matter"
     assert _reason(once, SCHEDULED) == "QuotaExceeded"

@@ -1,4 +1,4 @@
-"""Two deployments that decided at the same moment: exactly one keeps its place, whichever is first."""
+"""Two deployments decide at the same moment: exactly one of them keeps its placement, in either order of calls."""
 
 import copy
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Which of the two placements was created first, and by which uid a tie is broken."""
+    """The creation times and uids of the two placements, and the winner."""
 
     id: str
     reason: str
@@ -29,21 +29,21 @@ class Case:
 CASES = (
     Case(
         id="first-is-older",
-        reason="the older of two that never served keeps its place",
+        reason="the older of two placements that never served keeps its place",
         created=("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"),
         uids=("b", "a"),
         winner="first",
     ),
     Case(
         id="second-is-older",
-        reason="names and the order of calls do not count",
+        reason="names and the order of the calls do not matter",
         created=("2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z"),
         uids=("a", "b"),
         winner="second",
     ),
     Case(
         id="same-second",
-        reason="within one second the uid decides, alike for both",
+        reason="of placements created in the same second, both deployments choose the lower uid",
         created=("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
         uids=("b", "a"),
         winner="second",
@@ -67,7 +67,7 @@ def _room_for_one() -> list[Manifest]:
 
 
 def _race(case: Case) -> ControlPlane:
-    """Let both decide from the same view, in which neither is placed."""
+    """Lets both deployments decide from the same view, in which neither has a placement."""
     control = ControlPlane(renderer=Engine(call), world=World())
     control.apply(_room_for_one())
     for _ in range(30):
@@ -89,7 +89,7 @@ def _owner(control: ControlPlane, ref: Ref) -> str:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_one_of_two_racing_deployments_keeps_its_placement(case: Case) -> None:
     control = _race(case)
-    assert len(control.all("ModelPlacement")) == 2, "both must have decided from the stale view"
+    assert len(control.all("ModelPlacement")) == 2, "both deployments must decide from the stale view"
     for _ in range(ROUNDS):
         control.advance()
     (kept,) = control.all("ModelPlacement")
@@ -97,4 +97,4 @@ def test_one_of_two_racing_deployments_keeps_its_placement(case: Case) -> None:
     loser = next(ref for ref in control.all("ModelDeployment") if ref.name != case.winner)
     assert said(control, loser, "Scheduled") == ("False", "InsufficientCapacity"), case.reason
     control.settle()
-    assert control.all("ModelPlacement") == [kept], "it comes to rest there"
+    assert control.all("ModelPlacement") == [kept], "the remaining placement stays in the stable state"

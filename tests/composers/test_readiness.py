@@ -1,4 +1,4 @@
-"""A deployment is not ready while it could not be decided, and counts what answers."""
+"""A deployment is not Ready until it can be scheduled, and counts its Ready placements."""
 
 import copy
 
@@ -25,7 +25,7 @@ def call(model: Manifest, environment: Manifest, deployment: Manifest, placement
 
 
 def test_deployment_of_invalid_model_is_not_ready() -> None:
-    """What serves is kept as it is; the deployment is not what it says it is."""
+    """The serving placement is kept, but it does not have the spec of the deployment."""
     model, environment, deployment, placement = at_rest()
     mapping(model, "spec")["source"] = "Torrent"
     outcome = compose(call(model, environment, deployment, placement))

@@ -1,4 +1,4 @@
-"""After an internal error everything stays: resources, status, and what is asked of Crossplane.
+"""After an internal error, the resources, the status and the required resources are kept.
 
 Requirements that differ from one call to the next are answered again each time: what failed with its answers succeeds
 without them, and the composite flips for ever.

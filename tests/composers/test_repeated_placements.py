@@ -1,4 +1,4 @@
-"""A placement that keeps its pool is written over the version that was observed; a late observation undoes no decision.
+"""A placement that keeps its pool is applied with the observed version, so a late observation undoes no decision.
 
 Two views of a placement took turns for ever: each call repeated the pool that it saw over the other's. What a user
 writes into a placement is written over again.

@@ -16,7 +16,7 @@ from tools.world import World
 LOWERED: Manifest = {"limits": {"gpusPerNamespace": 4}}
 MISTYPED: Manifest = {"limits": {"gpusPerNamespace": "four"}}
 COSTLY: Manifest = {"limits": {"costPerHour": {"amount": "1", "currency": "USD"}}}
-# The pool costs 8 x 2.50 USD per hour, so that each of these is exceeded by what runs.
+# The pool costs 8 x 2.50 USD per hour, so the running service exceeds each of these limits.
 SETTINGS: Mapping[str, Manifest] = {"lowered": LOWERED, "mistyped": MISTYPED, "costly": COSTLY}
 
 
@@ -109,7 +109,7 @@ def test_returns_under_limit_that_was_lowered_before(settings: Manifest) -> None
     control = serving()
     change_settings(control, settings)
     control.settle()
-    assert read_replicas(control) == 1, "what runs stays"
+    assert read_replicas(control) == 1, "running replicas are kept"
     change_image(control)
     stop_pods(control)
     check_returns(control)
@@ -159,7 +159,7 @@ def test_deployment_is_not_ready_while_quota_leaves_it_without_replicas() -> Non
     deployment = only(control, "ModelDeployment")
     change(control, deployment, "spec.scaling.fixed.replicas", 0)
     control.settle()
-    assert said(control, deployment, "PlacementsReady")[0] == "True", "nothing is requested"
+    assert said(control, deployment, "PlacementsReady")[0] == "True", "a deployment without replicas is Ready"
     change_settings(control, LOWERED)
     change(control, deployment, "spec.scaling.fixed.replicas", 1)
     control.settle()

@@ -1,4 +1,4 @@
-"""Not answered, answered with none and answered are three different things."""
+"""Required resources have three states: not fetched yet, missing, and found."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ STORY = "kimi-k2-two-nodes"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A kind that serves, the requirement that is taken back, and what each state is called."""
+    """A kind, the required resource that is removed, and the reason for each state."""
 
     id: str
     reason: str
@@ -25,7 +25,7 @@ class Case:
 CASES = (
     Case(
         id="deployment-model",
-        reason="a model that is not fetched yet is not a model that does not exist",
+        reason="a model that is not fetched yet does not count as missing",
         kind="ModelDeployment",
         requirement="model",
         condition="ModelResolved",
@@ -33,7 +33,7 @@ CASES = (
     ),
     Case(
         id="placement-model",
-        reason="the same for the placement",
+        reason="the placement does not treat a model that is not fetched yet as missing",
         kind="ModelPlacement",
         requirement="model",
         condition="ReferencesResolved",
@@ -41,7 +41,7 @@ CASES = (
     ),
     Case(
         id="placement-environment",
-        reason="an environment that is not fetched yet is not one that is gone",
+        reason="an environment that is not fetched yet does not count as missing",
         kind="ModelPlacement",
         requirement="environment",
         condition="ReferencesResolved",
@@ -69,12 +69,12 @@ def test_three_states(case: Case) -> None:
     assert _reason(pending, case.condition) == (fnv1.STATUS_CONDITION_UNKNOWN, "Resolving"), case.reason
     for response in (none, pending):
         assert set(response.desired.resources) == set(answered.desired.resources), case.reason
-        assert response.requirements == answered.requirements, "requirements never depend on an answer"
+        assert response.requirements == answered.requirements, "the requirements do not depend on the fetched resources"
         assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL], case.reason
 
 
 def test_deployment_of_deleted_environment_requires_all_environments() -> None:
-    """What it uses is asked for by name; only an answer without it makes it look at every other."""
+    """The deployment requires its environment by name. It requires all environments once this one is missing."""
     control = plane(STORY)
     request = request_of(control, only(control, "ModelDeployment"))
     kept = set(call(request).desired.resources)

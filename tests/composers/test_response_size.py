@@ -1,4 +1,4 @@
-"""Crossplane reads a response up to a size: no composite answers with more, however much it has to say."""
+"""Crossplane limits the size of a response, and the response of every composite is within this limit."""
 
 import asyncio
 import itertools
@@ -81,7 +81,9 @@ def test_hydrates_environments_in_parts(monkeypatch: pytest.MonkeyPatch, named: 
         for resource in each.rendered[only(control, "ModelCache")].composed.values():
             assert mounted(resource) <= {text(made, "metadata.name") for made in remotes(each, "ConfigMap")}
     for earlier, later in itertools.pairwise(composed):
-        assert all("/scripts-" in key for key in earlier.keys() - later.keys()), "nothing else leaves"
+        assert all("/scripts-" in key for key in earlier.keys() - later.keys()), (
+            "only ConfigMaps with scripts are removed"
+        )
     before = {key for key in composed[-1] if "/claim-" in key}
     sizes.revise(control)
     assert measured.responses["ModelCache"] <= bound
@@ -91,7 +93,7 @@ def test_hydrates_environments_in_parts(monkeypatch: pytest.MonkeyPatch, named: 
 
 
 def test_counts_all_that_an_environment_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not counted for one is too much for hundreds: then nothing of the cache could be composed."""
+    """Uncounted bytes of one environment add up over hundreds, and the whole response would be too large."""
     few, many = (measure_full(monkeypatch, count) for count in (2, 2 + ENVIRONMENTS))
     taken, counted = (more - less for less, more in zip(few, many, strict=True))
     assert taken <= counted <= taken + ENVIRONMENTS * 1024
@@ -172,7 +174,7 @@ def test_environment_beyond_response_size_reports_why(monkeypatch: pytest.Monkey
     assert second[0] == "Pending"
     assert second[1].startswith("waiting for other environments: the response would have ")
     assert second[1].endswith(" bytes, the limit is 170,000")
-    assert reason(control) == "Downloading", "the other one goes on"
+    assert reason(control) == "Downloading", "the other download continues"
 
 
 def test_full_response_delays_only_what_would_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +205,7 @@ def answered(runner: Runner, request: fnv1.RunFunctionRequest) -> fnv1.RunFuncti
 
 
 def larger(call: Call) -> Outcome:
-    """Compose more than Crossplane reads."""
+    """Composes more than Crossplane reads."""
     outcome = composers.compose(call)
     large: Mapping[str, Composed] = {"large": Composed(manifest={"data": "x" * RESPONSE_BYTES}, ready=True)}
     return Outcome(composed={**outcome.composed, **large})

@@ -110,7 +110,9 @@ def test_environment_that_is_not_ready_stops_the_rest_and_earlier_spec_rolls_bac
     assert message.startswith("1 of 3 environments serve the requested spec and are Ready; ")
     assert message.endswith(f"; not changed yet: {WIEN}")
     use_image(control, OLD)
-    assert watch_images(control) == [TOKYO, OSLO], "the one that does not serve comes first; Wien is not touched"
+    assert watch_images(control) == [TOKYO, OSLO], (
+        "the environment that does not serve changes first, and Wien is unchanged"
+    )
     assert rolled_out(control)[1] == "UpToDate"
 
 
@@ -153,7 +155,7 @@ def put_job(control: ControlPlane, *conditions: Manifest, **more: JSON) -> None:
 def test_gate_holds_all_environments_but_the_first_until_it_is_true() -> None:
     control = on_three(ALLOWED, gate=GATE)
     use_image(control, NEW)
-    assert watch_images(control) == [OSLO], "the test needs an environment with the new image"
+    assert watch_images(control) == [OSLO], "the gate needs an environment with the new image"
     counts = "1 of 3 environments serve the requested spec and are Ready"
     waiting = f"not changed yet: {TOKYO}, {WIEN}"
     assert rolled_out(control) == (
@@ -266,7 +268,9 @@ def test_all_change_at_once_without_a_rollout() -> None:
     change(control, only(control, "ModelDeployment"), "spec.rollout", None)
     control.settle()
     assert rolled_out(control)[:2] == ("Unknown", "AllAtOnce")
-    assert reconcile_deployment(control)[1].ttl_seconds == BUILT_IN.ttl_settled, "there is nothing to wait for"
+    assert reconcile_deployment(control)[1].ttl_seconds == BUILT_IN.ttl_settled, (
+        "a rollout without turns has nothing to wait for"
+    )
     use_image(control, NEW)
     control.advance()
     assert images(control) == {OSLO: NEW, TOKYO: NEW, WIEN: NEW}

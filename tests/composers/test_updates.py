@@ -101,7 +101,7 @@ def test_new_pods_that_stay_pending_hold_further_environments() -> None:
     assert f" on {TOKYO}: {pods}: {DEADLINE}; not changed yet: {WIEN}" in message
 
     world.pending.clear()
-    assert watch_images(control) == [WIEN], "the fix resumes the roll-out"
+    assert watch_images(control) == [WIEN], "the fix resumes the rollout"
     assert rolled_out(control)[1] == "UpToDate"
 
 

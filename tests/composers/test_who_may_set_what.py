@@ -17,7 +17,7 @@ from tests.support.remote_scene import ONE_NODE, SEVERAL_NODES, composed_service
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 STORIES = (ONE_NODE, SEVERAL_NODES)
 PODS = ("template", "worker")
-# What no author reaches, whatever else a table may say.
+# Fields that no author can set, independent of the table.
 PLATFORM = {
     "serviceAccountName", "hostNetwork", "hostPID", "hostIPC", "dnsPolicy", "schedulerName", "priorityClassName",
     "runtimeClassName", "resourceClaims", "securityContext", "main.resources.claims",
@@ -85,7 +85,7 @@ def _below(schema: Manifest, path: str) -> Iterator[tuple[str, JSON]]:
 
 SECRET: JSON = {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}
 AUTHORS = [
-    # What a sample of the schema has would be refused as it has two values.
+    # The sample of the schema would be refused, because it has two values.
     (
         "engine.env",
         edit_model("serving.0.engine.env", [{"name": "A", "valueFrom": SECRET}, {"name": "B", "value": "b"}]),
@@ -114,5 +114,5 @@ def test_no_author_reaches_more_than_the_table_says(story: str) -> None:
                 sources = [{*volume} - {"name"} for volume in listing(service, f"spec.{part}.volumes")]
                 assert all(source == {"emptyDir"} for source in sources), name
     assert {"main.args", "main.env", "main.image", "main.resources.requests", "affinity"} <= reached, (
-        "something was tried"
+        "the test must reach at least these fields"
     )

@@ -6,7 +6,7 @@ import pytest
 
 from function.domain.model import LADDER, BandwidthRequirement
 
-# The design's order, written once more so that a slip in either place shows.
+# The order of the design is repeated here, so that a mistake in either place fails a test.
 ORDER = """
 eth-10g < eth-25g < eth-50g < eth-100g < eth-200g < eth-400g < eth-800g < roce-100g < efa-100g < ib-100g <
 roce-200g < efa-200g < ib-200g < roce-400g < efa-400g < ib-400g < roce-800g < efa-800g < ib-800g

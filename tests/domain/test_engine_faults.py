@@ -43,27 +43,33 @@ GONE = (
 )
 CASES = [
     Case("nothing-said", "vLLM finds its nodes itself", vllm(f"{OFFICIAL}:v0.18.0"), TWO),
-    Case("ray-there", "the last with it", vllm(f"{OFFICIAL}:v0.17.1", RAY), TWO),
-    Case("ray-gone", "the first without", vllm(f"{OFFICIAL}:v0.18.0", RAY), TWO,
+    Case("ray-there", "this is the last image with Ray", vllm(f"{OFFICIAL}:v0.17.1", RAY), TWO),
+    Case("ray-gone", "this is the first image without Ray", vllm(f"{OFFICIAL}:v0.18.0", RAY), TWO,
          f"{RAY}{GONE.format(f'{OFFICIAL}:v0.18.0')}"),
-    Case("ray-gone-from-a-mirror", "the same image", vllm(f"m.example/{OFFICIAL}:v0.18.0", RAY), ONE,
+    Case("ray-gone-from-a-mirror", "an image of a mirror has the same content",
+         vllm(f"m.example/{OFFICIAL}:v0.18.0", RAY), ONE,
          f"{RAY}{GONE.format(f'm.example/{OFFICIAL}:v0.18.0')}"),
-    Case("ray-unknown", "the newest has none", vllm(f"{OFFICIAL}@sha256:00ff", RAY), TWO,
+    Case("ray-unknown", "an image with an unknown version counts as the newest, which has no Ray",
+         vllm(f"{OFFICIAL}@sha256:00ff", RAY), TWO,
          f"{RAY}{GONE.format(f'{OFFICIAL}@sha256:00ff')}"),
-    Case("ray-said", "the author knows what the digest is", vllm(f"{OFFICIAL}@sha256:00ff", RAY, version="0.17.0"),
+    Case("ray-said", "the version that the author declares applies to a digest",
+         vllm(f"{OFFICIAL}@sha256:00ff", RAY, version="0.17.0"),
          TWO),
-    Case("ray-of-ones-own", "a build of one's own is believed", vllm("example/vllm:v0.18.0", RAY), TWO),
-    Case("mp", "the first that can", vllm(f"{OFFICIAL}:v0.11.1", MP), TWO),
-    Case("mp-too-old", "the last that cannot", vllm(f"{OFFICIAL}:v0.11.0", MP), TWO,
+    Case("ray-of-ones-own", "a custom image is assumed to have Ray", vllm("example/vllm:v0.18.0", RAY), TWO),
+    Case("mp", "this is the first version that can span nodes with mp", vllm(f"{OFFICIAL}:v0.11.1", MP), TWO),
+    Case("mp-too-old", "this is the last version that cannot span nodes with mp", vllm(f"{OFFICIAL}:v0.11.0", MP), TWO,
          "--distributed-executor-backend=mp spans nodes from vLLM 0.11.1 on; must be left out or ray, or use a "
          "later image"),
-    Case("mp-on-one-node", "nothing to span", vllm(f"{OFFICIAL}:v0.8.0", MP), ONE),
-    Case("mp-of-ranks", "each rank is on one node", vllm(f"{OFFICIAL}:v0.10.0", MP), RANKS),
-    Case("other", "no way to other nodes", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), TWO,
+    Case("mp-on-one-node", "a replica of one node needs no backend between nodes", vllm(f"{OFFICIAL}:v0.8.0", MP), ONE),
+    Case("mp-of-ranks", "each data rank is on one node", vllm(f"{OFFICIAL}:v0.10.0", MP), RANKS),
+    Case("other", "this backend cannot reach other nodes",
+         vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), TWO,
          "--distributed-executor-backend=uni cannot span nodes; must be left out, ray or mp"),
-    Case("other-on-one-node", "the author's", vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), ONE),
-    Case("last-counts", "as in vLLM's parser", vllm(f"{OFFICIAL}:v0.18.0", RAY, MP), TWO),
-    Case("sglang", "has no such flag", Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.5", args=(RAY,)),
+    Case("other-on-one-node", "on one node, the backend is the choice of the author",
+         vllm(f"{OFFICIAL}:v0.20.0", "--distributed-executor-backend=uni"), ONE),
+    Case("last-counts", "the last flag counts, as in vLLM's parser", vllm(f"{OFFICIAL}:v0.18.0", RAY, MP), TWO),
+    Case("sglang", "SGLang has no flag for the backend",
+         Engine(name=EngineName.SGLANG, image="lmsysorg/sglang:v0.5.5", args=(RAY,)),
          TWO),
 ]  # fmt: skip
 
@@ -75,7 +81,7 @@ def test_checks_the_executor_of_several_nodes(case: Case) -> None:
 
 
 def test_checks_the_ranks_of_several_nodes() -> None:
-    """Before 0.9.1 vLLM fails on them, which it would say only after the download."""
+    """With these ranks, vLLM before 0.9.1 fails only after the download."""
     (problem,) = find_shape_faults(vllm(f"{OFFICIAL}:v0.9.0"), RANKS, "spec.serving[0].engine.args")
     assert problem == Problem(
         "spec.serving[0].engine.image",
@@ -94,11 +100,11 @@ def test_reports_sizes_beside_the_executor() -> None:
 @pytest.mark.parametrize(
     ("reason", "engine", "want"),
     [
-        ("no flags for several nodes yet", vllm(f"{OFFICIAL}:v0.8.0"), True),
-        ("the last without them", vllm(f"{OFFICIAL}:v0.11.0"), True),
-        ("the first with them", vllm(f"{OFFICIAL}:v0.11.1"), False),
-        ("unknown counts as new", vllm(f"{OFFICIAL}:latest"), False),
-        ("the version that is said", vllm(f"{OFFICIAL}:latest", version="0.8.0"), True),
+        ("this version has no flags for several nodes", vllm(f"{OFFICIAL}:v0.8.0"), True),
+        ("this is the last version without flags for several nodes", vllm(f"{OFFICIAL}:v0.11.0"), True),
+        ("this is the first version with flags for several nodes", vllm(f"{OFFICIAL}:v0.11.1"), False),
+        ("an unknown version counts as the newest", vllm(f"{OFFICIAL}:latest"), False),
+        ("the declared version counts", vllm(f"{OFFICIAL}:latest", version="0.8.0"), True),
         ("the author's word", vllm(f"{OFFICIAL}:v0.15.0", RAY), True),
         ("the author's word", vllm(f"{OFFICIAL}:v0.8.0", MP), False),
     ],
@@ -113,11 +119,16 @@ FILE = replace(HUB, file="Q4/kimi.gguf")
 @pytest.mark.parametrize(
     ("reason", "image", "source", "refused"),
     [
-        ("the last that reads it", f"{OFFICIAL}:v0.23.0", FILE, False),
-        ("the first that does not", f"{OFFICIAL}:v0.24.0", FILE, True),
-        ("in whatever case", f"{OFFICIAL}:v0.24.0", UriSource(uri="s3://models/kimi.GGUF"), True),
+        ("this is the last version that reads GGUF files", f"{OFFICIAL}:v0.23.0", FILE, False),
+        ("this is the first version that cannot read GGUF files", f"{OFFICIAL}:v0.24.0", FILE, True),
+        (
+            "the extension is compared without regard to case",
+            f"{OFFICIAL}:v0.24.0",
+            UriSource(uri="s3://models/kimi.GGUF"),
+            True,
+        ),
         ("with the plugin, perhaps", "example/vllm:v0.24.0", FILE, False),
-        ("no such file", f"{OFFICIAL}:v0.24.0", HUB, False),
+        ("the source has no GGUF file", f"{OFFICIAL}:v0.24.0", HUB, False),
     ],
 )
 def test_image_reads_gguf(reason: str, image: str, source: Source, refused: bool) -> None:  # a row of a table
@@ -130,9 +141,14 @@ def test_image_reads_gguf(reason: str, image: str, source: Source, refused: bool
 @pytest.mark.parametrize(
     ("reason", "image", "file", "refused"),
     [
-        ("the last that reads one file alone", f"{OFFICIAL}:v0.19.1", "a-00001-of-00003.gguf", True),
-        ("the first that follows the others", f"{OFFICIAL}:v0.20.0", "a-00001-of-00003.gguf", False),
-        ("one part is whole", f"{OFFICIAL}:v0.19.1", "a-00001-of-00001.gguf", False),
+        ("this is the last version that reads only one file", f"{OFFICIAL}:v0.19.1", "a-00001-of-00003.gguf", True),
+        (
+            "this is the first version that also reads the other parts",
+            f"{OFFICIAL}:v0.20.0",
+            "a-00001-of-00003.gguf",
+            False,
+        ),
+        ("a file of one part is complete", f"{OFFICIAL}:v0.19.1", "a-00001-of-00001.gguf", False),
         ("with the plugin, perhaps", "example/vllm:v0.19.1", "a-00001-of-00003.gguf", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every table about engines has a row for every engine, and every engine can be started."""
+"""Every table of engines has a row for every engine, and every engine can be started."""
 
 import json
 from dataclasses import fields, replace

@@ -66,16 +66,16 @@ class Edge:
 
 
 SINCE = [
-    Edge(NODES, "0.11.0", "0.11.1", "vLLM's pull request 23691"),
-    Edge(Ability.RANKS_OVER_NODES, "0.9.0", "0.9.1", "fails after the download before"),
-    Edge(Ability.GGUF_PARTS, "0.19.1", "0.20.0", "parts had to be merged before"),
-    Edge(Ability.JOIN_TIMEOUT, "0.17.1", "0.18.0", "--distributed-timeout-seconds"),
-    Edge(DRAIN, "0.17.1", "0.18.0", "--shutdown-timeout"),
+    Edge(NODES, "0.11.0", "0.11.1", "vLLM can span nodes since pull request 23691"),
+    Edge(Ability.RANKS_OVER_NODES, "0.9.0", "0.9.1", "earlier versions fail after the download"),
+    Edge(Ability.GGUF_PARTS, "0.19.1", "0.20.0", "earlier versions need the parts to be merged"),
+    Edge(Ability.JOIN_TIMEOUT, "0.17.1", "0.18.0", "this version has --distributed-timeout-seconds"),
+    Edge(DRAIN, "0.17.1", "0.18.0", "this version has --shutdown-timeout"),
 ]
 UNTIL = [
-    Edge(RAY, "0.18.0", "0.17.1", "left the image's requirements"),
-    Edge(RANKS, "0.28.0", "0.27.9", "a start rank means hybrid balancing since"),
-    Edge(GGUF, "0.24.0", "0.23.9", "a plugin since, which the image has not"),
+    Edge(RAY, "0.18.0", "0.17.1", "this version no longer includes Ray in the image"),
+    Edge(RANKS, "0.28.0", "0.27.9", "a start rank means hybrid load balancing from this version on"),
+    Edge(GGUF, "0.24.0", "0.23.9", "this version needs a plugin that the image does not include"),
 ]
 
 
@@ -95,7 +95,7 @@ def test_custom_images_count_as_able() -> None:
     own = Engine(name=V, image="example/vllm:v0.30.0")
     assert has_ability(own, RAY)
     assert has_ability(own, GGUF)
-    assert not has_ability(own, RANKS), "that is a matter of the version alone"
+    assert not has_ability(own, RANKS), "this ability depends only on the version"
 
 
 def test_sglang_never_uses_ray() -> None:

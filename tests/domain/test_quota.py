@@ -1,4 +1,4 @@
-"""What a namespace takes of its quota, beside which one more placement has room or not."""
+"""The quota usage of a namespace, next to which one more placement fits or not."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_finds_excess_of_one_more_placement(limits: dict[str, int], gpus: int, *
 def test_adds_one_more_placement_to_the_usage() -> None:
     more = taken(gpus=20).with_more("c", 4)
     assert (more.placements, more.gpus) == (3, 14)
-    assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "most first"
+    assert more.holders == (("a", 8), ("c", 4), ("b", 2)), "the holders are sorted by their GPUs, the largest first"
 
 
 @pytest.mark.parametrize(("gpus", "is_new", "room"), [(1, False, False), (0, True, False), (0, False, True)])

@@ -1,4 +1,4 @@
-"""What a composite records is read again as it was: every record survives its status."""
+"""Records survive the status: the values read back equal the values written."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_service(record: ServiceRecord) -> None:
     st.none() | st.tuples(names, words),
 )
 def test_weights(uri: str, access_mode: str, hydration: DownloadRecord, completed: tuple[str, str] | None) -> None:
-    """Where a download was is recorded once it is complete."""
+    """The location of a download is recorded once the download is complete."""
     if completed:
         hydration = replace(hydration, completed_at=completed[0], namespace=completed[1], retry=completed[1])
     record = WeightsRecord(uri=uri, access_mode=access_mode, hydration=hydration)
@@ -80,4 +80,4 @@ def test_admission(generation: int, later: int, share: Share, versions: set[str]
     found = parse_admission({"metadata": {"generation": generation + later}, "status": status})
     assert (found.released, {*found.revoked}) == (released, versions)
     restored = parse_admission({"metadata": {"generation": generation - 1}, "status": status})
-    assert restored.released is None, "generations start again in a backup"
+    assert restored.released is None, "a restored backup counts generations from 1, so the release is dropped"

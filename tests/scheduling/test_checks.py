@@ -1,4 +1,4 @@
-"""What a pool must satisfy: one table over the design's, each row asked of the judge."""
+"""The requirements of a profile: each case checks one of them against one pool, with filter_environment."""
 
 from dataclasses import dataclass, replace
 
@@ -48,15 +48,15 @@ class Case:
 
 
 POOL_CASES = (
-    Case(id="nothing-asked", reason="a pool that declares all satisfies a profile that asks nothing"),
+    Case(id="nothing-asked", reason="a profile without requirements is satisfied by any pool"),
     Case(
         id="one-node-on-a-pool-that-cannot-do-several",
-        reason="multiNodeCapable does not block nodes = 1",
+        reason="a replica of one node does not need multiNodeCapable",
         pool=pool(multi_node=False),
     ),
     Case(
         id="two-nodes-on-a-pool-that-cannot",
-        reason="must be true; missing = false",
+        reason="a replica of several nodes needs a pool with multiNodeCapable: true",
         profile=profile(shape=shape(2)),
         pool=pool(multi_node=False),
         refused=NO_POOL,
@@ -66,13 +66,13 @@ POOL_CASES = (
     ),
     Case(
         id="as-many-gpus-as-a-node-has",
-        reason="gpusPerNode <= acceleratorCount",
+        reason="gpusPerNode may be as large as acceleratorCount",
         profile=profile(shape=shape(1, 4)),
         pool=pool(gpus=4),
     ),
     Case(
         id="more-gpus-than-a-node-has",
-        reason="gpusPerNode <= acceleratorCount",
+        reason="gpusPerNode must not exceed acceleratorCount",
         pool=pool(gpus=4),
         refused=NO_POOL,
         field=Field.GPUS_PER_NODE,
@@ -81,19 +81,19 @@ POOL_CASES = (
     ),
     Case(
         id="one-slice-of-a-gpu",
-        reason="a process of CUDA sees one slice",
+        reason="a CUDA process can use one slice, and the pod has one",
         profile=profile(shape=shape(1, 1)),
         pool=SLICES,
     ),
     Case(
         id="one-slice-of-a-gpu-on-each-of-two-nodes",
-        reason="each pod has one",
+        reason="a CUDA process can use one slice, and each of the two pods has one",
         profile=profile(shape=shape(2, 1)),
         pool=SLICES,
     ),
     Case(
         id="two-slices-of-a-gpu",
-        reason="a process of CUDA sees one slice",
+        reason="a CUDA process can use only one slice, and the pod has two",
         profile=profile(shape=shape(1, 2)),
         pool=SLICES,
         refused=NO_POOL,
@@ -103,7 +103,7 @@ POOL_CASES = (
     ),
     Case(
         id="two-slices-of-a-gpu-on-each-of-two-nodes",
-        reason="every pod has two",
+        reason="a CUDA process can use only one slice, and each pod has two",
         profile=profile(shape=shape(2, 2)),
         pool=SLICES,
         refused=NO_POOL,
@@ -113,7 +113,7 @@ POOL_CASES = (
     ),
     Case(
         id="two-slices-of-a-gpu-by-memory",
-        reason="70Gi need two slices of 40Gi",
+        reason="70Gi need two slices of 40Gi, and a CUDA process can use only one",
         profile=profile(),
         vram="70Gi",
         pool=SLICES,
@@ -124,7 +124,7 @@ POOL_CASES = (
     ),
     Case(
         id="two-shares-of-a-gpu",
-        reason="NVIDIA's device plugin refuses a pod more than one share of time",
+        reason="NVIDIA's device plugin refuses pods that request more than one time-sliced share of a GPU",
         profile=profile(shape=shape(1, 2)),
         pool=replace(SLICES, gpu_resource="nvidia.com/gpu.shared"),
         refused=NO_POOL,
@@ -134,14 +134,18 @@ POOL_CASES = (
     ),
     Case(
         id="two-gpus-of-another-vendor",
-        reason="a resource that is no slice has whole GPUs",
+        reason="amd.com/gpu counts whole GPUs, and a pod can use several of them",
         profile=profile(shape=shape(1, 2)),
         pool=replace(SLICES, gpu_resource="amd.com/gpu"),
     ),
-    Case(id="memory-just-enough", reason=">=", profile=asking(memory="80Gi")),
+    Case(
+        id="memory-just-enough",
+        reason="the memory per GPU may be equal to the required memory",
+        profile=asking(memory="80Gi"),
+    ),
     Case(
         id="memory-too-small",
-        reason=">=",
+        reason="the memory per GPU must be at least the required memory",
         profile=asking(memory="141Gi"),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
@@ -150,18 +154,26 @@ POOL_CASES = (
     ),
     Case(
         id="memory-not-declared",
-        reason="asked for but not declared is not satisfied",
+        reason="a required capability must be declared by the pool",
         profile=asking(memory="1Gi"),
         pool=pool(memory=None),
         refused=NO_POOL,
         field=Field.MEMORY_PER_GPU,
         required=2**30,
     ),
-    Case(id="nvlink-domain-equal", reason=">=", profile=asking(nvlink_domain=8)),
-    Case(id="nvlink-domain-larger", reason=">=", profile=asking(nvlink_domain=4)),
+    Case(
+        id="nvlink-domain-equal",
+        reason="the NVLink domain may be as large as required",
+        profile=asking(nvlink_domain=8),
+    ),
+    Case(
+        id="nvlink-domain-larger",
+        reason="the NVLink domain may be larger than required",
+        profile=asking(nvlink_domain=4),
+    ),
     Case(
         id="nvlink-domain-too-small",
-        reason=">=",
+        reason="the NVLink domain must be at least as large as required",
         profile=asking(nvlink_domain=72),
         refused=NO_POOL,
         field=Field.NVLINK_DOMAIN,
@@ -170,24 +182,32 @@ POOL_CASES = (
     ),
     Case(
         id="nvlink-domain-not-declared",
-        reason="asked for but not declared is not satisfied",
+        reason="a required capability must be declared by the pool",
         profile=asking(nvlink_domain=8),
         pool=pool(nvlink_domain=None),
         refused=NO_POOL,
         field=Field.NVLINK_DOMAIN,
         required=8,
     ),
-    Case(id="interconnect-equal", reason="equal", profile=asking(interconnect="nvlink")),
-    Case(id="interconnect-better", reason="pcie < nvlink", profile=asking(interconnect="pcie")),
+    Case(
+        id="interconnect-equal",
+        reason="a pool with NVLink satisfies the requirement nvlink",
+        profile=asking(interconnect="nvlink"),
+    ),
+    Case(
+        id="interconnect-better",
+        reason="a pool with NVLink also satisfies the requirement pcie",
+        profile=asking(interconnect="pcie"),
+    ),
     Case(
         id="interconnect-best",
-        reason="nvlink < nvswitch: a pool with NVSwitch serves who asks for NVLink",
+        reason="a pool with NVSwitch also satisfies the requirement nvlink",
         profile=asking(interconnect="nvlink"),
         pool=pool(interconnect="nvswitch"),
     ),
     Case(
         id="interconnect-worse",
-        reason="nvlink < nvswitch",
+        reason="a pool with NVLink does not satisfy the requirement nvswitch",
         profile=asking(interconnect="nvswitch"),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
@@ -196,13 +216,13 @@ POOL_CASES = (
     ),
     Case(
         id="interconnect-xgmi-covers-pcie",
-        reason="xgmi covers itself and pcie",
+        reason="a pool with xGMI also satisfies the requirement pcie",
         profile=asking(interconnect="pcie"),
         pool=pool(interconnect="xgmi"),
     ),
     Case(
         id="interconnect-xgmi-is-no-nvlink",
-        reason="xgmi covers itself and pcie",
+        reason="a pool with xGMI satisfies only the requirements xgmi and pcie",
         profile=asking(interconnect="nvlink"),
         pool=pool(interconnect="xgmi"),
         refused=NO_POOL,
@@ -212,7 +232,7 @@ POOL_CASES = (
     ),
     Case(
         id="interconnect-nvswitch-is-no-xgmi",
-        reason="xgmi equals itself alone",
+        reason="the requirement xgmi is satisfied only by a pool with xGMI",
         profile=asking(interconnect="xgmi"),
         pool=pool(interconnect="nvswitch"),
         refused=NO_POOL,
@@ -222,17 +242,21 @@ POOL_CASES = (
     ),
     Case(
         id="interconnect-not-declared",
-        reason="asked for but not declared is not satisfied",
+        reason="a required capability must be declared by the pool",
         profile=asking(interconnect="pcie"),
         pool=pool(interconnect=None),
         refused=NO_POOL,
         field=Field.INTERCONNECT,
         required="pcie",
     ),
-    Case(id="type-equal", reason="equal", profile=asking(accelerator_type="nvidia-h100-80gb")),
+    Case(
+        id="type-equal",
+        reason="the accelerator type is equal to the required type",
+        profile=asking(accelerator_type="nvidia-h100-80gb"),
+    ),
     Case(
         id="type-differs",
-        reason="equal",
+        reason="the accelerator type must be equal to the required type",
         profile=asking(accelerator_type="nvidia-h200-141gb"),
         refused=NO_POOL,
         field=Field.ACCELERATOR_TYPE,
@@ -241,18 +265,26 @@ POOL_CASES = (
     ),
     Case(
         id="type-not-declared",
-        reason="an empty type is none",
+        reason="a pool with an empty accelerator type declares no type",
         profile=asking(accelerator_type="nvidia-h100-80gb"),
         pool=pool(accelerator_type=""),
         refused=NO_POOL,
         field=Field.ACCELERATOR_TYPE,
         required="nvidia-h100-80gb",
     ),
-    Case(id="bandwidth-equal", reason="without suffix equal", profile=asking(bandwidth="ib-400g")),
-    Case(id="bandwidth-better", reason="suffix = >=", profile=asking(bandwidth="eth-800g-or-better")),
+    Case(
+        id="bandwidth-equal",
+        reason="the bandwidth is equal to the required bandwidth",
+        profile=asking(bandwidth="ib-400g"),
+    ),
+    Case(
+        id="bandwidth-better",
+        reason="with the suffix -or-better, a faster network satisfies the requirement",
+        profile=asking(bandwidth="eth-800g-or-better"),
+    ),
     Case(
         id="bandwidth-better-but-not-asked-so",
-        reason="without suffix equal",
+        reason="without the suffix -or-better, the bandwidth must be equal to the required bandwidth",
         profile=asking(bandwidth="ib-200g"),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
@@ -261,7 +293,7 @@ POOL_CASES = (
     ),
     Case(
         id="bandwidth-lower-on-the-ladder",
-        reason="ib-800g stands above ib-400g",
+        reason="ib-400g is slower than ib-800g, so it does not satisfy ib-800g-or-better",
         profile=asking(bandwidth="ib-800g-or-better"),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
@@ -270,17 +302,21 @@ POOL_CASES = (
     ),
     Case(
         id="bandwidth-not-declared",
-        reason="asked for but not declared is not satisfied",
+        reason="a required capability must be declared by the pool",
         profile=asking(bandwidth="eth-10g-or-better"),
         pool=pool(bandwidth=None),
         refused=NO_POOL,
         field=Field.BANDWIDTH,
         required=requires(bandwidth="eth-10g-or-better").bandwidth,
     ),
-    Case(id="precision-superset", reason="superset", profile=asking(precision=("fp8", "bf16"))),
+    Case(
+        id="precision-superset",
+        reason="a pool may support more precisions than required",
+        profile=asking(precision=("fp8", "bf16")),
+    ),
     Case(
         id="precision-partly",
-        reason="every one must be there",
+        reason="a pool must support every required precision",
         profile=asking(precision=("fp8", "fp4")),
         refused=NO_POOL,
         field=Field.PRECISION,
@@ -289,7 +325,7 @@ POOL_CASES = (
     ),
     Case(
         id="precision-not-declared",
-        reason="asked for but not declared is not satisfied",
+        reason="a required capability must be declared by the pool",
         profile=asking(precision=("fp8",)),
         pool=pool(precision=None),
         refused=NO_POOL,
@@ -301,7 +337,7 @@ POOL_CASES = (
 VRAM_CASES = (
     Case(
         id="vram-on-a-pool-without-memory",
-        reason="the maths needs it, whether the profile asks for it or not",
+        reason="the shape is computed from the memory per GPU, so the pool must declare its memory",
         profile=profile(),
         vram="810Gi",
         pool=pool(memory=None),
@@ -310,7 +346,7 @@ VRAM_CASES = (
     ),
     Case(
         id="vram-and-memory-on-a-pool-without-memory",
-        reason="what the profile asks for is said as well",
+        reason="the refusal includes the memory that the profile requires",
         profile=profile(requires=requires(memory="80Gi")),
         vram="810Gi",
         pool=pool(memory=None),
@@ -320,7 +356,7 @@ VRAM_CASES = (
     ),
     Case(
         id="flags-of-a-shape-that-cannot-be-computed",
-        reason="the memory is what is missing; nothing is known that flags could disagree with",
+        reason="the shape cannot be computed, so only the memory is refused, and the flags are not compared",
         profile=profile(engine=engine(EngineName.VLLM, "--tensor-parallel-size=8")),
         vram="810Gi",
         pool=pool(memory=None),
@@ -329,20 +365,20 @@ VRAM_CASES = (
     ),
     Case(
         id="no-shape-and-no-vram",
-        reason="nothing says how large a replica is",
+        reason="a profile without a shape needs the vram of the model, to compute the size of a replica",
         profile=profile(),
         refused=Refused.INVALID_PROFILE,
         field=Field.VRAM,
     ),
     Case(
         id="flags-agree-with-the-maths",
-        reason="810Gi on 8 x 80Gi is tensor 8, pipeline 2",
+        reason="810Gi on nodes of 8 x 80Gi need tensor 8 and pipeline 2, as the flags say",
         profile=profile(engine=engine(EngineName.VLLM, "--tensor-parallel-size=8", "-pp=2")),
         vram="810Gi",
     ),
     Case(
         id="vram-on-several-nodes-with-storage-for-one",
-        reason="a pool that needs two nodes cannot serve a deployment that asked for EmptyDir",
+        reason="the computed shape has two nodes, and the EmptyDir of the deployment serves only one",
         profile=profile(),
         vram="810Gi",
         choice=EMPTY_DIR,
@@ -352,7 +388,7 @@ VRAM_CASES = (
     ),
     Case(
         id="vram-on-one-node-with-storage-for-one",
-        reason="640Gi fit 8 x 80Gi",
+        reason="640Gi fit on one node of 8 x 80Gi, for which EmptyDir suffices",
         profile=profile(),
         vram="640Gi",
         choice=EMPTY_DIR,
@@ -366,7 +402,7 @@ def test_checks_one_requirement(case: Case) -> None:
 
 
 def check(case: Case) -> None:
-    """Each refusal stands alone: nothing else of the pool is at fault."""
+    """Checks that the filter returns the expected refusal, and no other."""
     asked = model(case.profile, vram=case.vram, disk=case.disk)
     request = SchedulingRequest(
         deployment=deployment(replicas=case.replicas),

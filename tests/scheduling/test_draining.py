@@ -54,7 +54,7 @@ def test_service_that_left_the_deployment_out_still_holds_what_it_lists() -> Non
 
 
 def test_placement_that_has_lost_its_status_drains_first() -> None:
-    """Its Objects exist, and it may serve: only its status said that it was Ready."""
+    """Its Objects exist, so it may serve. Only the lost status reported that it was Ready."""
     lost = replace(placement("e1"), lists_objects=True)
     assert drains_first(_drop(lost))
     assert delay_deletion_while_serving(_drop(lost), [SERVICE]).draining

@@ -1,4 +1,4 @@
-"""The first pool that satisfies everything wins; else the nearest one says why not."""
+"""The filter chooses the first pool that satisfies everything, or reports why the nearest pool is refused."""
 
 from dataclasses import dataclass, replace
 
@@ -59,35 +59,35 @@ class Wins:
 WINS = (
     Wins(
         "first-pool",
-        "pools in declared order",
+        "pools are tried in the declared order",
         request(ONE_GPU),
         environment("env", pool("b"), pool("a")),
         ("one", "b"),
     ),
     Wins(
         "first-profile",
-        "profiles before pools",
+        "a profile is tried on all pools before the next profile is tried",
         request(TWO_NODES, ONE_GPU),
         environment("env", pool("small", multi_node=False), pool("big")),
         ("two", "big"),
     ),
     Wins(
         "second-profile",
-        "only where the first fits no pool",
+        "the second profile is chosen if the first profile fits no pool",
         request(TWO_NODES, ONE_GPU),
         environment("env", pool("small", multi_node=False)),
         ("one", "small"),
     ),
     Wins(
         "profile-for-other-environments",
-        "a profile's selector narrows the model's",
+        "a profile is skipped if its selector does not match the environment",
         request(profile("eu", shape(1, 1), selector=selector(region="eu")), ONE_GPU),
         environment("env", pool("a"), labels={"region": "us"}),
         ("one", "a"),
     ),
     Wins(
         "full-pool",
-        "a pool without room is passed over",
+        "a pool without free capacity is skipped",
         request(ONE_GPU),
         environment("env", pool("full", nodes=1), pool("free")),
         ("one", "free"),
@@ -126,35 +126,35 @@ class Nearest:
 NEAREST = (
     Nearest(
         "furthest-first-failure",
-        "memory stands below multiNodeCapable in the table",
+        "memory is checked after multiNodeCapable, so the second pool passes more checks",
         request(profile("two", shape(2), requires=requires(memory="141Gi"))),
         environment("env", pool("first", multi_node=False), pool("second")),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "second", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "nearer-comes-first",
-        "a pool that came less far changes nothing",
+        "a later pool that passes fewer checks does not replace the nearest one",
         request(profile("two", shape(2), requires=requires(memory="141Gi"))),
         environment("env", pool("first"), pool("second", multi_node=False)),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "first", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "fewer-faults",
-        "equally far, but only one thing to correct",
+        "of pools that fail at the same check, the pool with fewer refusals is nearer",
         request(profile("one", shape(), requires=requires(memory="141Gi", precision=("fp4",)))),
         environment("env", pool("worse"), pool("better", precision=("fp4",))),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "better", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "first-of-equals",
-        "declared order decides",
+        "of equally near pools, the first in the declared order is reported",
         request(profile("one", shape(), requires=requires(memory="141Gi"))),
         environment("env", pool("b"), pool("a")),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "b", Field.MEMORY_PER_GPU),
     ),
     Nearest(
         "never-before-not-now",
-        "a pool that is only full is nearer than one that is too small",
+        "a full pool is nearer than a pool that is too small",
         request(TWO_NODES),
         environment("env", pool("small", nodes=1), pool("full", nodes=2)),
         (Refused.INSUFFICIENT_CAPACITY, "full", Field.REPLICAS),
@@ -162,14 +162,14 @@ NEAREST = (
     ),
     Nearest(
         "not-ready-comes-last",
-        "everything fits but the environment is not up",
+        "everything else fits, so the refusal is that the environment is not Ready",
         request(ONE_GPU),
         environment("env", pool("a"), ready=False, ready_message="kubeconfig missing"),
         (Refused.ENVIRONMENT_NOT_READY, "", Field.READY),
     ),
     Nearest(
         "not-ready-and-full",
-        "the reason is that of the first failing check",
+        "the reason is the reason of the first failing check",
         request(TWO_NODES),
         environment("env", pool("full", nodes=2), ready=False),
         (Refused.INSUFFICIENT_CAPACITY, "full", Field.REPLICAS),
@@ -177,21 +177,21 @@ NEAREST = (
     ),
     Nearest(
         "no-pools",
-        "nothing can satisfy anything",
+        "an environment without pools cannot satisfy any profile",
         request(ONE_GPU),
         environment("env"),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "", Field.NODE_POOLS),
     ),
     Nearest(
         "broken-environment",
-        "what cannot be read is never chosen",
+        "an invalid environment is never chosen",
         request(ONE_GPU),
         environment("env", broken=True),
         (Refused.NO_POOL_SATISFIES_REQUIREMENTS, "", Field.ENVIRONMENT),
     ),
     Nearest(
         "every-profile-for-other-environments",
-        "the selectors of all profiles refuse",
+        "no selector of a profile matches the environment",
         request(profile("eu", shape(), selector=selector(region="eu"))),
         environment("env", pool()),
         (Refused.NO_ENVIRONMENT_MATCHES, "", Field.PROFILE_SELECTOR),
@@ -208,7 +208,7 @@ def test_reports_the_refusals_of_the_nearest_pool(case: Nearest) -> None:
 
 
 def test_reports_both_selectors_and_checks_nothing_else() -> None:
-    """Of the pool, which could not hold it either, nothing is said."""
+    """The pool is also too small, but it is not checked if a selector does not match."""
     chosen = SchedulingRequest(
         deployment=deployment(selector=selector(team="a")),
         model=model(TWO_NODES, selector=selector(tier="production", region="us")),
@@ -220,7 +220,7 @@ def test_reports_both_selectors_and_checks_nothing_else() -> None:
 
 
 def test_distinguishes_a_small_pool_from_a_full_one() -> None:
-    """Two replicas of 2 x 8: three nodes never hold both, four do once the other placement left."""
+    """Two replicas of 2 x 8 never fit on three nodes. They fit on four nodes once the other placement is deleted."""
     twice, other = request(TWO_NODES, replicas=2), taker("a")
     never = filter_environment(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
     not_now = filter_environment(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
@@ -236,7 +236,7 @@ def test_distinguishes_a_small_pool_from_a_full_one() -> None:
 
 
 def test_reschedules_on_an_environment_that_is_not_ready() -> None:
-    """An outage is no reason to leave it; a new placement would not be scheduled there."""
+    """An outage does not move an existing placement, but no new placement is scheduled there."""
     down = environment("env", pool(), ready=False)
     assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Assignment)
     assert isinstance(filter_environment(request(ONE_GPU), down, Ledger(())), Infeasible)
@@ -293,7 +293,7 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
 
 
 def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
-    """So that a user sees every fault at once."""
+    """The user sees all faults at once."""
     demanding = requires(
         memory="141Gi",
         nvlink_domain=72,
@@ -322,11 +322,11 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
         Field.READY,
     ]
     ranks = [r.reason.rank for r in verdict.refusals]
-    assert ranks == sorted(ranks), "the chain agrees with the order of Refused"
+    assert ranks == sorted(ranks), "the order of the checks agrees with the order of Refused"
 
 
 def test_every_attempt_can_be_told() -> None:
-    """Also those beyond the pool that wins, and with everything that refuses them."""
+    """The candidates include those after the first feasible one, each with all its refusals."""
     here = environment("env", pool("fits"), pool("lone", multi_node=False), ready=False)
     found = filter_candidates(request(TWO_NODES), here, Ledger(()))
     assert [(candidate and candidate.pool.name, [r.field for r in refusals]) for candidate, refusals in found] == [

@@ -1,6 +1,6 @@
-"""A decision within the quota of its namespace: what it has no room for is not made, and what is there stays as it is.
+"""A decision limited by the quota of its namespace: new placements without room are refused, existing ones are kept.
 
-GPUs are counted by hand: a replica takes four, or eight of the larger shape.
+A replica takes four GPUs, or eight GPUs if it has the larger shape.
 """
 
 from dataclasses import dataclass, replace
@@ -26,15 +26,15 @@ OTHER = Placement(
 )  # fmt: skip
 MINE = replace(OTHER, name="mine", uid="mine", environment="env", created="2026-01-02")
 NEW = replace(with_service(MINE, allocated=None), uid="", name="new", has_served=False, created="")
-# It is over quota already, and keeps what it had.
+# This placement exceeds its quota already, and keeps its replicas.
 BEYOND = replace(MINE, admission=replace(MINE.admission, over_quota=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`has`: what is there of it, None where it is new. `kept`: the replicas that are decided; None: none.
+    """`has`: the existing placement, or None for a new one. `kept`: the decided replicas, None without an assignment.
 
-    `refused`: GPUs for which there was no room, None where there was; `keeps`: replicas that the refusal says it keeps.
+    `refused`: the refused GPUs, or None without a refusal. `current_replicas`: the replicas that the refusal reports.
     """
 
     id: str
@@ -49,14 +49,28 @@ class Case:
 
 
 CASES = (
-    Case(id="new", reason="4 + 4 of 8", has=None, made=NEW, gpus=8, kept=1),
-    Case(id="new-beyond", reason="4 + 4 of 7", has=None, made=NEW, gpus=7, refused=4),
-    Case(id="as-it-is", reason="what runs is not asked", has=MINE, made=MINE, gpus=1, kept=1),
-    Case(id="fewer", reason="nor what shrinks", has=replace(MINE, replicas=3), made=MINE, gpus=1, kept=1),
-    Case(id="grows", reason="4 + 12 of 16", has=MINE, made=replace(MINE, replicas=3), gpus=16, kept=3),
+    Case(id="new", reason="4 + 4 GPUs are within a limit of 8", has=None, made=NEW, gpus=8, kept=1),
+    Case(id="new-beyond", reason="4 + 4 GPUs exceed a limit of 7", has=None, made=NEW, gpus=7, refused=4),
+    Case(id="as-it-is", reason="the quota does not limit an unchanged placement", has=MINE, made=MINE, gpus=1, kept=1),
+    Case(
+        id="fewer",
+        reason="the quota does not limit a placement that shrinks",
+        has=replace(MINE, replicas=3),
+        made=MINE,
+        gpus=1,
+        kept=1,
+    ),
+    Case(
+        id="grows",
+        reason="4 + 12 GPUs are within a limit of 16",
+        has=MINE,
+        made=replace(MINE, replicas=3),
+        gpus=16,
+        kept=3,
+    ),
     Case(
         id="grows-beyond",
-        reason="4 + 12 of 15: it keeps its one",
+        reason="4 + 12 GPUs exceed a limit of 15, so the placement keeps its one replica",
         has=MINE,
         made=replace(MINE, replicas=3),
         gpus=15,
@@ -66,7 +80,7 @@ CASES = (
     ),
     Case(
         id="written-beyond",
-        reason="its spec says three, it has one",
+        reason="its spec has three replicas, but only the one replica of its service is kept",
         has=replace(BEYOND, replicas=3),
         made=replace(BEYOND, replicas=3),
         gpus=15,
@@ -74,10 +88,17 @@ CASES = (
         refused=8,
         current_replicas=1,
     ),
-    Case(id="larger", reason="4 + 4 + 4 of 12", has=MINE, made=replace(MINE, shape=WHOLE), gpus=12, kept=1),
+    Case(
+        id="larger",
+        reason="4 + 4 + 4 GPUs are within a limit of 12",
+        has=MINE,
+        made=replace(MINE, shape=WHOLE),
+        gpus=12,
+        kept=1,
+    ),
     Case(
         id="larger-beyond",
-        reason="4 + 4 + 4 of 11: it stays as it is",
+        reason="4 + 4 + 4 GPUs exceed a limit of 11, so the placement is carried over",
         has=MINE,
         made=replace(MINE, shape=WHOLE),
         gpus=11,
@@ -86,7 +107,7 @@ CASES = (
     ),
     Case(
         id="larger-and-given",
-        reason="it is asked for already, and says itself what comes of it",
+        reason="the placement already requests the larger shape, and reports the excess in its own status",
         has=replace(BEYOND, shape=WHOLE),
         made=replace(BEYOND, shape=WHOLE),
         gpus=11,
@@ -94,7 +115,7 @@ CASES = (
     ),
     Case(
         id="unreadable",
-        reason="what it has cannot be compared with the request",
+        reason="an unknown shape cannot be compared with the request",
         has=replace(MINE, shape=None),
         made=replace(MINE, shape=WHOLE),
         gpus=11,
@@ -102,7 +123,7 @@ CASES = (
     ),
     Case(
         id="wanted-is-unreadable",
-        reason="nothing more is asked for",
+        reason="an unknown shape requests no additional GPUs",
         has=MINE,
         made=replace(MINE, shape=None),
         gpus=1,
@@ -147,7 +168,7 @@ def asked(environment: str, there: Placement | None = None) -> Assignment:
 
 
 def within(made: dict[str, Placement], *assignments: Assignment, before: tuple[Infeasible, ...] = ()) -> Decision:
-    """Return what is kept of some assignments beside the other's and what stays, 4 + 4 GPUs of 12."""
+    """Returns the limited decision; the two existing placements take 4 + 4 GPUs of 12."""
     carried = replace(OTHER, environment="d")
     decision = Decision(assignments=assignments, carried=(carried,), refusals=before)
     return limit_decision(decision, lambda each: made[each.environment], (carried, STAYS), Limits(gpus=12))
@@ -161,7 +182,9 @@ def test_accepts_the_first_of_two_new_placements() -> None:
     larger = replace(STAYS, shape=builders.shape(2, 8))
     found = within({**NEWS, "a": larger}, asked("c"), asked("b"), asked("a", STAYS), before=(before,))
     assert found.assignments == (asked("c"),)
-    assert [placement.environment for placement in found.carried] == ["a", "d"], "what stays is in order"
+    assert [placement.environment for placement in found.carried] == ["a", "d"], (
+        "the carried placements are sorted by environment"
+    )
     assert [miss.environment for miss in found.refusals] == ["a", "b", "bb"]
 
 
@@ -178,7 +201,7 @@ def test_limited_decision_keeps_its_order() -> None:
 
 
 def test_scales_the_older_of_two_placements() -> None:
-    """One of the four GPUs that are left is either's."""
+    """Either placement could take the last four GPUs, and the older one gets them."""
     young = replace(STAYS, environment="a", name="young", uid="young", created="2026-01-09")
     old = replace(STAYS, environment="e", name="old")
     made = {"a": replace(young, replicas=2), "e": replace(old, replicas=2)}
@@ -190,7 +213,7 @@ def test_scales_the_older_of_two_placements() -> None:
 
 
 def test_scales_waiting_placements_by_age() -> None:
-    """Neither has anything: 12 GPUs are the older one's."""
+    """Neither placement has GPUs yet, so the older one gets all 12."""
     old, young = (replace(NEW, name=name, uid=name, created=f"2026-01-0{day}") for name, day in (("old", 1), ("y", 5)))
     asks = replace(asked("env", old), replicas=3)
     found = limit_decision(

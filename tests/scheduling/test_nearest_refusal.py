@@ -1,4 +1,4 @@
-"""Which environment is the nearest: its reason is that of the condition Scheduled (docs/reference.md)."""
+"""The refusal of the nearest environment is the reason of the condition Scheduled (docs/reference.md)."""
 
 from dataclasses import dataclass, replace
 
@@ -20,13 +20,13 @@ MODEL = model(
 
 
 def place(name: str, size: str, *, ready: bool = True) -> Environment:
-    """Return an environment of one node on which one of the two profiles fits."""
+    """Returns an environment with one node, on which one of the two profiles fits."""
     return environment(name, pool(gpus=8 if size == "big" else 2, nodes=1), labels={"size": size}, ready=ready)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """The GPUs that the namespace takes of `limit`, and the nearest of the environments; those in `full` are full."""
+    """The namespace uses `taken` GPUs of `limit`, and `want` is the nearest environment; `full` names the full ones."""
 
     id: str
     reason: str
@@ -40,7 +40,7 @@ class Case:
 CASES = (
     Case(
         id="quota-and-capacity",
-        reason="the environment has room and is Ready, so that the quota alone is in the way",
+        reason="the environment has room and is Ready, so only the quota refuses the placement",
         environments=(place("a", "small"), place("b", "big")),
         full="a",
         taken=8,
@@ -49,7 +49,7 @@ CASES = (
     ),
     Case(
         id="quota-and-readiness",
-        reason="the quota is checked last",
+        reason="the quota is checked last, so the environment that only exceeds the quota is nearest",
         environments=(place("a", "small", ready=False), place("b", "big")),
         taken=8,
         limit=15,
@@ -90,4 +90,4 @@ def test_reports_the_environment_that_needs_the_fewest_changes(case: Case) -> No
     assert found.reason is case.want[1], case.reason
     name, reason = case.want
     assert {text(row, "environment"): get(row, "reason") for row in list_unplaced(decision)}[name] is reason
-    assert found.message.splitlines()[1].startswith(f"{name}: "), "the nearest environment has the first line"
+    assert found.message.splitlines()[1].startswith(f"{name}: "), "the nearest environment is on the first line"

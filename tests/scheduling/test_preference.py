@@ -1,4 +1,4 @@
-"""The smallest pool that suffices: of the first profile that anything satisfies, in the order of issue 12, point 11."""
+"""Preferences choose among the pools that satisfy the first feasible profile (issue 12, point 11)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ def placed(decision: Decision) -> list[str]:
 
 @dataclass(frozen=True)
 class Case:
-    """What is chosen, and why."""
+    """The expected environments and pools, with the reason."""
 
     id: str
     reason: str
@@ -68,37 +68,39 @@ class Case:
 
 H200, A100, L4 = pool("h200", memory="141Gi"), pool("a100", memory="80Gi"), pool("l4", memory="24Gi")
 CASES = (
-    Case("gemma", "60 of 80 leave 20, of 141 81; the first declared is the H200", GEMMA,
+    Case("gemma", "the A100 leaves 20Gi of 80Gi unused and the H200 81Gi of 141Gi, although it is declared first",
+         GEMMA,
          [environment("a", H200, A100)], "a/a100"),
-    Case("across", "over all environments, not only the first by name", GEMMA,
+    Case("across", "the pools of all environments are compared", GEMMA,
          [environment("a", H200), environment("b", A100)], "b/a100"),
-    Case("gpus", "100 on two A100 leave 60, on one H200 41, on five L4 (eight of them) 92", COMPUTED,
+    Case("gpus", "100Gi leave 60Gi unused on two A100, 41Gi on one H200, and 92Gi on eight L4", COMPUTED,
          [environment("a", L4, A100, H200)], "a/h200"),
-    Case("requested", "without vram the memory asked for of each GPU counts: 40", DEMANDING,
+    Case("requested", "without vram, the required memory per GPU is used: 40Gi", DEMANDING,
          [environment("a", H200, A100, L4)], "a/a100"),
-    Case("nothing", "without either nothing is taken away: 24 is least", UNSAID,
+    Case("nothing", "without vram and required memory, the pool with the least memory is chosen", UNSAID,
          [environment("a", H200, A100, L4)], "a/l4"),
-    Case("short", "a pool without the memory suffices less than any that has it", GEMMA,
+    Case("short", "a pool with too little memory comes after all pools that have enough", GEMMA,
          [environment("a", L4, H200)], "a/h200"),
-    Case("undeclared", "what declares no memory is not known to be small", UNSAID,
+    Case("undeclared", "a pool without declared memory is not preferred as a small pool", UNSAID,
          [environment("a", pool("x", memory=None), H200)], "a/h200"),
-    Case("profile", "the first profile that anything satisfies, whatever a later one would leave",
+    Case("profile", "the first feasible profile is chosen, even if a later one leaves less memory unused",
          model(profile("eight", shape(1, 8)), profile("one", shape(1, 1)), vram="60Gi"),
          [environment("a", A100), environment("b", pool("small", gpus=1, memory="60Gi"))], "a/a100"),
-    Case("next-profile", "the second where nothing satisfies the first",
+    Case("next-profile", "the second profile is chosen if no pool satisfies the first",
          model(profile("sixteen", shape(1, 16)), profile("one", shape(1, 1)), vram="60Gi"),
          [environment("a", H200), environment("b", A100)], "b/a100"),
-    Case("packed", "equal memory: beside the pod of another (8 - 5 - 1 = 2 are left) before an empty node (7)",
+    Case("packed", "of equal pools, the fuller node is chosen (8 - 5 - 1 = 2 GPUs left) before an empty node (7)",
          GEMMA, [environment("a", A100), environment("b", A100)], "b/a100",
          others=[placement("b", "a100", deployment="other", shape=shape(1, 5))]),
-    Case("name", "equal in all: by name", GEMMA, [environment("b", A100), environment("a", A100)], "a/a100"),
-    Case("pool-name", "and within an environment by the pool's", GEMMA,
+    Case("name", "equal pools are sorted by the name of the environment",
+         GEMMA, [environment("b", A100), environment("a", A100)], "a/a100"),
+    Case("pool-name", "equal pools of an environment are sorted by the name of the pool", GEMMA,
          [environment("a", replace(A100, name="z"), replace(A100, name="y"))], "a/y"),
-    Case("several", "each environment once, the smallest of them", GEMMA,
+    Case("several", "each environment is chosen at most once, the smallest pools first", GEMMA,
          [environment("a", H200), environment("b", A100), environment("c", A100)], "b/a100 c/a100", wanted=2),
-    Case("room", "a pool that is full is none that fits", GEMMA,
+    Case("room", "a full pool is not chosen", GEMMA,
          [environment("a", pool("h200", memory="141Gi"), pool("a100", nodes=1, memory="80Gi"))], "a/h200", replicas=9),
-    Case("not-ready", "nor one that is not Ready", GEMMA,
+    Case("not-ready", "an environment that is not Ready is not chosen", GEMMA,
          [environment("a", H200), environment("b", A100, ready=False)], "a/h200"),
 )  # fmt: skip
 
@@ -115,22 +117,25 @@ def priced(name: str, per_gpu: str, currency: str = "USD", *, memory: str = "80G
 
 
 CHEAP = (
-    Case("price", "two dollars before three", GEMMA, [environment("a", priced("dear", "3"), priced("cheap", "2"))],
+    Case("price", "a pool for 2 USD is chosen before a pool for 3 USD",
+         GEMMA, [environment("a", priced("dear", "3"), priced("cheap", "2"))],
          "a/cheap"),
-    Case("across", "over all environments", GEMMA,
+    Case("across", "the pools of all environments are compared", GEMMA,
          [environment("a", priced("dear", "3")), environment("b", priced("cheap", "2"))], "b/cheap"),
-    Case("replica", "100Gi are two of 80 for 2.20 each or one of 141 for 4", COMPUTED,
+    Case("replica", "100Gi need two GPUs of 80Gi for 2.20 each, or one GPU of 141Gi for 4", COMPUTED,
          [environment("a", priced("small", "2.20"), priced("large", "4", memory="141Gi"))], "a/large"),
-    Case("no-price", "last, however small", GEMMA, [environment("a", A100, priced("dear", "9", memory="141Gi"))],
+    Case("no-price", "a pool without a price comes last",
+         GEMMA, [environment("a", A100, priced("dear", "9", memory="141Gi"))],
          "a/dear"),
-    Case("free", "costs nothing, which is a price", GEMMA, [environment("a", priced("x", "1"), priced("y", "0"))],
+    Case("free", "a price of 0 is a price, and the lowest",
+         GEMMA, [environment("a", priced("x", "1"), priced("y", "0"))],
          "a/y"),
-    Case("no-prices", "the smallest", GEMMA, [environment("a", H200, A100)], "a/a100"),
-    Case("equal", "the smallest of equal cost", GEMMA,
+    Case("no-prices", "without prices, the smallest pool is chosen", GEMMA, [environment("a", H200, A100)], "a/a100"),
+    Case("equal", "of pools with equal costs, the smallest is chosen", GEMMA,
          [environment("a", priced("h200", "2", memory="141Gi"), priced("a100", "2"))], "a/a100"),
-    Case("currency", "by the name of the currency, since amounts do not compare", GEMMA,
+    Case("currency", "prices in different currencies are sorted by the name of the currency", GEMMA,
          [environment("a", priced("x", "1", "USD"), priced("y", "9", "EUR"))], "a/y"),
-    Case("profile", "the first profile that anything satisfies, whatever a later one would cost",
+    Case("profile", "the first feasible profile is chosen, even if a later one costs less",
          model(profile("eight", shape(1, 8)), profile("one", shape(1, 1)), vram="60Gi"),
          [environment("a", priced("x", "3")), environment("b", priced("y", "1", gpus=1))], "a/x"),
 )  # fmt: skip
@@ -145,7 +150,9 @@ def test_chooses_the_cheapest_pool(case: Case) -> None:
     environments = [*case.environments, environment("z", priced("dear", "99"))]
     if case.model is not COMPUTED:
         decision = schedule(request, environments, [there])
-        assert (placed(decision), decision.dropped) == (["z/dear"], ()), "what runs does not move for money"
+        assert (placed(decision), decision.dropped) == (["z/dear"], ()), (
+            "a running placement does not move to a cheaper pool"
+        )
 
 
 def test_declared_order_ignores_spare_capacity() -> None:
@@ -173,7 +180,7 @@ def test_reschedules_to_the_smallest_pool_of_its_environment() -> None:
     "who", [[("team", f"d{index}") for index in range(8)], [(f"team{index}", "d") for index in range(8)]]
 )
 def test_evicted_deployments_spread_over_equally_small_pools(who: list[tuple[str, str]]) -> None:
-    """Whatever tells them apart, their names or those of their namespaces."""
+    """The deployments differ either by name or by namespace."""
     environments = [environment(letter, pool(nodes=1, memory="80Gi")) for letter in "abcdefgh"]
     winner = placement("a", "pool", deployment="winner", created="2025", has_served=True)
     chosen = set()
@@ -188,15 +195,15 @@ def test_evicted_deployments_spread_over_equally_small_pools(who: list[tuple[str
 
 
 PACKED = (
-    ({8: 2}, shape(1, 1), 1, False, 7, "one GPU of an empty node"),
-    ({3: 1, 8: 2}, shape(1, 2), 1, False, 1, "the fullest node that has room"),
-    ({1: 4, 8: 2}, shape(1, 2), 1, False, 6, "not the nodes without room"),
-    ({5: 1, 8: 4}, shape(1, 4), 3, False, 0, "the second replica fills a node that began emptier"),
-    ({8: 1}, shape(1, 1), 3, False, 5, "three replicas on one node"),
-    ({8: 3}, shape(2, 8), 1, False, 0, "whole nodes"),
-    ({4: 1, 8: 3}, shape(1, 4), 2, True, 0, "apart: one of them on the fullest node"),
-    ({4: 0, 8: 3}, shape(1, 2), 2, True, 6, "there is no node at a level that was emptied"),
-    ({8: 3}, shape(1, 2), 0, False, 0, "no replica uses any node"),
+    ({8: 2}, shape(1, 1), 1, False, 7, "one of two empty nodes keeps 7 GPUs"),
+    ({3: 1, 8: 2}, shape(1, 2), 1, False, 1, "the replica uses the fullest node that has room"),
+    ({1: 4, 8: 2}, shape(1, 2), 1, False, 6, "a node without room for the replica is not used"),
+    ({5: 1, 8: 4}, shape(1, 4), 3, False, 0, "the second and third replicas fill a node that was empty"),
+    ({8: 1}, shape(1, 1), 3, False, 5, "three replicas share one node"),
+    ({8: 3}, shape(2, 8), 1, False, 0, "the replica takes whole nodes, which keep no GPUs"),
+    ({4: 1, 8: 3}, shape(1, 4), 2, True, 0, "of two replicas on exclusive nodes, one takes the fullest node"),
+    ({4: 0, 8: 3}, shape(1, 2), 2, True, 6, "a level without nodes does not count"),
+    ({8: 3}, shape(1, 2), 0, False, 0, "without replicas, no node is used"),
 )
 
 
@@ -209,7 +216,7 @@ def test_gpus_left_on_the_fullest_node_used(
     assert (
         capacity.count_left_on_fullest(share(wanted.nodes, wanted.gpus_per_node, replicas, exclusive=apart)) == left
     ), reason
-    assert capacity.free == free, "looking takes nothing"
+    assert capacity.free == free, "the computation does not change the capacity"
 
 
 def test_rank_respects_exclusive_replica_nodes() -> None:
@@ -220,7 +227,7 @@ def test_rank_respects_exclusive_replica_nodes() -> None:
 
 
 def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, int]:
-    """Return the order of the issue in its own words: memory x GPUs - vram (else requested, else 0)."""
+    """Returns the order that the issue specifies: memory x GPUs - vram (or the required memory, or 0)."""
     (profile,) = (p for p in request.model.profiles if p.shape == wanted or p.shape is None)
     requested = (profile.requires.memory_per_gpu or 0) * wanted.gpus
     spare = (pool.memory_per_gpu or 0) * wanted.gpus - (request.model.vram or requested)
@@ -232,7 +239,7 @@ def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, i
 def test_no_feasible_pool_is_smaller_than_the_chosen_one(
     request: SchedulingRequest, environments: list[Environment], existing: list[Placement], seed: int
 ) -> None:
-    """Among all that nothing refuses, whatever else there is."""
+    """Compares the chosen pool with all feasible candidates."""
     wanted = replace(
         request,
         deployment=replace(request.deployment, environments=1, name=f"d{seed}", prefer=Preference.SMALLEST_SUFFICIENT),

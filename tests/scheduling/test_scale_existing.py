@@ -1,4 +1,4 @@
-"""How many replicas a placement that stays gets, and the whole refusal where it has not all: what is missing, where."""
+"""The replicas of a placement that is kept, and the complete refusal if it cannot get all of them."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ FOUR = environment("env", pool(nodes=4))
 
 
 def storage(*faults: StorageFault) -> SchedulingRequest:
-    """Return a request for three replicas that the planner finds these faults with."""
+    """Returns a request for three replicas for which the planner reports these faults."""
     return FaultyRequest(deployment=deployment(replicas=3), model=model(), faults=faults)
 
 
@@ -99,38 +99,46 @@ UNREAD = Refusal(
     reason=Refused.INVALID_PROFILE, field=Field.PROFILE, environment="env", profile="default", actual=FAULTS
 )
 CASES = (
-    Case("room", "three of four nodes", FOUR, None, replicas=3),
-    Case("full", "two of four are another's", FOUR, Infeasible(refusals=(FULL,), failed_at=STEP_CAPACITY,
+    Case("room", "three replicas fit on four nodes", FOUR, None, replicas=3),
+    Case("full", "another placement uses two of the four nodes",
+         FOUR, Infeasible(refusals=(FULL,), failed_at=STEP_CAPACITY,
               current_replicas=1),
          others=TWO_OF_OTHERS),
-    Case("too-small", "it never fits", environment("env", pool(nodes=2)),
+    Case("too-small", "three replicas never fit on two nodes", environment("env", pool(nodes=2)),
          Infeasible(refusals=(SMALL,), failed_at=STEP_NEVER, current_replicas=1)),
-    Case("too-small-and-full", "how many would fit were it empty: two", environment("env", pool(nodes=2)),
+    Case("too-small-and-full", "the refusal counts the replicas that fit in the empty pool: two",
+         environment("env", pool(nodes=2)),
          Infeasible(refusals=(TAKEN,), failed_at=STEP_NEVER, current_replicas=1),
          others=(placement(deployment="other"),)),
-    Case("unstorable", "the planner has a word", FOUR, unstorable(), request=storage(FAULT)),
-    Case("unstorable-and-full", "storage stands before room", FOUR, unstorable(FULL), request=storage(FAULT),
+    Case("unstorable", "the fault of the planner becomes a refusal", FOUR, unstorable(), request=storage(FAULT)),
+    Case("unstorable-and-full", "storage is checked before capacity", FOUR, unstorable(FULL), request=storage(FAULT),
          others=TWO_OF_OTHERS),
-    Case("class-of-a-claim-that-is-there", "no other claim is created", FOUR, None, replicas=3, request=storage(FAULT),
+    Case("class-of-a-claim-that-is-there", "the existing claim is used, so it needs no storage class",
+         FOUR, None, replicas=3, request=storage(FAULT),
          mine=THERE),
-    Case("claim-of-one-pod", "it is what it is", FOUR, unstorable(fault=ONE_POD),
+    Case("claim-of-one-pod", "an existing ReadWriteOnce claim cannot serve several replicas",
+         FOUR, unstorable(fault=ONE_POD),
          mine=replace(THERE, weights=replace(THERE.weights, access_mode="ReadWriteOnce"))),
-    Case("claim-of-many", "and this one is of all of them", FOUR, None, replicas=3,
+    Case("claim-of-many", "an existing ReadWriteMany claim serves all replicas", FOUR, None, replicas=3,
          mine=replace(THERE, weights=replace(THERE.weights, access_mode="ReadWriteMany"))),
-    Case("no-pool", "nothing is known of it", environment("env", broken_pools=("pool",)),
+    Case("no-pool", "the capacity of an invalid pool is unknown", environment("env", broken_pools=("pool",)),
          unread(Field.NODE_POOLS, "pool")),
-    Case("broken", "nor where all of it is broken", environment("env", broken=True), unread(Field.ENVIRONMENT)),
-    Case("broken-beside-its-pool", "a pool that can be read is no room where nothing is carried out",
+    Case("broken", "the capacity of an invalid environment is unknown",
+         environment("env", broken=True), unread(Field.ENVIRONMENT)),
+    Case("broken-beside-its-pool", "an invalid environment admits no growth, even with a valid pool",
          replace(FOUR, broken=True), unread(Field.ENVIRONMENT)),
-    Case("broken-profile", "it is carried out once it can be read", FOUR,
+    Case("broken-profile", "an invalid profile prevents growth until it is valid", FOUR,
          Infeasible(refusals=(UNREAD,), current_replicas=1),
          request=replace(storage(), model=UNREADABLE)),
-    Case("another-broken-profile", "what another one says is not its matter", FOUR, None, replicas=3,
+    Case("another-broken-profile", "another invalid profile does not prevent growth", FOUR, None, replicas=3,
          request=replace(storage(), model=model(*model().profiles, broken=UNREADABLE.broken[:1]))),
-    Case("fewer-of-a-broken-profile", "always", FOUR, None, replicas=3, mine=placement(replicas=5),
+    Case("fewer-of-a-broken-profile", "fewer replicas are always allowed, even if the profile is invalid",
+         FOUR, None, replicas=3, mine=placement(replicas=5),
          request=replace(storage(), model=UNREADABLE)),
-    Case("fewer", "always", environment("env"), None, replicas=3, mine=placement(replicas=5)),
-    Case("as-many", "nothing is asked", environment("env"), None, replicas=3, mine=placement(replicas=3)),
+    Case("fewer", "fewer replicas are always allowed, even without a pool",
+         environment("env"), None, replicas=3, mine=placement(replicas=5)),
+    Case("as-many", "the same number of replicas needs no capacity",
+         environment("env"), None, replicas=3, mine=placement(replicas=3)),
 )  # fmt: skip
 
 
@@ -145,8 +153,8 @@ def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
 @pytest.mark.parametrize(
     ("declared", "want", "reason"),
     [
-        (shape(), "40Gi", "what made its shape stays with it"),
-        (None, "100Gi", "VRAM maths made its shape: it is computed by what the model says now"),
+        (shape(), "40Gi", "the vram that determined the shape is kept"),
+        (None, "100Gi", "a computed shape is computed with the current vram of the model"),
     ],
 )
 def test_keeps_the_vram_that_made_the_shape(declared: object, want: str, reason: str) -> None:

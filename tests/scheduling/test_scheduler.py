@@ -1,4 +1,4 @@
-"""The decision as a whole: fill, scale down, decide again in place, move, and keep what runs."""
+"""The complete decision: fill environments, scale down, reschedule in place, move, and keep running placements."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def request(
 
 
 def environments(names: str, nodes: int = 4) -> list[Environment]:
-    """Return one Ready environment with one pool for each letter."""
+    """Returns one Ready environment with one pool for each letter."""
     return [environment(name, pool(nodes=nodes)) for name in names]
 
 
@@ -90,7 +90,7 @@ class TestFill:
         assert [(a.environment, a.placement) for a in decision.assignments] == [("b", None)]
 
     def test_exclusive_replicas_need_nodes_of_their_own(self) -> None:
-        """2 replicas of 4 GPUs share one node of 8, unless they must be apart."""
+        """Two replicas of 4 GPUs share one node of 8, unless they need exclusive nodes."""
         together = model(profile(shape=shape(1, 4)))
         apart = model(profile(shape=shape(1, 4), replicas_across_nodes=Spread.REQUIRED))
         assert placed(schedule(request(model=together, replicas=2), environments("a", nodes=1), [])) == ["a"]
@@ -132,7 +132,7 @@ class TestFaults:
         )
 
     def test_keeps_running_placements_of_an_invalid_deployment(self) -> None:
-        """The placement on `a` is as it was; the one whose pool is gone waits for a valid spec."""
+        """The placement on `a` is unchanged. The placement without a pool waits for a valid spec."""
         own = [placement("a", shape=shape(2)), placement("b", "gone", shape=shape(2))]
         decision = schedule(request(2, model=TWO_NODES, choice=EMPTY_DIR), environments("ab"), own)
         assert decision.general_refusal is not None
@@ -160,7 +160,7 @@ class TestScaleDown:
         assert dropped(decision) == [("b", DropCause.SCALED_DOWN), ("c", DropCause.SCALED_DOWN)]
 
     def test_fewer_replicas_always_succeed(self) -> None:
-        """Even where the pool shrank to less than what remains."""
+        """This applies even if the pool is too small for the remaining replicas."""
         own = placement("a", replicas=9, has_served=True)
         decision = schedule(request(replicas=6), environments("a", nodes=4), [own])
         assert [a.replicas for a in decision.assignments] == [6]
@@ -173,7 +173,7 @@ class TestScaleDown:
 
 class TestInPlace:
     def test_another_shape_stays_on_its_environment(self) -> None:
-        """Its own old nodes are not counted against it: 2 x 8 on two nodes, one of which it has."""
+        """The nodes of the placement itself count as free: 2 x 8 fit on two nodes, one of which it uses."""
         own = placement("b")
         decision = schedule(request(model=TWO_NODES), environments("ab", nodes=2), [own])
         (found,) = decision.assignments
@@ -197,14 +197,14 @@ class TestInPlace:
         assert [(a.shape, a.vram, a.placement) for a in decision.assignments] == [(shape(2), 1200 * 2**30, own)]
 
     def test_no_more_than_wanted(self) -> None:
-        """Two must be decided again, one is wanted: the other stays until that one is Ready."""
+        """Two placements need rescheduling, and one is desired: the other one is carried until the first is Ready."""
         own = [placement("a"), placement("b")]
         decision = schedule(request(1, model=TWO_NODES), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a"], ["b"])
 
 
 class TestMove:
-    """The selector wants tier=new now; the placement runs on `old`."""
+    """The selector now requires tier=new, and the placement runs on `old`."""
 
     model = model(profile(shape=shape()), selector=selector(tier="new"))
     old = environment("old", pool(nodes=1), labels={"tier": "old"})
@@ -236,7 +236,7 @@ class TestMove:
         ]
 
     def test_the_old_is_charged_to_others(self) -> None:
-        """No other placement gets its node while it is carried."""
+        """Other placements cannot use the node of a carried placement."""
         theirs = request(name="theirs")
         decision = schedule(theirs, [self.old], [self.own])
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
@@ -247,14 +247,14 @@ class TestMove:
         assert (placed(decision), carried(decision), dropped(decision)) == (["a"], ["old"], [])
 
     def test_each_that_is_ready_lets_one_go(self) -> None:
-        """Two of two move; one of the new ones is Ready, so one of the old ones is still needed."""
+        """Both placements move. One of the new ones is Ready, so one of the old ones is still needed."""
         own = [placement("x", ready=True), placement("y", ready=True), placement("a", ready=True), placement("b")]
         decision = schedule(request(2), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a", "b"], ["x"])
         assert dropped(decision) == [("y", DropCause.REPLACED)]
 
     def test_fewer_wanted_lets_the_surplus_go(self) -> None:
-        """Three environments are gone and one is wanted: the Ready one is carried."""
+        """Three environments are deleted and one is desired, so the Ready placement is carried."""
         own = [placement("x"), placement("y", ready=True), placement("z")]
         decision = schedule(request(1), [], own)
         assert carried(decision) == ["y"]
@@ -276,7 +276,7 @@ class TestYield:
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
 
     def test_it_comes_back_to_the_same_environment_in_place(self) -> None:
-        """Four replicas of one node each had no room beside the other; the two now wanted have."""
+        """Four replicas of one node did not fit beside the other placement, but the two replicas desired now fit."""
         own = placement("a", replicas=4)
         decision = schedule(request(replicas=2), environments("a", nodes=3), [own, self.other])
         assert [(a.environment, a.replicas, a.placement) for a in decision.assignments] == [("a", 2, own)]
@@ -284,7 +284,7 @@ class TestYield:
 
     @pytest.mark.parametrize("reverse", [False, True])
     def test_two_that_decided_at_the_same_moment(self, reverse: bool) -> None:
-        """2 x 8 each and room for one: the same one keeps its place in both views, at once and for good."""
+        """Two placements of 2 x 8 have room for one: both deployments agree on the same one, and keep this decision."""
         writer = environments("a", nodes=2)
         names = ("one", "two")
         needs = {name: request(model=TWO_NODES, name=name) for name in names}
@@ -297,7 +297,9 @@ class TestYield:
                 for a in decisions[name].assignments
             ]
             view = view[::-1] if reverse else view
-        assert [p.deployment for p in view] == ["two"], "same second, lower uid"
+        assert [p.deployment for p in view] == ["two"], (
+            "of two placements created in the same second, the one with the lower uid stays"
+        )
 
     def test_placement_that_was_ready_is_not_evicted_for_an_older_one(self) -> None:
         own = placement("a", has_served=True, created="2026")
@@ -311,7 +313,7 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [4]
 
     def test_beyond_what_others_leave(self) -> None:
-        """One of four nodes is another deployment's: 4 replicas do not fit, so the one that runs stays alone."""
+        """Another deployment uses one of four nodes: 4 replicas do not fit, so only the running replica stays."""
         other = placement("a", deployment="other")
         decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a"), other])
         assert [a.replicas for a in decision.assignments] == [1]
@@ -320,7 +322,7 @@ class TestGrowth:
         assert (miss.refusals[0].required, miss.refusals[0].actual) == (4, 3)
 
     def test_no_further_than_its_environment_admitted(self) -> None:
-        """Three replicas stand in its spec, two were admitted, and another deployment has two of four nodes."""
+        """The spec has three replicas, two are admitted, and another deployment uses two of four nodes."""
         share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=2)
         grant = Grant(uid="me", namespace=NAMESPACE, name="chat-a", share=share)
         there = environment("a", pool(nodes=4), uid="e", admitted=(grant,), rejected=(("me", "pool"),))
@@ -337,7 +339,7 @@ class TestGrowth:
         assert decision.refusals[0].reason is Refused.POOL_TOO_SMALL
 
     def test_apart(self) -> None:
-        """5 x 4 GPUs share 4 nodes of 8, unless they must be apart."""
+        """Five replicas of 4 GPUs share 4 nodes of 8, unless they need exclusive nodes."""
         small = shape(1, 4)
         apart = model(profile(shape=small, replicas_across_nodes=Spread.REQUIRED))
         own = placement("a", shape=small)
@@ -360,7 +362,7 @@ class TestGrowth:
         assert decision.refusals[0].reason is Refused.NO_POOL_SATISFIES_REQUIREMENTS
 
     def test_a_broken_profile_keeps_the_shape_and_the_replicas_it_has(self) -> None:
-        """A placement carries out nothing of a profile that it cannot read, save fewer replicas."""
+        """With an invalid profile, a placement only accepts fewer replicas."""
         broken = model(profile("valid", shape()), broken=(broken_profile("default"),))
         own = placement("a", vram="640Gi")
         decision = schedule(request(model=broken, replicas=2), environments("a"), [own])
@@ -382,7 +384,7 @@ class TestUnreadable:
 
 
 def test_deleting_placement_keeps_its_assignment() -> None:
-    """Deleted by hand, it comes back to its place; beside another it is the first to go."""
+    """A placement that a user deletes is assigned again, but another placement is preferred."""
     going = replace(placement("b", ready=True), deleting=True)
     assert placed(schedule(request(), environments("ab"), [going])) == ["b"]
     assert placed(schedule(request(), environments("abc"), [going, placement("c")])) == ["c"]

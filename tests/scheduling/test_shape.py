@@ -1,4 +1,4 @@
-"""One replica's shape: as declared, or from GPU memory (docs/concepts.md, "The shape of a replica")."""
+"""The shape of one replica: declared, or computed from GPU memory (docs/concepts.md, "The shape of a replica")."""
 
 from dataclasses import dataclass
 
@@ -21,34 +21,48 @@ class Case:
 
 
 CASES = (
-    Case("one-gpu", "55Gi fit one GPU of 80Gi", "55Gi", pool(), shape(1, 1)),
-    Case("exactly-one-gpu", "80Gi / 80Gi = 1", "80Gi", pool(), shape(1, 1)),
-    Case("next-power-of-two", "200Gi / 80Gi = 2.5 -> 3 GPUs -> 4", "200Gi", pool(), shape(1, 4)),
+    Case("one-gpu", "55Gi fit on one GPU of 80Gi", "55Gi", pool(), shape(1, 1)),
+    Case("exactly-one-gpu", "80Gi need exactly one GPU of 80Gi", "80Gi", pool(), shape(1, 1)),
+    Case(
+        "next-power-of-two",
+        "200Gi need 3 GPUs of 80Gi, which are rounded up to 4, the next power of two",
+        "200Gi",
+        pool(),
+        shape(1, 4),
+    ),
     Case(
         "power-of-two-beyond-the-node",
-        "5 x 80Gi = 400Gi -> 5 GPUs -> 8 is more than the 6 of the node, so the whole node",
+        "400Gi need 5 GPUs; 8 exceed the 6 GPUs of the node, so the replica takes the whole node",
         "400Gi",
         pool(gpus=6),
         shape(1, 6),
     ),
-    Case("exactly-one-node", "640Gi = 8 x 80Gi", "640Gi", pool(), shape(1, 8)),
+    Case("exactly-one-node", "640Gi need exactly one node of 8 x 80Gi", "640Gi", pool(), shape(1, 8)),
     Case(
         "llama-405b",
-        "the design's example: 810Gi on 8 x 80Gi nodes -> 11 GPUs -> 2 nodes",
+        "810Gi need 11 GPUs of 80Gi, so 2 nodes of 8 (the example of the design)",
         "810Gi",
         pool(),
         shape(2, 8),
     ),
     Case(
         "kimi-k2.6-on-a100",
-        "the design's example: 1200Gi on 4 x 80Gi nodes -> 15 GPUs -> 4 nodes x 4",
+        "1200Gi need 15 GPUs of 80Gi, so 4 nodes of 4 (the example of the design)",
         "1200Gi",
         pool(gpus=4),
         shape(4, 4),
     ),
-    Case("decimal-vram-rounds-up", "81G = 75.4Gi on 75Gi GPUs -> 2", "81G", pool(memory="75Gi"), shape(1, 2)),
-    Case("pool-without-memory", "what the pool does not declare cannot be divided by", "80Gi", pool(memory=None), None),
-    Case("model-without-vram", "nothing to divide", None, pool(), None),
+    Case(
+        "decimal-vram-rounds-up", "81G are 75.4Gi, which need two GPUs of 75Gi", "81G", pool(memory="75Gi"), shape(1, 2)
+    ),
+    Case(
+        "pool-without-memory",
+        "without the memory of the pool, no shape can be computed",
+        "80Gi",
+        pool(memory=None),
+        None,
+    ),
+    Case("model-without-vram", "without the vram of the model, no shape can be computed", None, pool(), None),
 )
 
 
@@ -59,5 +73,5 @@ def test_shape_from_gpu_memory(case: Case) -> None:
 
 
 def test_a_declared_shape_is_taken_as_it_is() -> None:
-    """It also stands where the pool could not hold it: that is for the checks to say."""
+    """The shape does not depend on the pool: the checks refuse a pool that is too small."""
     assert compute_shape(profile(shape=shape(2, 16)), None, pool(memory=None)) == shape(2, 16)

@@ -1,4 +1,4 @@
-"""Storage faults as refusals: one for each fault, with the object that it concerns."""
+"""Storage faults become refusals: one for each fault, with the field or object at fault."""
 
 import hashlib
 from dataclasses import replace
@@ -38,27 +38,33 @@ HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()
 
 
 def cached(where: str, path: str = HELD) -> ModelCache:
-    """Return a ModelCache of the model under test that keeps weights on an environment."""
+    """Returns a ModelCache of the tested model, which keeps weights on an environment."""
     entry = CacheEntry(environment=where, phase=Phase.READY, hydration=DownloadRecord(claim="kept", path=path))
     return ModelCache(namespace=NAMESPACE, name="weights", model=MODEL, environments=(where,), entries=(entry,))
 
 
 BARE = environment(storage_class=None)
 STORAGE_CASES = (
-    Case(id="class-of-the-environment", reason="named", profile=profile(shape=shape(2))),
+    Case(
+        id="class-of-the-environment", reason="the environment names a storage class", profile=profile(shape=shape(2))
+    ),
     Case(
         id="no-class-for-two-nodes",
-        reason="the environment, the deployment or the defaults must name one",
+        reason="the environment, the deployment or the defaults must name a storage class",
         profile=profile(shape=shape(2)),
         environment=BARE,
         refused=NO_STORAGE,
         field=Field.STORAGE,
         kind=FaultKind.STORAGE_CLASS,
     ),
-    Case(id="no-class-for-one-node", reason="one node with the default needs no claim", environment=BARE),
+    Case(
+        id="no-class-for-one-node",
+        reason="a replica of one node needs no claim by default, and so no storage class",
+        environment=BARE,
+    ),
     Case(
         id="no-class-for-one-node-that-needs-a-claim",
-        reason="type: PVC, gs and https sources",
+        reason="type PVC and gs and https sources need a claim, also for one node",
         choice=CLAIM,
         environment=BARE,
         refused=NO_STORAGE,
@@ -67,14 +73,14 @@ STORAGE_CASES = (
     ),
     Case(
         id="two-nodes-without-a-claim-of-ours",
-        reason="OCI, PVC, claimName and modelCache.name bring their own",
+        reason="the function creates no claim for OCI, PVC, claimName and modelCache.name",
         profile=profile(shape=shape(2)),
         choice=UserClaim(claim="mine"),
         environment=BARE,
     ),
     Case(
         id="class-of-the-deployment",
-        reason="the deployment's own counts first",
+        reason="the storage class of the deployment takes precedence",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(class_name="mine"),
         environment=BARE,
@@ -87,7 +93,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="rwo-environment-for-two-nodes",
-        reason="RWO is for one node and one replica",
+        reason="a ReadWriteOnce claim cannot serve a replica of two nodes",
         profile=profile(shape=shape(2)),
         environment=environment(access_mode="ReadWriteOnce"),
         refused=NO_STORAGE,
@@ -96,7 +102,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="rwo-environment-for-two-replicas",
-        reason="RWO is for one node and one replica",
+        reason="a ReadWriteOnce claim cannot serve two replicas",
         choice=CLAIM,
         environment=environment(access_mode="ReadWriteOnce"),
         replicas=2,
@@ -106,26 +112,26 @@ STORAGE_CASES = (
     ),
     Case(
         id="rwo-environment-for-one-replica",
-        reason="one node and one replica",
+        reason="a ReadWriteOnce claim can serve one replica of one node",
         choice=CLAIM,
         environment=environment(access_mode="ReadWriteOnce"),
     ),
     Case(
         id="rwo-environment-without-a-claim",
-        reason="no claim, no mode",
+        reason="the access mode does not matter without a claim",
         environment=environment(access_mode="ReadWriteOnce"),
         replicas=2,
     ),
     Case(
         id="mode-of-the-deployment",
-        reason="deployment > environment",
+        reason="the access mode of the deployment takes precedence over that of the environment",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteMany"),
         environment=environment(access_mode="ReadWriteOnce"),
     ),
     Case(
         id="shared-environment-without-a-class",
-        reason="a claim that a whole namespace shares is the environment's: the deployment's class does not count",
+        reason="the environment configures a shared claim, so the storage class of the deployment is ignored",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(class_name="mine"),
         environment=environment(storage=EnvironmentStorage(is_shared=True)),
@@ -135,7 +141,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="shared-environment-of-one-pod",
-        reason="likewise its access mode",
+        reason="the environment configures a shared claim, so the access mode of the deployment is ignored",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteMany"),
         environment=environment(
@@ -147,14 +153,14 @@ STORAGE_CASES = (
     ),
     Case(
         id="claim-for-one-pod-on-a-shared-environment",
-        reason="what does not count refuses nothing",
+        reason="the ignored access mode of the deployment does not cause a refusal",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteOnce"),
         environment=environment(storage=EnvironmentStorage(is_shared=True, class_name="x")),
     ),
     Case(
         id="claim-for-one-pod-and-two-nodes",
-        reason="the deployment asked for what cannot serve it",
+        reason="the deployment requests a ReadWriteOnce claim, which cannot serve two nodes",
         profile=profile(shape=shape(2)),
         choice=CreatedStorage(access_mode="ReadWriteOnce"),
         refused=Refused.INVALID_DEPLOYMENT,
@@ -163,7 +169,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="no-size-at-all",
-        reason="no disk, vram or size, and the pool does not say how much memory its GPUs have",
+        reason="without disk, vram, size and the memory of the GPUs, the size of the claim is unknown",
         profile=profile(shape=shape(2)),
         pool=pool(memory=None),
         refused=NO_POOL,
@@ -172,7 +178,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="no-size-where-memory-was-asked-for",
-        reason="the pool's memory is missed once, by who asks for it",
+        reason="the missing memory of the pool is reported once, as an unsatisfied requirement",
         profile=profile(shape=shape(2), requires=requires(memory="80Gi")),
         pool=pool(memory=None),
         refused=NO_POOL,
@@ -181,13 +187,13 @@ STORAGE_CASES = (
     ),
     Case(
         id="cache-on-the-environment",
-        reason="the ModelCache keeps its weights there",
+        reason="the ModelCache keeps its weights on this environment",
         choice=ModelCacheChoice(name="weights"),
         cache=cached("env"),
     ),
     Case(
         id="cache-elsewhere",
-        reason="the ModelCache keeps its weights elsewhere",
+        reason="the ModelCache keeps its weights on another environment",
         choice=ModelCacheChoice(name="weights"),
         cache=cached("far"),
         refused=NOT_THERE,
@@ -204,7 +210,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="cache-that-has-not-reported",
-        reason="it names the environment, and its status does not yet",
+        reason="the spec of the ModelCache names the environment, but its status does not yet",
         choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env"), entries=()),
         refused=NOT_THERE,
@@ -213,7 +219,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="cache-with-an-earlier-revision",
-        reason="it is of this model and will follow",
+        reason="the ModelCache is of this model, and will download the new revision",
         choice=ModelCacheChoice(name="weights"),
         cache=cached("env", path="models/0123456789abcdef"),
         refused=NOT_THERE,
@@ -222,7 +228,7 @@ STORAGE_CASES = (
     ),
     Case(
         id="cache-of-another-model",
-        reason="other bytes must not be served under this name",
+        reason="the weights of another model must not be served under this name",
         choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env", path="models/0123456789abcdef"), model=ModelRef(kind="ClusterModel", name="other")),
         refused=Refused.INVALID_DEPLOYMENT,
@@ -231,23 +237,28 @@ STORAGE_CASES = (
     ),
     Case(
         id="own-size-below-disk",
-        reason="refused before a terabyte was fetched",
+        reason="a claim that is too small is refused before the download starts",
         choice=replace(CLAIM, size=500 * GIB),
         disk="960Gi",
         refused=TOO_SMALL,
         field=Field.STORAGE,
         kind=FaultKind.OWN_SIZE,
     ),
-    Case(id="own-size-that-holds", reason="at least", choice=replace(CLAIM, size=960 * GIB), disk="960Gi"),
+    Case(
+        id="own-size-that-holds",
+        reason="the size of the claim may be equal to disk",
+        choice=replace(CLAIM, size=960 * GIB),
+        disk="960Gi",
+    ),
     Case(
         id="own-size-where-no-claim-is-made",
-        reason="each pod fetches its own copy",
+        reason="no claim is created, because each pod downloads its own copy",
         choice=CreatedStorage(size=500 * GIB),
         disk="960Gi",
     ),
     Case(
         id="shared-claim-below-disk",
-        reason="the environment's, which is 100Gi unless it says otherwise",
+        reason="the shared claim has the default size of the environment, 100Gi",
         choice=replace(CLAIM, size=2000 * GIB),
         environment=environment(storage=EnvironmentStorage(class_name="nfs", is_shared=True)),
         disk="960Gi",
@@ -257,20 +268,20 @@ STORAGE_CASES = (
     ),
     Case(
         id="shared-claim-whose-size-means-nothing",
-        reason="EFS holds whatever comes",
+        reason="EFS does not enforce the size of a claim",
         choice=CLAIM,
         environment=environment(storage=EnvironmentStorage(class_name="efs", is_shared=True, size_enforced=False)),
         disk="960Gi",
     ),
     Case(
         id="users-claim-of-unknown-size",
-        reason="only the cluster knows it",
+        reason="only the cluster knows the size of a user's claim",
         choice=UserClaim(claim="mine"),
         disk="960Gi",
     ),
     Case(
         id="cache-of-another-model-with-the-same-bytes",
-        reason="what counts is which bytes these are",
+        reason="a ModelCache of another model is allowed if its weights are the same",
         choice=ModelCacheChoice(name="weights"),
         cache=replace(cached("env"), model=ModelRef(kind="ClusterModel", name="other")),
     ),
@@ -285,8 +296,8 @@ def test_refuses_one_storage_fault(case: Case) -> None:
 @pytest.mark.parametrize(
     ("serving_uri", "replicas", "reason"),
     [
-        ("", 1, "another replica would wait for a download that is not begun"),
-        ("pvc://weights/models/0123", 3, "the bytes are there, whatever the size says"),
+        ("", 1, "a new replica would wait for a download that cannot start"),
+        ("pvc://weights/models/0123", 3, "the weights are already downloaded, so the size does not matter"),
     ],
 )
 def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, replicas: int, reason: str) -> None:

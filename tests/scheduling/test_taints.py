@@ -1,4 +1,4 @@
-"""Taints of environments and unschedulable pools: what is placed, grows, stays and moves."""
+"""Taints and unschedulable pools: which placements are created, scaled up, kept and moved."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def decide(
     replicas: int = 1,
     desired: int = 1,
 ) -> Decision:
-    """Decide for a deployment of one node for each replica."""
+    """Schedules a deployment whose replicas have one node each."""
     wanted = deployment(replicas=replicas, tolerations=tolerations, environments=desired)
     return schedule(SchedulingRequest(deployment=wanted, model=model(profile(shape=shape()))), environments, own)
 

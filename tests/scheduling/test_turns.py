@@ -1,4 +1,4 @@
-"""Which placement of a roll-out may change next."""
+"""The placement that may change next in a rollout."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ STUCK = PendingUpdate("1 of 2 pods")
 
 
 def at(name: str, served: str, requested: str, allowed: str | None = "1", *, ready: bool = True) -> Placement:
-    """Return a placement on an environment with these digests."""
+    """Returns a placement on an environment with these digests."""
     base = placement(name, ready=ready)
     return replace(
         base, allowed_digest=allowed, rollout=replace(base.rollout, served_digest=served, requested_digest=requested)
@@ -34,72 +34,87 @@ class Case:
 
 
 CASES = (
-    Case("up-to-date", "nothing is to be done", (at("a", "1", "1"), at("b", "1", "1")), {"a": "1", "b": "1"}),
-    Case("first", "the first by name changes", (at("b", "1", "2"), at("a", "1", "2")), {"a": "2", "b": "1"}),
+    Case(
+        "up-to-date",
+        "all placements have their requested digest",
+        (at("a", "1", "1"), at("b", "1", "1")),
+        {"a": "1", "b": "1"},
+    ),
+    Case(
+        "first",
+        "the first placement by name changes first",
+        (at("b", "1", "2"), at("a", "1", "2")),
+        {"a": "2", "b": "1"},
+    ),
     Case(
         "order",
-        "the order of the deployment comes before names",
+        "the order of the deployment takes precedence over names",
         (at("a", "1", "2"), at("b", "1", "2"), at("c", "1", "2")),
         {"a": "1", "b": "1", "c": "2"},
         Rollout(order=("c", "elsewhere")),
     ),
     Case(
         "changing",
-        "a service that has not its new digest yet keeps the next one waiting",
+        "the next placement waits until the service of this one has its new digest",
         (at("a", "1", "2", "2"), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
     Case(
         "not-ready",
-        "a service that is not Ready with its new digest keeps the next one waiting",
+        "the next placement waits until this one is Ready with its new digest",
         (at("a", "2", "2", "2", ready=False), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
     Case(
         "says-nothing",
-        "a service that had its turn and says nothing now may be changing",
+        "a service that had its turn and reports no digest may still be changing",
         (at("a", "", "2", "2"), at("b", "1", "2"), at("c", "1", "2")),
         {"a": "2", "b": "1", "c": "1"},
     ),
     Case(
         "lost-status",
-        "so may one whose status is lost",
+        "a service whose status is lost may still be changing",
         (at("a", "", "", "2", ready=False), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
     Case(
         "never-started",
-        "one that never had a service had no turn",
+        "a placement that never had a service has no turn",
         (at("a", "", "", "", ready=False), at("b", "1", "2")),
         {"a": "", "b": "2"},
     ),
-    Case("next", "the first is done", (at("a", "2", "2", "2"), at("b", "1", "2")), {"a": "2", "b": "2"}),
+    Case(
+        "next",
+        "the first placement has changed, so the second one may change",
+        (at("a", "2", "2", "2"), at("b", "1", "2")),
+        {"a": "2", "b": "2"},
+    ),
     Case(
         "fix",
-        "one that does not serve takes a fix first",
+        "a placement that is not Ready gets the fix first",
         (at("a", "2", "3", "2"), at("b", "2", "3", "2", ready=False), at("c", "1", "3")),
         {"a": "2", "b": "3", "c": "1"},
     ),
     Case(
         "fix-of-an-update",
-        "one whose new pods do not start takes a fix first, although it is Ready",
+        "a placement whose new pods do not start gets the fix first, although it is Ready",
         (at("a", "2", "3", "2"), stuck(at("b", "2", "3", "2")), at("c", "1", "3")),
         {"a": "2", "b": "3", "c": "1"},
     ),
     Case(
         "updating",
-        "a service whose new pods have not all started keeps the next one waiting",
+        "the next placement waits until all new pods of this service have started",
         (stuck(at("a", "2", "2", "2")), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
-    Case("paused", "nothing changes", (at("a", "1", "2"),), {"a": "1"}, Rollout(paused=True)),
+    Case("paused", "a paused rollout changes no placement", (at("a", "1", "2"),), {"a": "1"}, Rollout(paused=True)),
     Case(
         "new",
-        "what never had a service takes no part",
+        "a placement that never had a service takes no part in the rollout",
         (at("a", "", "2", None, ready=False), at("b", "1", "2")),
         {"a": "", "b": "2"},
     ),
-    Case("unreported", "nothing is allowed before digests are reported", (at("a", "", "", None),), {"a": ""}),
+    Case("unreported", "no digest is allowed before digests are reported", (at("a", "", "", None),), {"a": ""}),
 )
 
 
@@ -111,7 +126,7 @@ def test_one_may_change_while_all_others_are_ready(case: Case) -> None:
 
 @pytest.mark.parametrize(("allowed", "want"), [("2", "1"), ("1", "2")], ids=["changes", "has no turn"])
 def test_one_that_leaves_keeps_others_waiting_only_while_it_changes(allowed: str, want: str) -> None:
-    """As on a drained environment until another one is Ready; it gets no turn there."""
+    """For example, a placement on a drained environment gets no turn, and stays until its replacement is Ready."""
     leaving = at("a", "1", "2", allowed, ready=False)
     (assigned,) = assign_turns(Rollout(), [at("b", "1", "2")], [leaving])
     assert assigned.allowed_digest == want
@@ -135,40 +150,51 @@ class GateCase:
 
 GATE_CASES = (
     GateCase(
-        "first", "the test needs one environment with the change", (at("a", "1", "2"), at("b", "1", "2")), asks=False
+        "first", "the gate needs one environment with the change", (at("a", "1", "2"), at("b", "1", "2")), asks=False
     ),
-    GateCase("next", "the first has changed", (at("a", "2", "2", "2"), at("b", "1", "2")), asks=True),
-    GateCase("no-gate", "nothing is named", (at("a", "2", "2", "2"), at("b", "1", "2")), asks=False, rollout=Rollout()),
-    GateCase("done", "nothing is left", (at("a", "2", "2", "2"), at("b", "2", "2", "2")), asks=False),
+    GateCase(
+        "next",
+        "the first placement has changed, so the gate decides about the second one",
+        (at("a", "2", "2", "2"), at("b", "1", "2")),
+        asks=True,
+    ),
+    GateCase(
+        "no-gate",
+        "the rollout names no gate",
+        (at("a", "2", "2", "2"), at("b", "1", "2")),
+        asks=False,
+        rollout=Rollout(),
+    ),
+    GateCase("done", "all placements have changed", (at("a", "2", "2", "2"), at("b", "2", "2", "2")), asks=False),
     GateCase(
         "paused",
-        "nothing changes in any case",
+        "a paused rollout changes no placement, so it needs no gate",
         (at("a", "2", "2", "2"), at("b", "1", "2")),
         asks=False,
         rollout=replace(GATED, paused=True),
     ),
     GateCase(
         "not-ready",
-        "a fix is for what does not serve",
+        "a placement that is not Ready gets a fix without the gate",
         (at("a", "2", "2", "2"), at("b", "1", "2", ready=False)),
         asks=False,
     ),
     GateCase(
         "rollback",
-        "what a test refused may go back although the gate is closed",
+        "a rejected change may be rolled back while the gate is closed",
         (at("a", "2", "1", "2"), at("b", "1", "1"), at("c", "1", "1")),
         asks=False,
     ),
     GateCase(
         "order",
-        "the order of the deployment counts, not names",
+        "the order of the deployment takes precedence over names",
         (at("a", "1", "2"), at("b", "2", "2", "2")),
         asks=True,
         rollout=replace(GATED, order=("b", "a")),
     ),
     GateCase(
         "newcomer",
-        "a placement that started with the new spec shows nothing about a change",
+        "a placement that started with the new spec does not count as changed",
         (at("a", "2", "2", "2"), at("b", "1", "2"), at("c", "2", "2", "")),
         asks=True,
     ),

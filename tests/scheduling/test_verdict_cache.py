@@ -1,4 +1,4 @@
-"""The verdict cache: verdicts are reused while nothing changed, forgotten within bounds, and change no result."""
+"""The verdict cache: verdicts are reused until something changes, are bounded in number, and do not change results."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ OTHER, ANOTHER = placement("east", "p", deployment="other"), placement("east", "
 
 @dataclass(frozen=True)
 class Case:
-    """A call after one by ASKED over east and west with OTHER on east; the environments that are filtered again."""
+    """A second call after a call for ASKED with OTHER on east; `evaluated` names the environments filtered again."""
 
     id: str
     reason: str
@@ -41,31 +41,65 @@ class Case:
 
 
 CASES = (
-    Case("same", "nothing changed", ""),
-    Case("order", "nor does order", "", environments=(WEST, EAST)),
-    Case("who", "who asks does not matter", "", replace(ASKED, deployment=deployment("second", namespace="else"))),
-    Case("how-many", "nor on how many environments", "", replace(ASKED, deployment=deployment(environments=2))),
-    Case("replicas", "another need", "east west", replace(ASKED, deployment=deployment(replicas=2))),
-    Case("selector", "likewise", "east west", replace(ASKED, deployment=deployment(selector=selector(a="b")))),
+    Case("same", "nothing changed, so all verdicts are reused", ""),
+    Case("order", "the order of the environments does not matter", "", environments=(WEST, EAST)),
+    Case(
+        "who",
+        "the name of the deployment does not matter",
+        "",
+        replace(ASKED, deployment=deployment("second", namespace="else")),
+    ),
+    Case(
+        "how-many",
+        "the desired number of environments does not matter",
+        "",
+        replace(ASKED, deployment=deployment(environments=2)),
+    ),
+    Case(
+        "replicas",
+        "another number of replicas needs new verdicts",
+        "east west",
+        replace(ASKED, deployment=deployment(replicas=2)),
+    ),
+    Case(
+        "selector",
+        "another selector needs new verdicts",
+        "east west",
+        replace(ASKED, deployment=deployment(selector=selector(a="b"))),
+    ),
     Case(
         "prefer",
-        "another of the pools that fit may be meant",
+        "another preference may choose another feasible pool",
         "east west",
         replace(ASKED, deployment=deployment(prefer=Preference.SMALLEST_SUFFICIENT)),
     ),
-    Case("model", "likewise", "east west", replace(ASKED, model=model(profile(shape=shape(1))))),
-    Case("environment", "its content changed", "east", environments=(environment("east", pool("p", nodes=9)), WEST)),
-    Case("one-more", "another placement was created", "east", placements=(OTHER, ANOTHER)),
-    Case("one-less", "the placement was deleted", "east", placements=()),
-    Case("grown", "the placement was scaled up", "east", placements=(replace(OTHER, replicas=2),)),
-    Case("equal", "what is equal takes the same", "", placements=(replace(OTHER),)),
-    Case("elsewhere", "another environment", "west", placements=(OTHER, placement("west", "p", deployment="x"))),
+    Case(
+        "model", "another model needs new verdicts", "east west", replace(ASKED, model=model(profile(shape=shape(1))))
+    ),
+    Case(
+        "environment",
+        "a changed environment is filtered again",
+        "east",
+        environments=(environment("east", pool("p", nodes=9)), WEST),
+    ),
+    Case("one-more", "a new placement on an environment needs a new verdict", "east", placements=(OTHER, ANOTHER)),
+    Case("one-less", "a deleted placement on an environment needs a new verdict", "east", placements=()),
+    Case(
+        "grown", "a placement that was scaled up needs a new verdict", "east", placements=(replace(OTHER, replicas=2),)
+    ),
+    Case("equal", "an equal placement takes the same GPUs", "", placements=(replace(OTHER),)),
+    Case(
+        "elsewhere",
+        "a placement on another environment affects only this environment",
+        "west",
+        placements=(OTHER, placement("west", "p", deployment="x")),
+    ),
 )
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the environments that are really judged from now on."""
+    """Returns the names of the environments that are filtered without the cache from now on."""
     names: list[str] = []
 
     def counting(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
@@ -79,7 +113,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def ask(
     verdicts: VerdictCache, request: SchedulingRequest, environments: Sequence[Environment], others: Sequence[Placement]
 ) -> list[Verdict]:
-    """Judge every environment, and see that nothing else is said than without a memory."""
+    """Filters every environment, and checks that the verdicts equal those without the cache."""
     judging = verdicts.make_filter(request, environments)
     found = [judging(e, Ledger(others)) for e in environments]
     assert found == [filter_environment(request, e, Ledger(others)) for e in environments]
@@ -108,7 +142,7 @@ def test_placements_count_in_any_order(judged: list[str]) -> None:
 
 
 def granted(*owners: str) -> Environment:
-    """Return an environment that has granted all of its pool, half of it to each, and published that."""
+    """Returns an environment that has published two nodes of its pool as granted to each owner."""
     share = Share(pool="p", nodes=2, gpus_per_node=8, replicas=1)
     grants = tuple(Grant(uid=owner, namespace="team", name=owner, share=share) for owner in owners)
     return environment("east", pool("p", nodes=4), uid="e", free={"p": Free(placements=2, nodes=())}, admitted=grants)
@@ -120,7 +154,7 @@ def granted(*owners: str) -> Environment:
     ids=["counted-and-believed", "believed-and-counted", "less-and-more", "one-and-another"],
 )
 def test_deployments_on_an_environment_share_no_verdicts(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
-    """No other placement is listed there any more, so only the grants show what each of them leaves."""
+    """No other placements are listed, so only the grants show the remaining capacity."""
     verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
         ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
@@ -135,7 +169,7 @@ def test_forgets_a_deleted_environment(judged: list[str]) -> None:
 
 
 def replicas(count: int) -> SchedulingRequest:
-    """Return one of several different needs."""
+    """Returns a request that differs by its replicas."""
     return replace(ASKED, deployment=deployment(replicas=count))
 
 
@@ -160,7 +194,7 @@ def test_forgets_the_oldest_request_beyond_64(judged: list[str]) -> None:
 
 
 def test_bounds_verdicts_and_keeps_the_latest_request(judged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a bound of three verdicts: two for two environments, and beside them those of no other need."""
+    """The bound is three verdicts: next to the two verdicts of one request there is room for one more."""
     monkeypatch.setattr(filters, "MAX_VERDICTS", 3)
     verdicts, both = VerdictCache(), (EAST, WEST)
     for asked, environments, found in (

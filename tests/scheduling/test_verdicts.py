@@ -1,4 +1,4 @@
-"""What refusals and decisions record: messages and later steps are made from nothing else."""
+"""Contents of refusals and decisions, from which messages and later steps are built."""
 
 from dataclasses import dataclass, replace
 
@@ -150,13 +150,13 @@ def test_refusal_records_everything_that_was_compared(case: Case) -> None:
 
 @pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.CAN_WAIT), (12, Outlook.CAN_WAIT), (13, Outlook.NEVER)])
 def test_request_beyond_the_limit_is_never_possible(wanted: int, outlook: Outlook) -> None:
-    """Four of twelve are another's, who may leave."""
+    """Another placement uses four of twelve GPUs, and may be deleted."""
     assert over_quota(wanted, STEP_QUOTA).outlook is outlook
 
 
 @pytest.mark.parametrize(("gpus", "within"), [(8, True), (9, False)])
 def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
-    """Eight of twelve are left; what it is charged for already is for `within_quota` to know."""
+    """Eight of twelve GPUs are left. `limit_decision` considers the GPUs that the placement already uses."""
     request = replace(asked(model(profile("default", shape(gpus=gpus)))), quota_usage=TAKES)
     there = environment("env", pool(gpus=16))
     assert isinstance(filter_environment(request, there, Ledger(())), Assignment) == within
@@ -177,7 +177,7 @@ def test_capacity_is_known_for_published_pools_only() -> None:
 
 
 def test_uses_the_published_capacity() -> None:
-    """Of a pool whose nodes shrank, what they can hold; nothing where nothing was published."""
+    """A node that shrank counts with the GPUs that it has now. Unpublished capacity counts as none."""
     left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
     room = Ledger(()).free_capacity(environment("env", uid="e", free=left), pool())
     assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
@@ -203,7 +203,7 @@ SMALLEST = Preference.SMALLEST_SUFFICIENT
     ("memory", "spare"), [("40Gi", 160 * GIB), (None, 320 * GIB)], ids=["asked for by GPU", "not asked for"]
 )
 def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
-    """Four GPUs of 80Gi; what is required is required of each."""
+    """The replica has four GPUs of 80Gi, and the requirement applies to each GPU."""
     four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
     found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
     assert isinstance(found, Assignment)
@@ -212,7 +212,7 @@ def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
 
 
 def test_smallest_pool_is_of_the_first_feasible_profile() -> None:
-    """A second profile's smaller pool, or one in between that is refused by its selector, changes nothing."""
+    """A smaller pool of a later profile does not matter, nor a profile whose selector does not match."""
     two = model(
         profile("whole", shape(1, 8)), profile("elsewhere", shape(1, 1), selector=EUROPE), profile("one", shape(1, 1))
     )
@@ -245,12 +245,14 @@ def test_reports_a_fault_without_any_environment() -> None:
     none = schedule(asked(), [], []).general_refusal
     assert none == Refusal(reason=Refused.NO_ENVIRONMENTS, field=Field.ENVIRONMENTS)
     unread = replace(model(broken=(broken_profile(),)), profiles=())
-    assert schedule(asked(unread), [], []).general_refusal == none, "no profile is no fault of storage"
-    assert not schedule(request, [environment("env", pool())], []).refusals, "nor do environments repeat it"
+    assert schedule(asked(unread), [], []).general_refusal == none, "a model without profiles has no storage fault"
+    assert not schedule(request, [environment("env", pool())], []).refusals, (
+        "environments do not repeat the fault of the deployment"
+    )
 
 
 def test_computes_capacity_on_its_own_environments() -> None:
-    """What is published there counts its own replicas among those that are taken."""
+    """The published free capacity excludes the nodes that the placement itself uses."""
     there = environment("a", pool(nodes=4), uid="e", free={"pool": Free(placements=1, nodes=())})
     decision = schedule(asked(replicas=2), [there], [placement("a", uid="me", has_served=True)])
     assert [a.replicas for a in decision.assignments] == [2]
@@ -271,10 +273,12 @@ def test_drops_all_but_one_placement_of_an_environment() -> None:
 
 
 def test_reschedules_in_place_past_deleted_environments() -> None:
-    """Of three one stays, one's environment is gone and one's pool is: the last is decided in place."""
+    """One placement is kept, one has lost its environment, and one has lost its pool and is rescheduled in place."""
     own = [placement("a"), placement("b"), placement("c", pool="gone")]
     decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ac"], own)
     assert [(a.environment, a.pool) for a in decision.assignments] == [("a", "pool"), ("c", "pool")]
-    assert [a.placement for a in decision.assignments] == [own[0], own[2]], "in place"
+    assert [a.placement for a in decision.assignments] == [own[0], own[2]], (
+        "the placement without a pool is rescheduled in place"
+    )
     one = schedule(asked(environments=1), [environment(name, pool()) for name in "ac"], own)
-    assert [a.environment for a in one.assignments] == ["a"], "no more than wanted"
+    assert [a.environment for a in one.assignments] == ["a"], "no more placements are assigned than desired"

@@ -1,4 +1,4 @@
-"""The ways out of a refusal: which are found, in which order, and how they read."""
+"""The ways out of a refusal: their selection, order and messages."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def find(
     requests: Mapping[str, SchedulingRequest] | None = None,
     own: tuple[Placement, ...] = (),
 ) -> tuple[WayOut, ...]:
-    """Return the ways out of the decision on a request; `requests` are those of the other deployments."""
+    """Returns the ways out of the decision on a request; `requests` has the requests of the other deployments."""
     others = defaultdict[str, list[Placement]](list)
     for each in placements:
         others[each.environment].append(each)
@@ -75,7 +75,7 @@ def test_lists_what_costs_least_first() -> None:
 
 
 def test_adds_nodes_where_they_cost_least() -> None:
-    """Nodes with a price come first, since what the others cost is not known."""
+    """Nodes with a price come first, since the cost of the others is unknown."""
     cheap, dear = (replace(pool("p", nodes=1), price=replace(USD_2_50, per_gpu_hour=Decimal(n))) for n in (1, 3))
     environments = (environment("a", pool("p", nodes=1)), environment("b", dear), environment("c", cheap))
     found = find(wants(), environments, tuple(holds(f"other-{name}", name, 8) for name in "abc"))
@@ -95,7 +95,7 @@ def test_moves_no_placement_whose_deployment_is_not_known() -> None:
 
 @pytest.mark.parametrize("is_limited", [False, True])
 def test_moves_two_of_one_namespace_only_where_no_quota_limits_them(*, is_limited: bool) -> None:
-    """Each move is checked against the quota as it is, not as it is after the other move."""
+    """Each move is checked against the current quota usage, not against the usage after the other move."""
     places = (environment(name, pool("p", gpus=4, nodes=1)) for name in "bc")
     held = (holds("one", "a"), holds("two", "a"))
     usage = namespace_usage("team", held, Limits(gpus=16)) if is_limited else None
@@ -137,7 +137,7 @@ def test_declares_a_requirement_or_removes_it() -> None:
 
 
 def test_what_was_chosen_must_still_fit() -> None:
-    """Two environments are desired: another type would fit the second one, and the first one no longer."""
+    """Two environments are desired: another type would fit the second environment, but no longer the first one."""
     needs = model(profile("p", shape(1, 8), requires=requires(accelerator_type="h100")))
     environments = tuple(environment(t, pool("p", accelerator_type=t)) for t in ("h100", "h200"))
     twice = deployment("mine", environments=2)
@@ -146,7 +146,7 @@ def test_what_was_chosen_must_still_fit() -> None:
 
 @pytest.mark.parametrize(("limit", "found"), [(15, []), (16, ["Wait until InferenceEnvironment b is Ready"])])
 def test_what_was_chosen_counts_towards_the_quota(limit: int, found: list[str]) -> None:
-    """Eight GPUs each on two environments."""
+    """The deployment needs eight GPUs on each of two environments."""
     usage = namespace_usage("team", (), Limits(gpus=limit))
     twice = replace(wants(), deployment=deployment("mine", environments=2), quota_usage=usage)
     environments = (environment("a", pool("p")), environment("b", pool("p"), ready=False))
@@ -181,7 +181,7 @@ def test_names_a_way_out_once_for_several_profiles() -> None:
 
 
 def test_unpauses_an_environment() -> None:
-    """Crossplane does not reconcile it, so that it does not become Ready by itself."""
+    """Crossplane does not reconcile a paused environment, so it does not become Ready by itself."""
     paused = replace(environment("a", pool("p"), ready=False), paused=True)
     assert read(find(wants(), (paused,))) == [
         "Remove annotation crossplane.io/paused of InferenceEnvironment a, and wait until it is Ready"
@@ -226,7 +226,7 @@ def test_lowers_replicas_where_both_room_and_quota_are_too_small() -> None:
 
 
 def test_lowers_replicas_to_no_fewer_than_run() -> None:
-    """Two of three nodes cannot be used, and two replicas run."""
+    """Two of three nodes are unusable, and two replicas run."""
     damaged = replace(pool("p", nodes=3), facts=PoolFacts(nodes=3, usable=1))
     running = placement("a", "p", deployment="mine", profile="p", shape=shape(1, 8), replicas=2, has_served=True)
     found = find(wants(replicas=4), (environment("a", damaged),), own=(running,))
@@ -286,12 +286,12 @@ def test_finds_again_only_after_a_change() -> None:
 
     for name, basis in (("a", 1), ("b", 1), ("a", 1), ("b", 2), ("a", 1)):
         assert cache.find(("team", name), basis, find_counted) is ways
-    assert len(found) == 3, "one more after the change"
+    assert len(found) == 3, "a changed basis needs one more search"
     cache.forget(("team", "a"))
     cache.find(("team", "b"), 2, find_counted)
     assert len(found) == 3
     cache.find(("team", "a"), 1, find_counted)
-    assert len(found) == 4, "it was forgotten"
+    assert len(found) == 4, "a forgotten deployment is searched again"
 
 
 def test_remembers_the_64_latest_deployments() -> None:
@@ -303,4 +303,4 @@ def test_remembers_the_64_latest_deployments() -> None:
 
     for name in (*map(str, range(65)), "64", "0"):
         cache.find(("team", name), 1, partial(search, name))
-    assert searched[65:] == ["0"], "the one that was refused longest ago is searched again"
+    assert searched[65:] == ["0"], "the least recently refused deployment is searched again"

@@ -1,4 +1,4 @@
-"""What a placement says of its admission: the pool, what it wants and what is free, and what happens next."""
+"""The condition Admitted of a placement: the pool, the requested and free GPUs, and the next step."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is said of nodes: the gravest fault gives the reason, and every pool has its words."""
+"""The condition HardwareAsDeclared: the most severe fault determines the reason, and the message covers every pool."""
 
 from dataclasses import dataclass
 
@@ -39,40 +39,44 @@ class Case:
 
 FALSE, TRUE, UNKNOWN = Status.FALSE, Status.TRUE, Status.UNKNOWN
 CASES = (
-    Case("all", "as declared", (seen(), seen(name="b")),
+    Case("all", "all nodes are as declared", (seen(), seen(name="b")),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "16 nodes, all usable and as declared")),
     Case("unseen", "a pool that was not observed yet has no fault", (seen(), pool("b")),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "8 nodes, all usable and as declared")),
-    Case("one", "one node", (seen(nodes=1),),
+    Case("one", "the message has the singular for one node", (seen(nodes=1),),
          (TRUE, HardwareAsDeclared.AS_DECLARED, "1 node, all usable and as declared")),
-    Case("zero", "an autoscaler has added none yet", (seen(nodes=0),),
+    Case("zero", "the autoscaler has not added nodes yet", (seen(nodes=0),),
          (TRUE, HardwareAsDeclared.NO_NODES_YET, "No nodes yet; the autoscaler adds them on demand")),
-    Case("unusable", "three are named and the others counted", (seen(unusable=(GONE, FEW)),),
+    Case("unusable", "the message names three unusable nodes and counts the others", (seen(unusable=(GONE, FEW)),),
          (FALSE, HardwareAsDeclared.NODES_UNUSABLE,
           "pool h100: a, b, c and 2 more are NotReady, gpu-3 has 7 of 8 nvidia.com/gpu")),
-    Case("labels", "without a node to compare with", (seen(drift(DriftField.LABELS, "x=1", "")),),
+    Case("labels", "no node has similar labels, so the message names none",
+         (seen(drift(DriftField.LABELS, "x=1", "")),),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1")),
-    Case("nearest", "and with one", (seen(drift(DriftField.LABELS, "x=1", "x=2", "gpu-1")),),
+    Case("nearest", "the message names the node with the most similar labels",
+         (seen(drift(DriftField.LABELS, "x=1", "x=2", "gpu-1")),),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool h100: no node has x=1; the nearest, gpu-1, has x=2")),
-    Case("overlap", "the pool that comes second says it", (seen(drift(DriftField.OVERLAP, "", "pool a", "gpu-1")),),
+    Case("overlap", "an overlap is reported for the later pool",
+         (seen(drift(DriftField.OVERLAP, "", "pool a", "gpu-1")),),
          (FALSE, HardwareAsDeclared.NODES_OVERLAP,
           "pool h100: nodes also belong to pool a, and count there (gpu-1)")),
-    Case("memory", "both sizes and where",
+    Case("memory", "the message has both sizes and the nodes",
          (seen(drift(DriftField.MEMORY_PER_GPU, "141Gi", "81559Mi", "gpu-1", "gpu-2")),),
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: memoryPerGpu is declared as 141Gi, nodes have 81559Mi (gpu-1, gpu-2)")),
-    Case("taints", "what is to be declared", (seen(drift(DriftField.TAINTS, "", "x:NoSchedule", "gpu-1")),),
+    Case("taints", "the message has the taint that the pool must declare",
+         (seen(drift(DriftField.TAINTS, "", "x:NoSchedule", "gpu-1")),),
          (FALSE, HardwareAsDeclared.DRIFTED,
           "pool h100: its nodes have taint x:NoSchedule, which it does not declare (gpu-1)")),
-    Case("count", "how many are there", (seen(drift(DriftField.NODE_COUNT, "4", "3")),),
+    Case("count", "the message has the number of existing nodes", (seen(drift(DriftField.NODE_COUNT, "4", "3")),),
          (FALSE, HardwareAsDeclared.DRIFTED, "pool h100: 4 nodes declared, 3 exist")),
-    Case("gravest", "a pool without nodes comes before one that drifts, whatever their order",
+    Case("gravest", "a pool without matching nodes is reported before a pool that differs",
          (seen(drift(DriftField.NODE_COUNT, "4", "3"), name="a"), seen(drift(DriftField.LABELS, "x=1", ""), name="b")),
          (FALSE, HardwareAsDeclared.NO_NODES, "pool b: no node has x=1; pool a: 4 nodes declared, 3 exist")),
-    Case("past", "what is known tells the past", (seen(unusable=(FEW,)),),
+    Case("past", "the known nodes are from an earlier observation", (seen(unusable=(FEW,)),),
          (UNKNOWN, HardwareAsDeclared.UNREACHABLE, "The nodes are as last known: gone away"),
          NodeObservation(reason=HardwareAsDeclared.UNREACHABLE, message="gone away")),
-    Case("never", "observation is off", (seen(),),
+    Case("never", "the observation of nodes is turned off", (seen(),),
          (UNKNOWN, HardwareAsDeclared.NOT_OBSERVED, "spec.hardware.observe is Never: pools are taken as declared"),
          NodeObservation(reason=HardwareAsDeclared.NOT_OBSERVED, unobserved=Unobserved.NEVER)),
 )  # fmt: skip
@@ -91,7 +95,7 @@ def test_explains_how_to_get_pools_for_an_environment_without_any() -> None:
 
 
 def test_usable_gpus() -> None:
-    """Eight nodes of eight with one lost, and a pool that is not observed."""
+    """One pool has lost one of eight nodes of 8 GPUs, and the other pool is not observed."""
     observed = environment("env", seen(unusable=(FEW,)), pool("b", max_nodes=1))
     ledger = build_ledger(observed, admit_placements(observed, ()), {})
     assert integer(ledger, "gpus.usable") == 7 * 8 + 8
@@ -106,7 +110,7 @@ def test_notes_nothing_for_a_pool_without_unusable_nodes() -> None:
 
 
 def test_refusal_names_unusable_nodes() -> None:
-    """Four declared, three usable, two taken by another: one is left for two that are wanted."""
+    """Three of four nodes are usable and two of them are in use, so one is left for two replicas."""
     cordoned = Unusable(reason=UnusableReason.CORDONED, count=1, nodes=("gpu-3",))
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
     other = placement("env", "frontier", deployment="other", shape=shape(2, 8))

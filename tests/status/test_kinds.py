@@ -1,4 +1,4 @@
-"""What is said of environments, models, caches, deployments and placements where the whole-response cases do not go."""
+"""Conditions of environments, models, caches, deployments and placements beyond the whole-response cases."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What is said of a ModelService."""
+"""Conditions of a ModelService."""
 
 from dataclasses import replace
 
@@ -111,7 +111,9 @@ def test_compares_what_clients_notice() -> None:
         "Clients notice which placement answers. context length: 8192 (b on e1), 32768 (a on e1); "
         "weights: models/2 (a on e2), models/1 (a on e1)"
     )
-    assert build_backends_alike(SERVICE, [shorter, other_weights, first]) == condition, "in whatever order they come"
+    assert build_backends_alike(SERVICE, [shorter, other_weights, first]) == condition, (
+        "the order of the backends does not matter"
+    )
 
 
 def test_url_is_that_of_the_gateway_or_of_a_host_name() -> None:

@@ -1,4 +1,4 @@
-"""What is said of pools that declare RDMA and give no way to it, and of pools whose nodes nothing tells apart."""
+"""Notes about pools with RDMA but without its devices, and about pools whose nodes cannot be told apart."""
 
 from dataclasses import dataclass, replace
 
@@ -42,20 +42,22 @@ class Unlabelled:
 
 
 UNLABELLED = [
-    Unlabelled("both", "either takes the other's nodes", QUIET, BOTH),
-    Unlabelled("one", "one of them is enough", (QUIET[0], replace(QUIET[1], labels=LABELS)),
+    Unlabelled("both", "each pool selects the nodes of the other one", QUIET, BOTH),
+    Unlabelled("one", "one pool without labels is enough for a note", (QUIET[0], replace(QUIET[1], labels=LABELS)),
                f"pool a has no label that another pool lacks, so {WRONG}"),
-    Unlabelled("alone", "there are no other nodes with GPUs", QUIET[:1]),
-    Unlabelled("labelled", "each has its own nodes",
+    Unlabelled("alone", "a single pool has no other nodes to select", QUIET[:1]),
+    Unlabelled("labelled", "each pool selects its own nodes",
                (replace(QUIET[0], labels=LABELS), replace(QUIET[1], labels=OTHER))),
-    Unlabelled("subset", "a's labels are on b's nodes as well",
+    Unlabelled("subset", "the nodes of pool b also have the labels of pool a",
                (replace(QUIET[0], labels=LABELS), replace(QUIET[1], labels=(*LABELS, ("tier", "gold")))),
                f"pool a has no label that another pool lacks, so {WRONG}"),
-    Unlabelled("resource", "another vendor's GPUs", (QUIET[0], replace(QUIET[1], gpu_resource="amd.com/gpu"))),
-    Unlabelled("taint", "a's pods do not tolerate b's nodes; b's pods still find a's",
+    Unlabelled("resource", "the pools have GPUs of different vendors",
+               (QUIET[0], replace(QUIET[1], gpu_resource="amd.com/gpu"))),
+    Unlabelled("taint", "pods of pool b can still start on the nodes of pool a",
                (QUIET[0], replace(QUIET[1], taints=(TAINT,))),
                f"pool b has no label that another pool lacks, so {WRONG}"),
-    Unlabelled("same-taint", "both tolerate it", tuple(replace(p, taints=(TAINT,)) for p in QUIET), BOTH),
+    Unlabelled("same-taint", "the pods of both pools tolerate the taint",
+               tuple(replace(p, taints=(TAINT,)) for p in QUIET), BOTH),
     Unlabelled("gpu-taint", "every pod tolerates the taint of its GPUs",
                (QUIET[0], replace(QUIET[1], taints=({"key": "nvidia.com/gpu", "effect": "NoSchedule"},))), BOTH),
 ]  # fmt: skip
@@ -89,14 +91,17 @@ class Device:
 
 
 DEVICES = [
-    Device("ethernet", "plain sockets are what it declares", pool(bandwidth="eth-800g")),
-    Device("one-node", "nothing spans its nodes", pool(multi_node=False)),
-    Device("resource", "a device plugin's", replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "1"),)))),
-    Device("claim", "dynamic resource allocation", replace(pool(), pod=PodAdditions(resource_claims=({"name": "n"},)))),
-    Device("node-network", "the node's devices come with it", replace(pool(), pod=PodAdditions(host_network=True))),
+    Device("ethernet", "Ethernet needs no RDMA devices", pool(bandwidth="eth-800g")),
+    Device("one-node", "no replica spans nodes of the pool", pool(multi_node=False)),
+    Device("resource", "the pods get devices from a device plugin",
+           replace(pool(), pod=PodAdditions(resources=(("rdma/ib", "1"),)))),
+    Device("claim", "the pods get devices by dynamic resource allocation",
+           replace(pool(), pod=PodAdditions(resource_claims=({"name": "n"},)))),
+    Device("node-network", "the host network includes the devices of the node",
+           replace(pool(), pod=PodAdditions(host_network=True))),
     Device("between-nodes", "only replicas of several nodes need it",
            replace(pool(), inter_node=InterNode(merged=PodAdditions(resources=(("rdma/ib", "1"),))))),
-    Device("network", "a webhook adds its devices",
+    Device("network", "a webhook adds the devices of the network",
            replace(pool(), pod=PodAdditions(annotations=(("networking.gke.io/interfaces", "[]"),)))),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""One sentence for each refusal, read where a user reads it: in the message of the condition."""
+"""One sentence for each refusal, as it appears in the message of the condition."""
 
 from dataclasses import dataclass, replace
 
@@ -33,21 +33,21 @@ ELSEWHERE = ModelCache(
 CASES = (
     Case(
         id="placed",
-        reason="where, what and how big",
+        reason="the message has the environment, the profile and the shape",
         want=Scheduled.PLACED,
         environments=(site("a", FRONTIER),),
         says=("Placed on a (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)",),
     ),
     Case(
         id="placed-though-others-were-refused",
-        reason="once enough is placed the rest is of no interest",
+        reason="refusals are not reported once enough placements exist",
         want=Scheduled.PLACED,
         environments=(site("a"), site("b", FRONTIER)),
         says=("Placed on b (profile multinode, pool frontier, 1 replica of 2 nodes x 8 GPUs)",),
     ),
     Case(
         id="placed-while-the-old-stays",
-        reason="during a move both are named",
+        reason="the message names both placements during a move",
         want=Scheduled.PLACED,
         environments=(site("b", FRONTIER),),
         placements=(MINE,),
@@ -60,7 +60,7 @@ CASES = (
     ),
     Case(
         id="unreadable-placement",
-        reason="it counts, but nothing of it is known",
+        reason="an unreadable placement counts, but has no details",
         want=Scheduled.PLACED,
         environments=(site("a", FRONTIER),),
         placements=(replace(MINE, shape=None),),
@@ -68,7 +68,7 @@ CASES = (
     ),
     Case(
         id="partially-placed",
-        reason="some, not all",
+        reason="some of the desired environments have placements",
         want=Scheduled.PARTIALLY_PLACED,
         request=request(2),
         environments=(site("a", FRONTIER), site("b", pool("medium", multi_node=False, memory="141Gi"))),
@@ -79,7 +79,7 @@ CASES = (
     ),
     Case(
         id="partially-placed-for-want-of-environments",
-        reason="none refuses, there are just too few",
+        reason="no environment refuses, but there are too few environments",
         want=Scheduled.PARTIALLY_PLACED,
         request=request(2),
         environments=(site("a", FRONTIER),),
@@ -90,7 +90,7 @@ CASES = (
     ),
     Case(
         id="no-environments",
-        reason="what runs is named, and what to do",
+        reason="the message names the running placements and the next step",
         want=Refused.NO_ENVIRONMENTS,
         placements=(MINE,),
         says=(
@@ -119,7 +119,7 @@ CASES = (
     ),
     Case(
         id="label-absent",
-        reason="a label that is not there reads differently from one of another value",
+        reason="a missing label has another message than a label with another value",
         want=Refused.NO_ENVIRONMENT_MATCHES,
         environments=(site("a", FRONTIER, labels={}),),
         says=(
@@ -130,7 +130,7 @@ CASES = (
     ),
     Case(
         id="profile-selector",
-        reason="the profile is named",
+        reason="the message names the profile",
         want=Refused.NO_ENVIRONMENT_MATCHES,
         request=request(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
         environments=(site("a", FRONTIER),),
@@ -142,7 +142,7 @@ CASES = (
     ),
     Case(
         id="flags-against-the-maths",
-        reason="640Gi on 141Gi GPUs are 5 -> 8, the author wrote 4",
+        reason="640Gi need 5, rounded up to 8, GPUs of 141Gi, and the flag says 4",
         want=Refused.INVALID_PROFILE,
         request=request(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
         environments=(site("a", FRONTIER),),
@@ -156,7 +156,7 @@ CASES = (
     ),
     Case(
         id="no-size",
-        reason="neither shape nor vram",
+        reason="the profile has no shape and the model no vram",
         want=Refused.INVALID_PROFILE,
         request=request(of=model(profile(), name="m")),
         environments=(site("a", FRONTIER),),
@@ -167,7 +167,7 @@ CASES = (
     ),
     Case(
         id="not-declared",
-        reason="one thing alone is in the way, so it is said what to do",
+        reason="with a single cause, the message has advice",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a", pool("x", memory=None)),),
         says=(
@@ -178,7 +178,7 @@ CASES = (
     ),
     Case(
         id="memory-for-the-maths",
-        reason="no GPU needs the memory of a whole replica, and no one should declare that",
+        reason="the message does not ask to declare the memory of a replica as memory per GPU",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         request=request(of=model(profile(), name="m", vram="810Gi")),
         environments=(site("a", pool("x", memory=None)),),
@@ -190,7 +190,7 @@ CASES = (
     ),
     Case(
         id="both-values-and-what-is-missing",
-        reason="every fault of the pool; no advice, for there is more than one",
+        reason="with several faults, the message lists all of them without advice",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a", pool("x", bandwidth="eth-100g", precision=("bf16",), nvlink_domain=4, gpus=4)),),
         says=(
@@ -206,7 +206,7 @@ CASES = (
     ),
     Case(
         id="memory-in-the-unit-of-its-author",
-        reason="141G and 80000Mi are no whole Gi",
+        reason="141G and 80000Mi are not whole numbers of Gi",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         request=request(of=model(profile("p", shape(), requires=requires(memory="141G")), name="m")),
         environments=(site("a", pool("x", memory="80000Mi")),),
@@ -233,7 +233,7 @@ CASES = (
     ),
     Case(
         id="no-pools",
-        reason="none declared, or none that can be read",
+        reason="the environment has no valid pools",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a"), site("b", broken_pools=("x", "y")), site("c", broken=True)),
         says=(
@@ -245,7 +245,7 @@ CASES = (
     ),
     Case(
         id="shared-storage-missing",
-        reason="the sentence is fixed by the design",
+        reason="the design specifies the sentence",
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
@@ -256,7 +256,7 @@ CASES = (
     ),
     Case(
         id="shared-storage-missing-and-not-ready",
-        reason="after the fixed sentence the next one begins",
+        reason="the next sentence follows the specified one",
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, storage_class=None, ready=False),),
         says=(
@@ -269,7 +269,7 @@ CASES = (
     ),
     Case(
         id="storage-of-one-pod-for-several-nodes",
-        reason="the fixed sentence, then what is there",
+        reason="the specified sentence is followed by the actual access mode",
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
@@ -316,7 +316,7 @@ CASES = (
     ),
     Case(
         id="no-such-cache",
-        reason="to nothing no environment can be added",
+        reason="without the ModelCache, the message does not advise to add an environment",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
         request=request(choice=ModelCacheChoice(name="weights")),
         environments=(site("a", FRONTIER),),
@@ -328,7 +328,7 @@ CASES = (
     ),
     Case(
         id="cache-elsewhere",
-        reason="the ModelCache is named",
+        reason="the message names the ModelCache",
         want=Refused.CACHE_NOT_ON_ENVIRONMENT,
         request=request(choice=ModelCacheChoice(name="weights"), cache=ELSEWHERE),
         environments=(site("a", FRONTIER),),
@@ -340,7 +340,7 @@ CASES = (
     ),
     Case(
         id="nothing-says-how-large",
-        reason="the pool would bound the claim if it said how much memory its GPUs have",
+        reason="the size is unknown, because the pool does not declare the memory of its GPUs",
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         request=request(of=model(profile("two", shape(2)), name="m")),
         environments=(site("a", pool("dark", memory=None)),),
@@ -354,7 +354,7 @@ CASES = (
     ),
     Case(
         id="pool-too-small",
-        reason="never: it would not fit were the pool empty",
+        reason="the replicas would not fit even if the pool were empty",
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", pool("tiny", memory="141Gi", nodes=1)),),
         says=(
@@ -368,7 +368,7 @@ CASES = (
     ),
     Case(
         id="pool-of-node-count-too-small",
-        reason="the field that the pool has is named",
+        reason="the message names the field that the pool sets",
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", replace(pool("tiny", memory="141Gi", nodes=1), count_field="nodeCount")),),
         says=(
@@ -382,7 +382,7 @@ CASES = (
     ),
     Case(
         id="not-ready",
-        reason="its own message is passed on",
+        reason="the message includes the message of the environment",
         want=Refused.ENVIRONMENT_NOT_READY,
         environments=(site("a", FRONTIER, ready=False, ready_message="KubeconfigMissing"),),
         says=(
@@ -393,7 +393,7 @@ CASES = (
     ),
     Case(
         id="cannot-grow",
-        reason="what runs keeps running, yet Scheduled is False",
+        reason="running replicas are kept, but Scheduled is False",
         want=Refused.INSUFFICIENT_CAPACITY,
         request=request(replicas=2),
         environments=(site("a", FRONTIER),),
