@@ -39,14 +39,13 @@ class Provider:
         if makes_nothing(made.manifest):
             self._idle.add(made.uid)
             return
-        for mark in _MARKS if get(made.manifest, "spec.managementPolicies") != ["Observe"] else ():
-            now = self._alive(made)
-            if now is None:
-                return
-            marked = with_annotations(now.manifest, {mark: self._server.time()})
-            others = [name for name in finalizers(marked) if name != FINALIZER]
-            self._server.put(now.ref, with_finalizers(marked, [*others, FINALIZER]))
-            yield self._settings.api_seconds
+        if get(made.manifest, "spec.managementPolicies") != ["Observe"]:
+            for mark in _MARKS:
+                now = self._alive(made)
+                if now is None:
+                    return
+                self._server.put(now.ref, _hold(with_annotations(now.manifest, {mark: self._server.time()})))
+                yield self._settings.api_seconds
         for step in range(1, 1 + _stages(made)):
             now = self._alive(made)
             if now is None:
@@ -59,6 +58,10 @@ class Provider:
         yield self._jitter(self._settings.provider_seconds)
         now = self._alive(changed)
         if now is not None and changed.uid in self._steps:
+            only_observes = get(now.manifest, "spec.managementPolicies") == ["Observe"]
+            if not only_observes and FINALIZER not in finalizers(now.manifest):
+                self._server.put(now.ref, _hold(now.manifest))
+                now = self._server.latest[now.ref]
             self._observe(now, self._steps[changed.uid])
         elif now is not None and changed.uid in self._idle and not makes_nothing(now.manifest):
             self._idle.discard(changed.uid)
@@ -91,3 +94,9 @@ def _stages(made: Version) -> int:
     manifest = mapping(made.manifest, "spec.forProvider.manifest")
     stages = STAGES.get(text(manifest, "kind"))
     return len(stages(manifest)) if stages else 1
+
+
+def _hold(manifest: Manifest) -> Manifest:
+    """Returns an Object with the finalizer by which the provider holds it; one that only observes never has it."""
+    others = [name for name in finalizers(manifest) if name != FINALIZER]
+    return with_finalizers(manifest, [*others, FINALIZER])
