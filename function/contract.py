@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 from function.kube.manifests import Manifest
 from function.reasons import ConditionType, Status
 
-RESPONSE_BYTES = 4 * 2**20  # Crossplane reads no larger response: the default of its gRPC client (docs/facts.md)
+# Crossplane reads no larger response: the default of its gRPC client (docs/facts.md, Crossplane).
+RESPONSE_BYTES = 4 * 2**20
 
 
 class RequiredResource(NamedTuple):

@@ -81,7 +81,8 @@ _HOME_VARIABLES: Mapping[str, str] = {
 }
 _TEMPORARY_VOLUME = "tmp-dir"  # as KServe's presets name it
 _TEMPORARY_PATH = "/tmp"  # noqa: S108  # a mount
-# PyTorch asks for the name of the user when it is imported, and fails where /etc/passwd has none (docs/facts.md).
+# PyTorch asks for the name of the user when it is imported, and fails if /etc/passwd has none (docs/facts.md,
+# Engines).
 _USER_VARIABLES: Mapping[str, str] = {"USER": "engine"}
 # Prefixes of variables about a hub.
 _HUB_VARIABLES = ("HF_", "HUGGING_FACE_")

@@ -43,7 +43,7 @@ PULL = "pull-"
 _URI = "spec.model.uri"
 _NOT_SHARED = {WeightsStatus.CLAIM_NOT_SHARED, WeightsStatus.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes. Up to this number of replicas, Kubernetes starts a new
-# pod before it ends an old pod: only a quarter of the replicas, rounded down, may be missing [docs/facts.md].
+# pod before it ends an old pod: only a quarter of the replicas, rounded down, may be missing (docs/facts.md, KServe).
 _MAX_SURGE_ONLY_REPLICAS = 3
 
 

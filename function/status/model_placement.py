@@ -140,7 +140,7 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, has_served: bo
         return _service_ready(Status.UNKNOWN, reason, f"{remote.problem}{last}")
     if not remote.seen:
         return _service_ready(Status.FALSE, ServiceReady.STARTING, "The service does not exist yet")
-    # KServe reports Ready for a service without replicas [docs/facts.md].
+    # KServe reports Ready for a service without replicas (docs/facts.md, KServe).
     if replicas > 0 and get(remote.manifest, "spec.replicas") == 0:
         return _service_ready(Status.FALSE, ServiceReady.STARTING, "The service has no replicas yet")
     if replicas == 0 and health.level is not Level.FAILED:
