@@ -1,9 +1,12 @@
 """The table of composed kinds, held against what is composed, and against the programs that define the kinds."""
 
+import pytest
+
 from function.kube.manifests import Manifest, mapping, text
 from function.remote.composed_kinds import (
     CONTROL_PLANE_KINDS,
     GPU_CLUSTER_KINDS,
+    Names,
     assess,
     find_control_plane_kind,
     find_gpu_cluster_kind,
@@ -40,3 +43,8 @@ def test_what_the_command_line_reports_is_up() -> None:
         manifest: Manifest = {"apiVersion": row.version, "kind": row.kind, "metadata": {"generation": 1}, "spec": {}}
         if row.kind not in {"Deployment", "Node"}:  # which are only observed, and never judged
             assert assess({**manifest, **row.report_up(manifest)}).up, row.kind
+
+
+def test_refuses_names_of_a_kind_without_a_row() -> None:
+    with pytest.raises(ValueError, match=r"no row in CONTROL_PLANE_KINDS for \[\('', 'ConfigMap'\)\]"):
+        Names({("v1", "ConfigMap"): "note"})
