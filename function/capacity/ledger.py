@@ -195,8 +195,8 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
         return grant
     shares = (placement.effective_request, placement.service.allocated)
     replicas = max((share.replicas for share in shares if share and share.has_same_size(grant.share)), default=0)
-    valid = replace(grant, revoked="") if grant.revoked else grant
-    usable = count_usable(valid, placement)
+    unrevoked = replace(grant, revoked="") if grant.revoked else grant
+    usable = count_usable(unrevoked, placement)
     remaining = min(usable, replicas)
     is_held_back = placement.admission.over_quota or placement.admission.cannot_start
     if is_held_back and remaining < usable and not grant.revoked and placement.version:
@@ -206,9 +206,9 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
     exclusive = placement.exclusive_replica_nodes
     share = grant.share
     if (share.replicas, share.exclusive_replica_nodes) == (remaining, exclusive) and not grant.requested_pool:
-        return valid
+        return unrevoked
     share = replace(share, replicas=remaining, exclusive_replica_nodes=exclusive)
-    return replace(valid, share=share, requested_pool="")
+    return replace(unrevoked, share=share, requested_pool="")
 
 
 def count_usable(grant: Grant, placement: Placement) -> int:

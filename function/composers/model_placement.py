@@ -21,7 +21,7 @@ from function.domain.records.admission import build_released, build_revoked
 from function.domain.records.service import build_ready_replicas
 from function.domain.settings import Settings
 from function.parts import requirements
-from function.parts.admission import ADMISSION_PART, is_nothing_composed
+from function.parts.admission import ADMISSION_PART, has_nothing_composed
 from function.parts.cache_usage import CACHE_USAGE_PART
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
@@ -148,7 +148,7 @@ def _keep_as_observed(
     `conditions` are the known conditions, ReferencesResolved first.
     """
     references_resolved = conditions[0]
-    if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and is_nothing_composed(call):
+    if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and has_nothing_composed(call):
         conditions = [*conditions, report.build_cannot_start()]
     services = keep_services(call.observed, placement, scale_down=scale_down)
     requested = max(placement.replicas, services.replicas)

@@ -25,7 +25,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     placement = context.resolved.placement
     admission = _check_admission(context.call, context.resolved)
     admitted = report.build_admitted(placement, admission)
-    if not admission.admits_service and is_nothing_composed(context.call):
+    if not admission.admits_service and has_nothing_composed(context.call):
         raise NotComposableError(RESOLVED, admitted)
     grants = context.resolved.environment.find_grants(placement.uid)
     return PartOutcome(
@@ -38,7 +38,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
 ADMISSION_PART = Part(run=_run)
 
 
-def is_nothing_composed(call: Call) -> bool:
+def has_nothing_composed(call: Call) -> bool:
     """Tells whether a placement has nothing on the cluster, except perhaps its namespace, which is never deleted."""
     return all(key == NAMESPACE for key in call.observed)
 

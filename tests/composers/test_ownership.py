@@ -1,16 +1,18 @@
 """What this function composed is its own whatever its labels say, and whichever input is missing meanwhile."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pytest
 from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from crossplane.function.resource import dict_to_struct, struct_to_dict
 
-from function.composers import COMPOSERS
+from function.composers import COMPOSERS, inference_environment, model_cache, model_placement, model_service
 from function.kube.manifests import Manifest, mapping
+from function.parts.part import Part
 from function.remote.adoption import is_own
+from function.remote.composed_kinds import Names
 from tests import test_cases
 from tests.support.ownership import CASES, STORIES, collect_by_composite, collect_composed, example_requests
 from tests.support.plane import call
@@ -29,6 +31,21 @@ def test_recognises_everything_that_any_composer_composes(relabelled: Labels) ->
         if not is_own(name, {**manifest, "metadata": metadata}, COMPOSERS[kind].names):
             unrecognised.append((manifest["kind"], name))
     assert not unrecognised
+
+
+def test_every_name_belongs_to_one_part() -> None:
+    """A part may drop every resource with one of its names."""
+    lists: Mapping[str, Sequence[Part[Any, Any]]] = {
+        "InferenceEnvironment": inference_environment.PARTS,
+        "ModelPlacement": model_placement.PARTS,
+        "ModelCache": model_cache.PARTS,
+        "ModelService": model_service.PARTS,
+    }
+    for kind, name, manifest in collect_by_composite():
+        own_name = name.rpartition("/")[2] if kind == "ModelCache" else name  # of one environment
+        if kind in lists and manifest["kind"] != "ProviderConfigUsage":  # which follow from the Objects
+            owners = [part for part in lists[kind] if Names(part.names).include(own_name, manifest)]
+            assert len(owners) == 1, (kind, name)
 
 
 def test_corpus_contains_every_kind_of_name() -> None:
