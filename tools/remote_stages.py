@@ -13,6 +13,7 @@ from typing import Protocol
 
 from function.cli.store import Ref, is_ours
 from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.remote.object_writer import with_provider_finalizer
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -50,7 +51,8 @@ def reported(resource: Manifest, step: int) -> Manifest:
         condition("Ready", ok=ready, reason="Available" if ready else "Unavailable"),
     ]
     remote = _remote(manifest, stages[min(step, len(stages)) - 1])
-    return {**resource, "status": {"atProvider": {"manifest": remote}, "conditions": conditions}}
+    status: Manifest = {"atProvider": {"manifest": remote}, "conditions": conditions}
+    return {**with_provider_finalizer(resource), "status": status}
 
 
 def _remote(manifest: Manifest, stage: Manifest) -> Manifest:

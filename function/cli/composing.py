@@ -18,6 +18,7 @@ from function.remote.composed_kinds import (
     find_gpu_cluster_kind,
     list_true_conditions,
 )
+from function.remote.object_writer import with_provider_finalizer
 from function.remote.observed_object import read_written
 from function.status.inference_environment import build_ledger
 
@@ -188,4 +189,5 @@ def _report_up(resource: Manifest) -> Manifest:
     remote_kind = find_gpu_cluster_kind(desired)
     metadata = {**mapping(desired, "metadata"), "uid": f"planned-{Ref.of(desired)}", "generation": 1}
     observed: Manifest = {**desired, "metadata": metadata, **(remote_kind.report_up(desired) if remote_kind else {})}
-    return {**resource, "status": {"atProvider": {"manifest": observed}, "conditions": conditions}}
+    status: Manifest = {"atProvider": {"manifest": observed}, "conditions": conditions}
+    return {**with_provider_finalizer(resource), "status": status}

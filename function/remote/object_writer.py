@@ -30,6 +30,7 @@ NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and p
 CLUSTER_SEPARATOR = "/"
 _OBJECT_NAME_LIMIT = 63
 _DELETING = frozenset({"*", "Delete"})
+_PROVIDER_FINALIZER = "finalizer.managedresource.crossplane.io"  # of crossplane-runtime (pkg/reconciler/managed)
 
 
 class ManagementPolicy(Enum):
@@ -108,6 +109,23 @@ def deletes(manifest: Manifest) -> bool:
     """Tells whether the remote object is deleted with its Object."""
     policies = get(manifest, "spec.managementPolicies")
     return not isinstance(policies, list) or not _DELETING.isdisjoint(str(policy) for policy in policies)
+
+
+def is_held_by_provider(manifest: Manifest) -> bool:
+    """Tells whether the provider deletes the remote object of a deleted Object first, if its policies say so.
+
+    crossplane-runtime adds its finalizer before it creates or updates anything. An Object that only observes has none,
+    and gets it some time after its policies have changed.
+    """
+    finalizers = get(manifest, "metadata.finalizers")
+    return isinstance(finalizers, list) and _PROVIDER_FINALIZER in finalizers
+
+
+def with_provider_finalizer(manifest: Manifest) -> Manifest:
+    """Returns an Object with the finalizer that it has once the provider has reconciled it."""
+    if get(manifest, "spec.managementPolicies") == [*ManagementPolicy.OBSERVE_ONLY.value]:
+        return manifest
+    return {**manifest, "metadata": {**mapping(manifest, "metadata"), "finalizers": [_PROVIDER_FINALIZER]}}
 
 
 def keep_undropped(

@@ -8,8 +8,9 @@ Placements and ModelCaches use the same plans. What is deleted, and when:
   observed. If its cluster cleans it up, it is not created again.
 - Everything that belongs to other bytes: once the caller says that nothing reads them.
 
-An Object that several composites share has no Delete policy. To delete one, one call adds the policy, and the next call
-drops the Object.
+An Object that several composites share has no Delete policy. To delete one, one call adds the policy, and a later call
+drops the Object. An Object that only observed is dropped once the provider holds it: before that, it would go without
+its remote object.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ from function.remote.object_writer import (
     ManagementPolicy,
     ObjectWriter,
     deletes,
+    is_held_by_provider,
     reapply_observed,
     stop_managing,
     with_management_policy,
@@ -325,11 +327,11 @@ def _compose_secrets(download: _Download) -> Desired:
 
 
 def _delete_in_two_steps(writer: ObjectWriter, key: str, why: str) -> Desired:
-    """Switches an Object to a policy with Delete now, and drops it on the next reconcile."""
+    """Switches an Object to a policy with Delete now, and drops it once the provider would delete the remote object."""
     manifest = writer.observed.get(key)
     if manifest is None:
         return Desired()
-    if deletes(manifest):
+    if deletes(manifest) and (is_held_by_provider(manifest) or not writer.read(key).seen):
         return Desired(drops=(Drop(key, why),))
     return Desired({key: with_management_policy(manifest, ManagementPolicy.FULL)})
 

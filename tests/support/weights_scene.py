@@ -15,6 +15,7 @@ from tests.support.remote_scene import set_field
 from tests.support.weights_requests import MULTI, SECRET, model
 
 DESCRIBED = "spec.forProvider.manifest"
+FINALIZER = "finalizer.managedresource.crossplane.io"  # provider-kubernetes holds what it may have to delete
 NOTHING, WHEN = DownloadRecord(), "2026-01-01T00:00:00Z"
 TOKEN_MODEL = model(HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", secret=SECRET))
 RETAINED, USERS = CreatedStorage(retain=True), UserClaim(claim="mine")
@@ -66,7 +67,9 @@ def reconcile_observed(
 
 
 def observe_composed(composed: Mapping[str, Composed]) -> Observed:
-    """Builds observed Objects from composed ones: claims are bound, and nothing else has started."""
+    """Builds observed Objects from composed ones: claims are bound, nothing else has started, and
+    the provider holds them.
+    """
     found: Observed = {}
     for key, item in composed.items():
         described = mapping(item.manifest, DESCRIBED)
@@ -74,7 +77,8 @@ def observe_composed(composed: Mapping[str, Composed]) -> Observed:
         if key.startswith("claim-"):
             remote["spec"] = {"accessModes": ["ReadWriteMany"], **mapping(described, "spec")}
             remote["status"] = {"phase": "Bound"}
-        found[key] = {**item.manifest, "status": {"atProvider": {"manifest": remote}}}
+        metadata = {**mapping(item.manifest, "metadata"), "finalizers": [FINALIZER]}
+        found[key] = {**item.manifest, "metadata": metadata, "status": {"atProvider": {"manifest": remote}}}
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 from function.domain.cache import CreatedStorage
 from function.domain.model import HuggingFaceSource
 from function.domain.pods import PullSecret
-from function.kube.manifests import Manifest, get
+from function.kube.manifests import JSON, Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.remote.observed_object import read_object
 from function.weights.request import StorageRequest
@@ -17,6 +17,7 @@ from tests.support.weights_scene import (
     COMPLETE,
     DESCRIBED,
     FAILED,
+    FINALIZER,
     REFUSED,
     RETAINED,
     RUNS,
@@ -189,3 +190,22 @@ def test_deletes_secrets_and_scripts_of_other_shared_bytes_in_two_steps() -> Non
     after = {key: item.manifest for key, item in leaving.items()}
     second = reconcile_observed(request, after).desire_previous(are_read=False)
     assert {drop.key for drop in second.drops} == leaving.keys()
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "dropped"), [([], False), (["foregroundDeletion"], False), ([FINALIZER], True)], ids=str
+)
+def test_drops_object_that_only_observed_once_the_provider_holds_it(finalizers: list[JSON], dropped: bool) -> None:
+    """Without the provider's finalizer the Object would go at once, and the token stay on the cluster."""
+    edits = (
+        with_value("token-", "spec.managementPolicies", ["Observe"]),
+        with_value("token-", "metadata.finalizers", finalizers),
+    )
+    first = observe_started(request_storage(), with_job_status(COMPLETE), *edits)
+    (token,) = (key for key in first if key.startswith("token-"))
+    policies = get(reconcile_observed(request_storage(), first).composed[token].manifest, "spec.managementPolicies")
+    assert policies == ["*"], "the Object gets the Delete policy"
+    second = observe_started(
+        request_storage(), with_job_status(COMPLETE), *edits, with_value("token-", "spec.managementPolicies", policies)
+    )
+    assert (token not in reconcile_observed(request_storage(), second).composed) is dropped
