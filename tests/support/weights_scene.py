@@ -77,7 +77,7 @@ def observe_composed(composed: Mapping[str, Composed]) -> Observed:
         if key.startswith("claim-"):
             remote["spec"] = {"accessModes": ["ReadWriteMany"], **mapping(described, "spec")}
             remote["status"] = {"phase": "Bound"}
-        metadata = {**mapping(item.manifest, "metadata"), "finalizers": [FINALIZER]}
+        metadata: Manifest = {**mapping(item.manifest, "metadata"), "finalizers": [FINALIZER]}
         found[key] = {**item.manifest, "metadata": metadata, "status": {"atProvider": {"manifest": remote}}}
     return found
 
