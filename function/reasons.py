@@ -147,6 +147,7 @@ class PoolsValid(StrEnum):
     VALID = "Valid"
     NO_GPU_POOLS = "NoGpuPools"
     INVALID_POOL = "InvalidPool"
+    POOL_IN_USE = "PoolInUse"
 
 
 class EnvironmentStorageReady(StrEnum):

@@ -16,7 +16,7 @@ from bench.histories.grants import Row, find_row, read_grants, read_row
 from bench.histories.kept import KeptAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
-from bench.histories.room import Holding, room_beside, take_all
+from bench.histories.room import Holding, list_counted_pools, room_beside, take_all
 from bench.histories.taints import TaintAuditor, is_tainted
 from bench.histories.traffic import TrafficAuditor
 from bench.histories.words import Words
@@ -429,6 +429,11 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
+        serving = [v for v in self.plane.all("ModelPlacement") if v.uid in self._served]
+        names = {text(v.manifest, "spec.inferenceEnvironmentRef.name") for v in serving}
+        for environment in self.plane.all("InferenceEnvironment"):
+            if _reason(environment, "PoolsValid") == "PoolInUse" and environment.ref.name not in names:
+                self._say(f"{environment.ref} refuses a pool, and nothing serves there")
         for left, version in self.plane.provider.deletions.find_left():
             self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()
@@ -532,7 +537,7 @@ class Auditor(invariants.Auditor):
         uid = placement.uid if placement else ""
         rooms = [
             room_beside(uid, there, pool, alive, self._services.values(), lost)
-            for pool in listing(there.manifest, "spec.nodePools")
+            for pool in list_counted_pools(there)
             if _suits(asking, model, pool)
             and not (is_new and flag(pool, "unschedulable"))
             and only in {"", text(pool, "name")}

@@ -335,14 +335,14 @@ MUTANTS = (
     ),
     Mutant(
         "renamed-pool-is-free",
-        "25, M1: a pool that has another name is granted although services run on its nodes",
+        "25, M1: a pool that has another name is granted although services run on its nodes (42)",
         ("rename_pool+place_by_hand", "create_deployment"),
         (
             Change(
-                "function.capacity.ledger",
-                "find_pools",
-                "return same or some or frozenset({share.pool})",
-                "return frozenset({share.pool})",
+                "function.api.pools_in_use",
+                "PublishedPools.find_conflict",
+                "if self.labels.get(pool.name) == pool.labels:",
+                "if pool.name not in self.labels or self.labels.get(pool.name) == pool.labels:",
             ),
         ),
         tight=True,

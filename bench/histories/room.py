@@ -45,6 +45,15 @@ def room_beside(
     return room
 
 
+def list_counted_pools(environment: Version) -> list[Manifest]:
+    """Returns the declared pools that an environment counts; one with the nodes of a pool in use waits."""
+    pools = listing(environment.manifest, "spec.nodePools")
+    if text(condition(environment.manifest, "PoolsValid"), "reason") != "PoolInUse":
+        return pools
+    counted = {text(row, "name") for row in listing(environment.manifest, "status.pools") if "free" in row}
+    return [pool for pool in pools if text(pool, "name") in counted]
+
+
 def take_all(room: PoolCapacity, holdings: Iterable[Holding]) -> bool:
     """Takes what is held, the largest first, and tells whether there was room for all of it."""
     ordered = sorted((h for h in holdings if h.replicas), key=lambda h: (-h.gpus, -h.nodes))

@@ -94,8 +94,10 @@ class TightWorld(Everybody):
             {**pool, "name": names.get(number, pool["name"])} for number, pool in enumerate(_pools(environment))
         ]
         self.tell(f"name the pools of {environment.ref} {_sizes(pools)}")
-        # A placement that keeps the name of its pool may have to run on other nodes from now on.
-        self.words.shape(environment.ref, self.plane.kernel.now)
+        serving = sum(integer(row, "serving.count") for row in listing(environment.manifest, "status.pools"))
+        if serving < len(listing(environment.manifest, "status.admitted")):
+            # A placement that does not serve yet may have to run on other nodes from now on.
+            self.words.shape(environment.ref, self.plane.kernel.now)
         self.lay(environment.ref, {"nodePools": pools})
 
     # -- models and deployments

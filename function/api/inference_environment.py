@@ -6,13 +6,14 @@ storage class that cannot be read is not the same as no storage class. A pool wi
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function import schemas
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
+from function.api.pools_in_use import parse_published_pools
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
@@ -26,7 +27,7 @@ from function.api.values import (
     parse_url,
     sort_entries,
 )
-from function.domain.allocation import Free, Grant, Share
+from function.domain.allocation import Free, Grant
 from function.domain.environment import (
     Drift,
     DriftField,
@@ -37,12 +38,11 @@ from function.domain.environment import (
     PoolFacts,
     Unusable,
     UnusableReason,
-    find_pools,
 )
 from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import PullSecret, build_copied_secret
-from function.domain.records.shares import parse_recorded_labels, parse_share
+from function.domain.records.shares import parse_share
 from function.domain.settings import Settings
 from function.kube import names, quantity
 from function.kube.manifests import (
@@ -76,18 +76,25 @@ class ClusterAccess:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedEnvironment(Parsed[Environment]):
     access: ClusterAccess | None
-    invalid_pools: tuple[BrokenEntry, ...]
+    pools: "ParsedPools"
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
         """The problems of all pools that are left out, and of the prices of pools that still count."""
-        invalid = {problem for pool in self.invalid_pools for problem in pool.problems}
+        invalid = {problem for pool in self.pools.invalid for problem in pool.problems}
         return tuple(problem for problem in self.problems if problem in invalid or _PRICE.match(problem.path))
 
     @property
     def other_problems(self) -> tuple[Problem, ...]:
         """The problems outside the pools, which make the environment broken."""
         return tuple(problem for problem in self.problems if problem not in self.pool_problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedPools:
+    valid: tuple[Pool, ...]
+    invalid: tuple[BrokenEntry, ...]
+    conflicts: frozenset[Problem]  # with pools in use; the pools are among the invalid ones
 
 
 def name_provider_config(environment: str) -> str:
@@ -99,10 +106,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems["cluster"])
-    published = {text(pool, "name"): pool for pool in listing(manifest, "status.pools")}
-    pools, invalid_pools = _parse_pools(spec, published, problems)
-    broken_pools = tuple(pool.name for pool in invalid_pools)
-    moved = _find_moved_pools(published, pools, broken_pools)
+    pools = _parse_pools(spec, mapping(manifest, "status"), problems)
     unready = _describe_unreadiness(manifest)
     environment = Environment(
         name=name,
@@ -112,8 +116,8 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
             Taint(key=taint.key, value=taint.value or "", effect=taint.effect, reason=to_one_line(taint.reason or ""))
             for taint in spec.taints or ()
         ),
-        pools=pools,
-        broken_pools=broken_pools,
+        pools=pools.valid,
+        broken_pools=tuple(pool.name for pool in pools.invalid),
         storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems["storage"]),
         observe=Observe(spec.hardware.observe if spec.hardware else Observe.AUTO),
         node_selector=_parse_node_selector(spec.hardware, problems["hardware.selector"]),
@@ -128,11 +132,11 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         ready_message=unready,
         paused=_is_paused(manifest),
         deleting=is_deleting(manifest),
-        free={name: _parse_free(pool) for name, pool in published.items() if "free" in pool and name not in moved},
-        admitted=_parse_grants(listing(manifest, "status.admitted"), moved),
+        free=_parse_free_nodes(listing(manifest, "status.pools"), pools.valid),
+        admitted=tuple(_parse_grant(row) for row in listing(manifest, "status.admitted")),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    parsed = ParsedEnvironment(environment, problems.list(), access=access, invalid_pools=invalid_pools)
+    parsed = ParsedEnvironment(environment, problems.list(), access=access, pools=pools)
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
@@ -172,10 +176,11 @@ def _parse_pull_secret(block: schemas.EnvironmentImagePullSecret, namespace: str
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(
-    spec: schemas.EnvironmentSpec, published: Mapping[str, Manifest], problems: Problems
-) -> tuple[tuple[Pool, ...], tuple[BrokenEntry, ...]]:
-    """Returns the valid pools with the published facts of their nodes, and the invalid pools with their problems."""
+def _parse_pools(spec: schemas.EnvironmentSpec, status: Manifest, problems: Problems) -> ParsedPools:
+    """Returns the valid pools with the published facts of their nodes, and the invalid pools with their problems.
+
+    A pool in use that is not declared any more counts as invalid while another pool would have its nodes.
+    """
     existing, gke = spec.cluster.existing, spec.cluster.gke
     lists = {
         "nodePools": spec.node_pools,
@@ -189,17 +194,26 @@ def _parse_pools(
     invalid: list[BrokenEntry] = []
     entries = [(at[index], block) for at, blocks in declared for index, block in enumerate(blocks)]
     check_unique((at, block.name) for at, block in entries)
+    declared_labels = {block.name: sort_entries(block.labels) for _, block in entries}
+    published = parse_published_pools(status)
+    rows = {text(row, "name"): row for row in listing(status, "pools")}
+    conflicts: dict[Problem, str] = {}
     for at, block in entries:
-        pool = parse_pool(block, _parse_facts(published.get(block.name, {})), at)
+        pool = parse_pool(block, _parse_facts(rows.get(block.name, {})), at)
         twins = (p for p in pools if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
         if twin := next(twins, None):
             at["labels"].add(f"pool {twin.name} has the same; its nodes would be counted twice")
+        if conflict := published.find_conflict(pool, declared_labels):
+            at["labels"].add(conflict.message)
+            conflicts[Problem(at["labels"].path, conflict.message)] = conflict.pool
         problems_of_pool = at.list()
         if not all(_PRICE.match(problem.path) for problem in problems_of_pool):
             invalid.append(BrokenEntry(name=pool.name or at.path, problems=problems_of_pool))
         elif pool.gpus_per_node > 0:
             pools.append(pool)
-    return tuple(pools), tuple(invalid)
+    missing = {pool: problem for problem, pool in conflicts.items() if pool not in declared_labels}
+    invalid += [BrokenEntry(name=pool, problems=(problem,)) for pool, problem in sorted(missing.items())]
+    return ParsedPools(valid=tuple(pools), invalid=tuple(invalid), conflicts=frozenset(conflicts))
 
 
 def _parse_storage(
@@ -246,43 +260,26 @@ def _parse_gateway(block: schemas.Gateway | None, problems: Problems) -> Gateway
     )
 
 
-def _find_moved_pools(
-    published: Mapping[str, Manifest], pools: Sequence[Pool], broken_pools: Collection[str]
-) -> dict[str, frozenset[str]]:
-    """Returns the published pools whose labels have changed, with the pools that select their nodes now.
-
-    Until the environment publishes its ledger for the new labels, the published row of such a pool is about other
-    nodes.
-    """
-    labels = {pool.name: pool.labels for pool in pools}
-    moved: dict[str, frozenset[str]] = {}
-    for name, row in published.items():
-        selector = parse_recorded_labels(row)
-        if selector is not None and name not in broken_pools and labels.get(name) != selector:
-            moved[name] = find_pools(Share(pool=name, nodes=0, gpus_per_node=0, replicas=0, labels=selector), pools)
-    return moved
+def _parse_grant(row: Manifest) -> Grant:
+    return Grant(
+        uid=text(row, "uid"),
+        namespace=text(row, "namespace"),
+        name=text(row, "name"),
+        share=parse_share(row),
+        generation=integer(row, "generation"),
+        revoked=text(row, "revoked"),
+    )
 
 
-def _parse_grants(rows: Iterable[Manifest], moved: Mapping[str, frozenset[str]]) -> tuple[Grant, ...]:
-    """Returns the published grants; each grant is for the pools that select its nodes now."""
-    largest: dict[tuple[str, str, int, int], Grant] = {}
-    for row in rows:
-        uid = text(row, "uid")
-        share = parse_share(row)
-        requested = text(row, "requestedPool") or share.pool
-        for name in sorted(moved.get(share.pool, {share.pool})):
-            key = uid, name, share.nodes, share.gpus_per_node
-            if key not in largest or largest[key].share.replicas < share.replicas:
-                largest[key] = Grant(
-                    uid=uid,
-                    namespace=text(row, "namespace"),
-                    name=text(row, "name"),
-                    share=replace(share, pool=name),
-                    requested_pool=requested if requested != name else "",
-                    generation=integer(row, "generation"),
-                    revoked=text(row, "revoked"),
-                )
-    return tuple(largest.values())
+def _parse_free_nodes(rows: Iterable[Manifest], pools: Iterable[Pool]) -> dict[str, Free]:
+    """Returns the published free nodes by pool. If the labels of a pool have changed, its row is about other nodes."""
+    labels = {pool.name: dict(pool.labels) for pool in pools}
+    current = {text(row, "name"): row for row in rows if "free" in row}
+    return {
+        name: _parse_free(row)
+        for name, row in current.items()
+        if row.get("nodeSelector", labels.get(name)) == labels.get(name)
+    }
 
 
 def _parse_free(row: Manifest) -> Free:

@@ -7,9 +7,9 @@ of one shape in one pool. It covers no more than this, even if the placement was
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable, runs_as_requested
+from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable
 from function.capacity.pools import count_in_empty_pool
-from function.domain.allocation import Free, Grant, QuotaUsage, Release, Share
+from function.domain.allocation import Free, Grant, QuotaUsage, Release
 from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Stage
@@ -69,14 +69,14 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
     grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.has_same_size(request)]
     admitted = max((count_usable(grant, placement) for grant in grants), default=None)
-    replicas = 0 if _loses_replicas(placement, request, admitted or 0, environment) else admitted or 0
+    replicas = admitted or 0
     # An environment finds its admitted placements by name, also without the label.
     not_needed = set[str]() if admitted is None else {LABEL_ENVIRONMENT}
     missing = {key: value for key, value in labels.items() if key not in not_needed and actual_labels.get(key) != value}
     evaluated = not placement.owner or (placement.uid, placement.pool) in environment.rejected
     if missing:
         reason = Admitted.LABEL_MISSING
-    elif (admitted or 0) >= request.replicas:
+    elif replicas >= request.replicas:
         reason = Admitted.ADMITTED
     else:
         # No deployment reschedules a placement that a user wrote. Such a placement is admitted once there is room.
@@ -120,19 +120,6 @@ def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release 
         if counted > current.limit(share, 0):
             return current
     return released
-
-
-def _loses_replicas(placement: Placement, request: Share, admitted: int, environment: Environment) -> bool:
-    """Tells whether a move to the requested pool would cost a service replicas that it is admitted to where it runs.
-
-    This happens only if pools exchange names. A grant that was made for the other pool, and that is not released yet,
-    then has the name of the requested pool.
-    """
-    if runs_as_requested(placement.service.allocated, request, environment.pools):
-        return False
-    grants = environment.find_grants(placement.uid)
-    by_earlier_name = (replace(g.share, pool=request.pool) for g in grants if g.requested_pool == request.pool)
-    return any(s.has_same_size(request) and admitted < min(s.replicas, request.replicas) for s in by_earlier_name)
 
 
 def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage | None) -> Admission:

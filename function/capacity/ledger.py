@@ -5,8 +5,7 @@ is free without its own placements, or the environment comes from a file. Enviro
 same order, from what both can observe:
 
 1. Grants, as far as they are still requested or allocated.
-2. Services that run without a grant, because the environment lost its status, or the pool was renamed or relabelled. A
-   service is charged to the pools that select the nodes on which it runs.
+2. Services that run without a grant, because the environment lost its status.
 3. Every other request, if there is room: first placements that were ever Ready, then placements with composed
    resources, then by creation, uid and name. (A placement has composed resources only after it was admitted. If its
    status was lost, its Objects show this.) A request that does not fit is rejected, and leaves its GPUs to the requests
@@ -23,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
 from function.domain.allocation import Free, Grant, Share
-from function.domain.environment import Environment, Pool, find_pools
+from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_ENVIRONMENT, label_value
 
@@ -54,13 +53,9 @@ class PoolLedger:
 
 
 def allocate_pool(
-    pool: Pool,
-    placements: Iterable[Placement],
-    granted: Iterable[Grant] = (),
-    max_grants: int | None = None,
-    pools: Sequence[Pool] = (),
+    pool: Pool, placements: Iterable[Placement], granted: Iterable[Grant] = (), max_grants: int | None = None
 ) -> PoolLedger:
-    """Charges the placements of an environment to one of its pools; `pools` are all of them.
+    """Charges the placements of an environment to one of its pools.
 
     A grant remains if its placement is not among `placements` or cannot be read. Once there are `max_grants` grants, no
     new placement gets one. Requests that are granted one by one may fit closer together once all of them are known, so
@@ -69,7 +64,7 @@ def allocate_pool(
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
     granted_more = True
     while granted_more:  # each pass except the last makes a grant; no grant is made twice
-        holdings = _collect_holdings(pool, known, granted, pools)
+        holdings = _collect_holdings(pool, known, granted)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
         granted = holdings.all_grants()
     return PoolLedger(
@@ -77,17 +72,15 @@ def allocate_pool(
     )
 
 
-def _collect_holdings(
-    pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant], pools: Sequence[Pool]
-) -> Holdings:
+def _collect_holdings(pool: Pool, known: Mapping[str, Placement], granted: Iterable[Grant]) -> Holdings:
     """Returns what is granted, and what runs without a grant."""
     holdings = Holdings(pool)
     for grant in granted:
-        remaining = remaining_grant(grant, known.get(grant.uid), pools)
+        remaining = remaining_grant(grant, known.get(grant.uid))
         if remaining and _is_grant_of(remaining, pool):
             holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
-        share = _allocated_share(pool, placement, pools)
+        share = _allocated_share(pool, placement)
         if share and not any(grant.share.has_same_size(share) for grant in holdings.grants_of(key)):
             holdings.add(key, _make_grant(placement, share))
     return holdings
@@ -140,12 +133,10 @@ def _grant_in_turn(
     return tuple(rejected), granted_more
 
 
-def _allocated_share(pool: Pool, placement: Placement, pools: Sequence[Pool]) -> Share | None:
-    """Returns what a service has of a pool. The pool may have been renamed since the share was recorded."""
+def _allocated_share(pool: Pool, placement: Placement) -> Share | None:
+    """Returns what a service has of a pool."""
     share = placement.service.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
-    if share is None or pool.name not in find_pools(share, pools):
-        return None
-    return replace(share, pool=pool.name, labels=None)
+    return share if share and share.pool == pool.name else None
 
 
 def _key(item: Placement | Grant) -> str:
@@ -172,12 +163,11 @@ def _make_grant(placement: Placement, share: Share) -> Grant:
     )
 
 
-def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[Pool] = ()) -> Grant | None:
+def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
     """Returns how much of a grant remains.
 
     The whole grant remains until the placement has observed its current spec: under the earlier spec, it may have used
-    the grant a moment ago, and its status does not say so yet. The whole grant also remains while the service may be
-    moving to the nodes of a pool that was renamed meanwhile.
+    the grant a moment ago, and its status does not say so yet.
 
     If a placement exceeds the quota or cannot start, its spec does not tell when it last used the grant. The
     environment therefore revokes the grant first. The grant ends once the placement has repeated the revocation in its
@@ -188,8 +178,6 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
         or not placement.status_is_current
         or (placement.requested is None and not placement.admission.cannot_start)
     ):
-        return grant
-    if _may_be_moving(grant, placement, pools):
         return grant
     if grant.revoked and grant.revoked not in placement.admission.revoked:
         return grant
@@ -205,10 +193,9 @@ def remaining_grant(grant: Grant, placement: Placement | None, pools: Sequence[P
         return None
     exclusive = placement.exclusive_replica_nodes
     share = grant.share
-    if (share.replicas, share.exclusive_replica_nodes) == (remaining, exclusive) and not grant.requested_pool:
+    if (share.replicas, share.exclusive_replica_nodes) == (remaining, exclusive):
         return unrevoked
-    share = replace(share, replicas=remaining, exclusive_replica_nodes=exclusive)
-    return replace(unrevoked, share=share, requested_pool="")
+    return replace(unrevoked, share=replace(share, replicas=remaining, exclusive_replica_nodes=exclusive))
 
 
 def count_usable(grant: Grant, placement: Placement) -> int:
@@ -229,25 +216,6 @@ def count_usable(grant: Grant, placement: Placement) -> int:
     return max(released.limit(grant.share, grant.generation), min(grant.share.replicas, has))
 
 
-def _may_be_moving(grant: Grant, placement: Placement, pools: Sequence[Pool]) -> bool:
-    """Tells whether a service may be moving to nodes whose pool no longer has the name that the placement requests.
-
-    The move is over once the service has what is requested, from the pool that has the requested name now.
-    """
-    request = placement.effective_request
-    if request is None or request.pool != grant.requested_pool:
-        return False
-    has_moved = runs_as_requested(placement.service.allocated, request, pools)
-    return replace(grant.share, pool=request.pool).has_same_size(request) and not has_moved
-
-
-def runs_as_requested(allocated: Share | None, request: Share, pools: Sequence[Pool]) -> bool:
-    """Tells whether a service runs in the requested size, on nodes of the pool that has the requested name now."""
-    if allocated is None or not replace(allocated, pool=request.pool).has_same_size(request):
-        return False
-    return request.pool in find_pools(allocated, pools)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentLedger:
     pools: Mapping[str, PoolLedger]  # by name; valid pools only
@@ -255,6 +223,8 @@ class EnvironmentLedger:
     # The uid and the pool of one rejected placement of each deployment. Placements that users wrote are left out,
     # because nothing limits their number.
     rejected: tuple[tuple[str, str], ...]
+    # Namespaces and names of the placements with a grant that were ever Ready, by pool; pools that cannot be read too.
+    serving: Mapping[str, Sequence[str]]
 
 
 def admit_placements(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
@@ -270,16 +240,22 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     for pool in environment.pools:
         placements_of, grants_of = by_pool[pool.name]
         max_grants = MAX_ADMITTED - len(granted) + len(grants_of)
-        pools[pool.name] = allocate_pool(pool, placements_of, grants_of, max_grants, environment.pools)
+        pools[pool.name] = allocate_pool(pool, placements_of, grants_of, max_grants)
     of_other_pools = (grant for grant in granted if grant.share.pool not in pools)
-    remaining = (_remaining_grant_of_unreadable_pool(environment, g, by_uid.get(g.uid)) for g in of_other_pools)
+    remaining = (remaining_grant(grant, by_uid.get(grant.uid)) for grant in of_other_pools)
     grants = [*filter(None, remaining), *(grant for ledger in pools.values() for grant in ledger.grants)]
     # A deployment has one placement here. Further placements with its uid as their owner are about to be deleted, or
     # were written by a user.
     of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
     by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
     rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
-    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_grant_sort_key)), rejected=rejected)
+    grants.sort(key=_grant_sort_key)
+    served = {placement.uid for placement in placements if placement.stage is Stage.SERVED}
+    serving: dict[str, list[str]] = defaultdict(list)
+    for grant in grants:
+        if grant.uid in served:
+            serving[grant.share.pool].append(f"{grant.namespace}/{grant.name}")
+    return EnvironmentLedger(pools=pools, grants=tuple(grants), rejected=rejected, serving=serving)
 
 
 def _group_by_pool(
@@ -295,24 +271,12 @@ def _group_by_pool(
     for placement in placements:
         names = {placement.pool}
         if placement.service.allocated:
-            names |= find_pools(placement.service.allocated, environment.pools)
+            names.add(placement.service.allocated.pool)
         if placement.uid:
             names |= granted_pools[placement.uid]
         for name in names:
             placements_of[name].append(placement)
     return {pool.name: (placements_of[pool.name], grants_of[pool.name]) for pool in environment.pools}
-
-
-def _remaining_grant_of_unreadable_pool(
-    environment: Environment, grant: Grant, placement: Placement | None
-) -> Grant | None:
-    """Returns how much of a grant remains; None if its pool was renamed: the pool with the new name is charged."""
-    allocated = placement.service.allocated if placement else None
-    name = grant.share.pool
-    is_readable = name not in environment.broken_pools and allocated and allocated.has_same_size(grant.share)
-    if is_readable and allocated and name not in find_pools(allocated, environment.pools):
-        return None
-    return remaining_grant(grant, placement, environment.pools)
 
 
 class Ledger:
@@ -346,7 +310,7 @@ class Ledger:
             if not environment.uid:
                 granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
                 others = self._others.get(environment.name, ())
-                self._free[key] = allocate_pool(pool, others, granted, pools=environment.pools).capacity
+                self._free[key] = allocate_pool(pool, others, granted).capacity
             elif environment.name in self._own:
                 self._free[key] = self._compute_free_capacity(environment, pool)
             else:
@@ -364,7 +328,7 @@ class Ledger:
         charged = [p for p in self._others.get(environment.name, ()) if is_charged(environment, p, admitted)]
         concerned, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
         known = {_key(p): p for p in sorted((*concerned, *own), key=charge_order)}
-        holdings = _collect_holdings(pool, known, granted, environment.pools)
+        holdings = _collect_holdings(pool, known, granted)
         _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
         for placement in own:
             holdings.replace(_key(placement), ())
@@ -392,7 +356,7 @@ class Ledger:
         if environment.uid:
             return placement.lists_objects or (placement.uid, placement.pool) not in environment.rejected
         others = self._others.get(environment.name, ())
-        return placement not in allocate_pool(pool, (*others, placement), pools=environment.pools).rejected
+        return placement not in allocate_pool(pool, (*others, placement)).rejected
 
 
 def is_charged(environment: Environment, placement: Placement, admitted: Collection[str]) -> bool:

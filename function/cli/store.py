@@ -187,7 +187,7 @@ def find_invalid_pools(store: Store, environment: Environment) -> tuple[BrokenEn
     """Returns the invalid pools of an environment, in its order."""
     if not environment.broken_pools:
         return ()
-    return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).invalid_pools
+    return parse_environment(store[Ref("InferenceEnvironment", "", environment.name)], BUILT_IN).pools.invalid
 
 
 def read_placements(store: Store) -> list[Placement]:

@@ -71,7 +71,10 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
         writer=build_writer(call, settings, environment.provider_config, call.observed),
     )
     joined = run_parts(PARTS, context)
-    conditions = (*joined.conditions, report.build_pools_valid(environment.pools, parsed.pool_problems))
+    conditions = (
+        *joined.conditions,
+        report.build_pools_valid(environment.pools, parsed.pool_problems, parsed.pools.conflicts),
+    )
     is_draining = any(condition.reason == Drained.DRAINING for condition in conditions)
     is_settled = all(item.ready for item in joined.desired.composed.values()) and not is_draining
     return Outcome(

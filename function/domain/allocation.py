@@ -55,9 +55,6 @@ class Share:
     gpus_per_node: int
     replicas: int
     exclusive_replica_nodes: bool = False  # no two replicas share a node
-    # The labels by which its pods select their nodes; None if they are not recorded, and in grants, because a grant
-    # names its pool.
-    labels: tuple[tuple[str, str], ...] | None = None
 
     @property
     def gpus(self) -> int:
@@ -76,7 +73,6 @@ class Grant:
     namespace: str
     name: str
     share: Share
-    requested_pool: str = ""  # the name by which the placement requests the pool, if another pool has it now
     generation: int = 0  # of the placement's spec for which the grant was made; 0: not known
     # The version of the placement for which the environment revokes the grant; empty: it is not revoked. The grant
     # counts until the placement has repeated this version.

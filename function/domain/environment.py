@@ -235,21 +235,6 @@ def format_unusable(rows: Sequence[Unusable]) -> str:
     return join_with_more(parts)
 
 
-def find_pools(share: Share, pools: Sequence[Pool]) -> frozenset[str]:
-    """Returns the names of the pools that select the nodes of a share.
-
-    This is the pool that the share names, unless this pool has other labels now. In this case, it is every pool with
-    the labels of the share, else every pool that may select some of the nodes, else the pool that the share names.
-    """
-    named = next((pool for pool in pools if pool.name == share.pool), None)
-    if share.labels is None or (named and dict(named.labels) == dict(share.labels)):
-        return frozenset({share.pool})
-    labels = set(share.labels)
-    same = frozenset(pool.name for pool in pools if set(pool.labels) == labels)
-    some = frozenset(pool.name for pool in pools if set(pool.labels) <= labels or labels <= set(pool.labels))
-    return same or some or frozenset({share.pool})
-
-
 def tolerations(pool: Pool) -> list[JSON]:
     """Returns the tolerations of the pods of a pool: for the taints of its GPUs, and for its declared taints."""
     of_gpus: list[JSON] = [{"key": key, "operator": "Exists"} for key in pool.tolerated_taints]

@@ -387,7 +387,7 @@ def _allocate(
     )
     has_shape = _has_requested_shape(desired.get(key, {}), resolved)
     if (is_rolled_out and has_shape) or allocated is None:
-        allocated = requested and replace(requested, labels=resolved.pool.labels)
+        allocated = requested
     replicas = _count_allocated(resolved.placement, [*desired.values()], [*on_cluster.values()])
     return allocated and replace(allocated, replicas=replicas)
 

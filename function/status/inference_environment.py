@@ -76,9 +76,13 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
     return Condition(ConditionType.CLUSTER_READY, status, reason, message)
 
 
-def build_pools_valid(pools: Sequence[Pool], problems: Sequence[Problem]) -> Condition:
+def build_pools_valid(
+    pools: Sequence[Pool], problems: Sequence[Problem], conflicts: Collection[Problem] = ()
+) -> Condition:
+    """Returns PoolsValid; `conflicts`: the problems that are conflicts with pools in use."""
     if problems:
-        return faulty(ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL, problems)
+        reason = PoolsValid.POOL_IN_USE if set(problems) <= set(conflicts) else PoolsValid.INVALID_POOL
+        return faulty(ConditionType.POOLS_VALID, reason, problems)
     if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
         message = "spec.nodePools: no pool has GPUs; nothing can be placed here"
@@ -130,14 +134,18 @@ def build_status(environment: Environment, storage_class: ObservedObject) -> Man
     return {"providerConfigRef": {"name": environment.provider_config}, "storage": storage}
 
 
+_NAMED_PLACEMENTS = 3
 # The fields of the status that are the ledger.
 LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 
 def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
     """Returns the ledger as a status, which changes only with allocations; `published` is the observed status."""
-    pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
-    pools += _keep_unreadable_pools(environment, published)
+    pools: list[JSON] = [
+        {**_build_pool(pool, ledger.pools[pool.name]), **_build_serving(ledger.serving.get(pool.name, ()))}
+        for pool in environment.pools
+    ]
+    pools += _keep_other_pools(environment, ledger, published)
     admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
     is_observed = any(pool.facts for pool in environment.pools)
@@ -157,24 +165,29 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
 
 
 def _build_grant(grant: Grant) -> Manifest:
-    optional: Manifest = {
-        "requestedPool": grant.requested_pool,
-        "generation": grant.generation,
-        "revoked": grant.revoked,
-    }
+    optional: Manifest = {"generation": grant.generation, "revoked": grant.revoked}
     row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
     return row | {key: value for key, value in optional.items() if value}
 
 
-def _keep_unreadable_pools(environment: Environment, published: Manifest) -> list[JSON]:
-    """Returns the observed nodes of pools that are invalid now: they count again once the pools are corrected.
+def _keep_other_pools(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> list[JSON]:
+    """Returns what identifies the nodes of pools that are invalid now, or are not declared but still in use.
 
     Such a pool has no `free`, so it counts as full.
     """
-    if not (environment.broken or environment.broken_pools):
-        return []
-    rows = [row for row in listing(published, "pools") if environment.pool(text(row, "name")) is None]
-    return [{"name": text(row, "name"), "observed": row["observed"]} for row in rows if "observed" in row]
+    kept = {*environment.broken_pools, *(grant.share.pool for grant in ledger.grants)}
+    others = {text(row, "name"): row for row in listing(published, "pools") if text(row, "name") not in ledger.pools}
+    fields = ("name", "nodeSelector", "observed")
+    return [
+        {**{key: row[key] for key in fields if key in row}, **_build_serving(ledger.serving.get(name, ()))}
+        for name, row in others.items()
+        if environment.broken or name in kept
+    ]
+
+
+def _build_serving(placements: Sequence[str]) -> Manifest:
+    shown: list[JSON] = [*placements[:_NAMED_PLACEMENTS]]
+    return {"serving": {"count": len(placements), "placements": shown}} if placements else {}
 
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:

@@ -122,7 +122,6 @@ def edited(field: str, value: JSON) -> Manifest:
 
 
 EDITS: tuple[tuple[str, JSON], ...] = (
-    ("labels", {"modelplane.ai/pool": "another"}),
     ("taints", [{"key": "team", "value": "x", "effect": "NoSchedule"}]),
     ("pod", {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}),
     ("interNode", {"preset": "coreweave-infiniband"}),
@@ -141,6 +140,15 @@ def test_diff_names_services_that_restart(field: str, value: JSON, live: Live, t
     (line,) = diff(write(tmp_path, edited(field, value)), live())
     assert line.startswith("~ LLMInferenceService kimi-k2-")
     assert line.endswith(f" on h200-east restarts: {SEEN}")
+
+
+def test_names_a_pool_in_use_whose_labels_would_change(live: Live, tmp_path: Path) -> None:
+    file = write(tmp_path, edited("labels", {"modelplane.ai/pool": "another"}))
+    assert diff(file, live()) == [], "the services stay on their nodes"
+    shown = output_of("plan", "-f", file, "--live", *live())
+    assert "invalid" in shown
+    assert "nodePools[0].labels" in shown
+    assert "cannot change while assistants/kimi-k2-" in shown
 
 
 def test_diff_is_empty_when_no_pod_template_changes(live: Live, tmp_path: Path) -> None:
@@ -194,6 +202,6 @@ def test_diff_shows_the_order_of_a_rollout(rollout: Manifest, order: str, server
 
 
 def test_set_names_services_that_restart(live: Live) -> None:
-    shown = output_of("plan", "--set", "h200-east/h200.labels={modelplane.ai/pool: another}", *live())
+    shown = output_of("plan", "--set", "h200-east/h200.taints=[{key: team, effect: NoSchedule}]", *live())
     assert f" on h200-east: {SEEN}" in shown
     assert shown.endswith("1 service to restart\n"), "no decision changes"

@@ -142,7 +142,8 @@ def test_observes_nodes_while_one_of_two_pools_is_valid() -> None:
     change(control, ref, "spec.nodePools", [{**h200, "capabilities": {"memoryPerGpu": "141 gigs"}}, h100])
     control.settle()
     assert mapping(control.store[COLLECTION], "spec") == spec
-    assert pools(control) == [rows[1], {"name": "h200", "observed": FACTS}]
+    kept = {key: rows[0][key] for key in ("name", "nodeSelector", "serving")}
+    assert pools(control) == [rows[1], {**kept, "observed": FACTS}]
 
 
 def test_forgets_a_pool_that_the_user_removed() -> None:
@@ -151,6 +152,10 @@ def test_forgets_a_pool_that_the_user_removed() -> None:
     change(control, only(control, "InferenceEnvironment"), "spec.nodePools", [])
     control.settle()
     assert COLLECTION not in control.store
+    (row,) = pools(control)
+    assert row.keys() == {"name", "nodeSelector", "observed", "serving"}, "the placement has no other pool, and stays"
+    control.delete(only(control, "ModelDeployment"))
+    control.settle()
     assert pools(control) == []
 
 

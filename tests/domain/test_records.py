@@ -34,7 +34,7 @@ gateways = st.builds(
         url=words,
         uri=words,
         applied_uri=words,
-        allocated=st.none() | st.builds(lambda share, labels: replace(share, labels=labels), shares, st.none() | pairs),
+        allocated=st.none() | shares,
         backend_service_name=words,
         traits=pairs,
         gateway=st.none() | gateways,

@@ -168,9 +168,3 @@ def test_other_group_is_allocated_while_it_is_observed() -> None:
         lambda found: set_field(found.xr, "status.service", moving.outcome().status["service"])
     )
     assert held(gone) == {**WIDE, "replicas": 1}
-
-
-def test_records_labels_of_allocated_nodes() -> None:
-    rest = load_scene(SEVERAL_NODES).edited(asks(OLD, 1), grants((OLD, 1)))
-    (pool,) = (p for p in listing(rest.answers["environment"], "spec.nodePools") if text(p, "name") == "h200")
-    assert get(rest.outcome().status, "service.nodeSelector") == pool["labels"]

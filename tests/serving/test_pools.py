@@ -15,6 +15,7 @@ from tests.support.remote_scene import (
     edit_environment,
     load_scene,
     observed_service,
+    relabel_idle_pool,
 )
 
 POOL = "nodePools.0"
@@ -32,7 +33,6 @@ EDITED = (
     Edited("pod", f"{POOL}.pod", {"priorityClassName": "high"}, "'priorityClassName': 'high'"),
     Edited("between", f"{POOL}.interNode.pod", {"resources": {"example.com/nic": 1}}, "'example.com/nic': '1'"),
     Edited("input", f"{POOL}.interNode.with.count", 2, "'rdma/rdma_shared_device_a': '2'"),
-    Edited("labels", f"{POOL}.labels", {"zone": "b"}, "'nodeSelector': {'zone': 'b'}"),
     Edited("taints", f"{POOL}.taints", [{"key": "t", "effect": "NoSchedule"}], "'key': 't'"),
 )
 
@@ -41,6 +41,13 @@ EDITED = (
 def test_edited_pool_changes_its_services(case: Edited) -> None:
     edited = composed_service(load_scene(SEVERAL_NODES).edited(edit_environment(case.field, case.value)))
     assert [case.shown in str(get(edited, f"spec.{part}")) for part in ("template", "worker")] == [True, True]
+
+
+def test_relabelled_pool_moves_no_service() -> None:
+    rest = load_scene(SEVERAL_NODES)
+    assert composed_service(rest.edited(edit_environment(f"{POOL}.labels", {"zone": "b"}))) == observed_service(rest)
+    moved = composed_service(rest.edited(relabel_idle_pool({"zone": "b"})))
+    assert get(moved, "spec.template.nodeSelector") == {"zone": "b"}, "without a ledger, the declared nodes count"
 
 
 def test_allowing_fallback_changes_services() -> None:

@@ -23,6 +23,7 @@ from tests.support.remote_scene import (
     edit_settings,
     load_scene,
     observed_service,
+    relabel_idle_pool,
     scale,
     set_field,
 )
@@ -187,7 +188,7 @@ INPUTS = (
         edit_placement("topology.parallelism.expert", "disabled"),
         "'parallelism': {'tensor': 8, 'pipeline': 2}",
     ),
-    Input("labels", SEVERAL_NODES, edit_environment(f"{POOL}.labels.zone", "z-1"), "z-1"),
+    Input("labels", SEVERAL_NODES, relabel_idle_pool({"zone": "z-1"}), "z-1"),
     Input("taints", SEVERAL_NODES, edit_environment(f"{POOL}.taints", [{"key": "k-1", "effect": "NoSchedule"}]), "k-1"),
     Input("gpu-resource", SEVERAL_NODES, edit_environment(f"{POOL}.gpuResource", "amd.com/gpu"), "amd.com/gpu"),
     Input("prefix", SEVERAL_NODES, edit_environment("kserve.configPrefix", "other-"), "other-config-llm"),

@@ -15,6 +15,7 @@ from tests.support.remote_scene import (
     edit_observed,
     edit_placement,
     load_scene,
+    relabel_idle_pool,
     remote_manifests,
     set_field,
 )
@@ -159,8 +160,8 @@ UNANSWERED: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp: 
 
 
 def test_does_not_move_while_its_cluster_does_not_answer() -> None:
-    """It would have GPUs in both places, and the ledger would know of one (a history with renamed pools, 86497)."""
-    moved = edit_environment("nodePools.0.labels", {"pool": "other-nodes"})
+    """It would have GPUs in both places, and the ledger would know of one (a history with relabelled pools, 86497)."""
+    moved = relabel_idle_pool({"pool": "other-nodes"})
     silent = edit_observed("service-", "status.conditions", UNANSWERED)
     rest = load_scene(SEVERAL_NODES)
     (before,), (after,) = (found.composed().values() for found in (rest, rest.edited(moved)))

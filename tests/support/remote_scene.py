@@ -147,6 +147,16 @@ def edit_environment(path: str, value: JSON) -> Edit:
     return lambda scene: set_field(scene.answers[requirements.ENVIRONMENT], f"spec.{path}", value)
 
 
+def relabel_idle_pool(labels: JSON) -> Edit:
+    """Returns the edit of the labels of the first pool, on which nothing is known to serve: the ledger was lost."""
+
+    def edit(scene: Scene) -> None:
+        set_field(scene.answers[requirements.ENVIRONMENT], "spec.nodePools.0.labels", labels)
+        set_field(scene.answers[requirements.ENVIRONMENT], "status.pools", [])
+
+    return edit
+
+
 def edit_placement(path: str, value: JSON) -> Edit:
     """Returns the edit of a field of the placement's spec; None removes it."""
     return lambda scene: set_field(scene.xr, f"spec.{path}", value)

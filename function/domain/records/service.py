@@ -44,7 +44,6 @@ def parse_service(status: Manifest, *, exclusive_replica_nodes: bool) -> Service
 def build_service_record(record: ServiceRecord) -> Manifest:
     """Returns `status.service` and `status.gateway`, as far as they are known."""
     allocated = record.allocated
-    labels = allocated.labels if allocated else None
     block = prune(
         {
             "name": record.name or None,
@@ -55,7 +54,6 @@ def build_service_record(record: ServiceRecord) -> Manifest:
             "workload": record.backend_service_name or None,
             "traits": dict[str, JSON](record.traits) or None,
             **(build_share(allocated) if allocated else {}),
-            "nodeSelector": None if labels is None else dict[str, JSON](labels),
         }
     )
     return prune({"service": block or None, "gateway": _build_gateway(record.gateway) if record.gateway else None})

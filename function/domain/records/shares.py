@@ -1,7 +1,7 @@
 """Shares of pools, as rows of a status: what was granted, what was released, and what a service has."""
 
 from function.domain.allocation import Share
-from function.kube.manifests import Manifest, integer, strings, text
+from function.kube.manifests import Manifest, integer, text
 
 
 def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Share:
@@ -12,17 +12,9 @@ def parse_share(row: Manifest, *, exclusive_replica_nodes: bool = False) -> Shar
         gpus_per_node=integer(row, "gpusPerNode"),
         replicas=integer(row, "replicas"),
         exclusive_replica_nodes=exclusive_replica_nodes,
-        labels=parse_recorded_labels(row),
     )
 
 
 def build_share(share: Share) -> Manifest:
-    """Returns a share as a row of status, as `parse_share` reads it; without its labels."""
+    """Returns a share as a row of status, as `parse_share` reads it."""
     return {"pool": share.pool, "nodes": share.nodes, "gpusPerNode": share.gpus_per_node, "replicas": share.replicas}
-
-
-def parse_recorded_labels(row: Manifest) -> tuple[tuple[str, str], ...] | None:
-    """Returns the labels by which a row of status says that pods select their nodes; None: not recorded."""
-    if not isinstance(row.get("nodeSelector"), dict):
-        return None
-    return tuple(sorted(strings(row, "nodeSelector").items()))
