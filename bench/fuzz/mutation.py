@@ -12,15 +12,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from random import Random
 
 from bench.fuzz import grammar
 from bench.fuzz.grammar import Place
 from function.kube.manifests import JSON, Manifest, mapping
-from tools.documents import document
+from tools.cases import NAMES, read_case
 
-CASES = Path(__file__).parents[2] / "tests" / "cases"
 _PARTS = ("xr", "observed", "required", "input", "context")
 _REMOVED = object()
 
@@ -45,8 +43,8 @@ class Case:
 def cases() -> tuple[Case, ...]:
     """Return all cases by name."""
     found = []
-    for path in sorted(CASES.glob("*/*.yaml")):
-        case = document(path)
+    for name in NAMES:
+        case = read_case(name)
         parts = {part: case[part] for part in _PARTS if part in case}
         every = {place: value for place, value in _places(parts) if place}
         kinds = {
@@ -55,7 +53,7 @@ def cases() -> tuple[Case, ...]:
             if isinstance(value, dict) and value.get("kind") in grammar.schemas() and "metadata" in value
         }
         places = tuple(place for place in every if len(place) > 1)
-        found.append(Case(path.relative_to(CASES).as_posix(), json.dumps(parts), places, kinds))
+        found.append(Case(name, json.dumps(parts), places, kinds))
     return tuple(found)
 
 

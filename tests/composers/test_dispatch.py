@@ -6,15 +6,15 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from tests.support.plane import call
-from tests.test_cases import CASES, request_of
-from tools.documents import document
+from tests.test_cases import request_of
+from tools.cases import read_case
 
 STORIES = ("ModelPlacement/serving", "ModelDeployment/ready", "InferenceEnvironment/connected", "ModelCache/hydrated",
            "ClusterModel/valid", "ModelService/serving")  # fmt: skip
 
 
 def _story(name: str) -> dict[str, Any]:
-    return dict(document(CASES / f"{name}.yaml"))
+    return read_case(name)
 
 
 def _answer(story: dict[str, Any]) -> dict[str, Any]:

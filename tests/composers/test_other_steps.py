@@ -10,8 +10,8 @@ from crossplane.function.resource import dict_to_struct, struct_to_dict
 from function.kube.manifests import Manifest
 from function.runner import Runner
 from tests.support.plane import call
-from tests.test_cases import CASES, request_of
-from tools.documents import document
+from tests.test_cases import request_of
+from tools.cases import read_case
 
 CONFIG: Manifest = {
     "apiVersion": "v1",
@@ -60,7 +60,7 @@ CASES_ = (
 
 
 def _request(case: Case) -> fnv1.RunFunctionRequest:
-    story = document(CASES / f"{case.story}.yaml")
+    story = read_case(case.story)
     if case.break_input:
         story["required"] = {name: [] for name in story.get("required", {})}
         if case.story.startswith("InferenceEnvironment"):

@@ -11,8 +11,8 @@ import pytest
 from function.contract import Call, Outcome
 from function.runner import Runner
 from tests.support.plane import call
-from tests.test_cases import CASES, NAMES, request_of
-from tools.documents import document
+from tests.test_cases import request_of
+from tools.cases import NAMES, read_case
 
 
 def _crash(_: Call) -> Outcome:
@@ -21,7 +21,7 @@ def _crash(_: Call) -> Outcome:
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
 def test_recovery_keeps_requirements_and_status(name: str) -> None:
-    request = request_of(document(CASES / f"{name}.yaml"))
+    request = request_of(read_case(name))
     recovered = asyncio.run(Runner(compose=_crash).RunFunction(request.SerializeToString(), None))
     assert recovered.requirements == call(request).requirements
     status = request.observed.composite.resource.fields["status"].struct_value

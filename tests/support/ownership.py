@@ -10,11 +10,12 @@ from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, mapping, text
 from tests import test_cases
 from tests.support import plane
+from tools.cases import NAMES
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
 from tools.world import World
 
-CASES = test_cases.NAMES
+CASES = NAMES
 _EXAMPLES = [path.name for path in sorted(plane.EXAMPLES.iterdir()) if path.is_dir() and path.name != "recipes"]
 
 
