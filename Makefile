@@ -9,7 +9,7 @@ VERSION := v$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 IMAGE ?= dist/function-modelplane-$(VERSION).tar
 CROSSPLANE ?= $$($(BIN)/python -m tools.programs crossplane)
 
-# Rooms whose every branch is tested.
+# Packages whose every branch is tested.
 PURE := function/api/*,function/capacity/*,function/domain/*,function/kube/*,function/remote/*,function/scheduling/*,function/serving/*,function/status/*,function/traffic/*,function/weights/*
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api capacity composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
@@ -190,7 +190,7 @@ fuzz: $(VENV)/dev.stamp
 fuzz-guided: $(VENV)/fuzz.stamp
 	$(BIN)/python -m bench.fuzz.guided
 
-# Which changes of decisions, of what stays, and of the download script no test of their rooms sees: an hour of a core.
+# Which changes of decisions, of what stays, and of the download script no test of their packages sees: an hour of a core.
 mutation: $(VENV)/mutation.stamp
 	nice -n 15 $(BIN)/mutmut run --max-children 1
 	$(BIN)/mutmut results

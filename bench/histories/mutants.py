@@ -134,7 +134,7 @@ MUTANTS = (
             Change(
                 "function.composers.model_placement",
                 "require",
-                "    required |= requirements.labelled_resources(call)\n",
+                "    required |= requirements.require_labelled_resources(call)\n",
             ),
         ),
     ),
@@ -162,8 +162,8 @@ MUTANTS = (
             Change(
                 "function.composers.scopes",
                 "find_own_scope",
-                "requirements.placements(deployment.namespace, deployment=deployment.name)",
-                'requirements.placements("", deployment=deployment.name)',
+                "requirements.require_placements(deployment.namespace, deployment=deployment.name)",
+                'requirements.require_placements("", deployment=deployment.name)',
             ),
         ),
     ),

@@ -13,13 +13,13 @@ from function import schemas
 from function.api.problems import Parsed, Problems, validate
 from function.api.values import check_alternatives, dump, parse_amount, parse_selector
 from function.domain.cache import (
-    CacheChoice,
     CacheEntry,
     CacheType,
     Consumer,
     CreatedStorage,
     ModelCache,
     ModelCacheChoice,
+    StorageChoice,
     UserClaim,
 )
 from function.domain.model import ModelRef
@@ -32,7 +32,7 @@ _DOWNLOAD_FIELDS = ("preload", "retry")
 _DEFAULTS: Mapping[str, bool] = {"retain": False, "preload": True}  # the API server sets them with every form
 
 
-def parse_cache_choice(block: schemas.ModelCache | None, problems: Problems) -> CacheChoice:
+def parse_cache_choice(block: schemas.ModelCache | None, problems: Problems) -> StorageChoice:
     block = block or schemas.ModelCache()
     if block.name:
         _refuse_fields(block, "name", ("claimName", *_CLAIM_FIELDS, *_DOWNLOAD_FIELDS), problems)

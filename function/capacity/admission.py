@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable
 from function.capacity.pools import count_in_empty_pool
 from function.domain.allocation import Free, Grant, QuotaUsage, Release
-from function.domain.cache import CacheChoice, CreatedStorage, ModelCache, ModelCacheChoice
+from function.domain.cache import CreatedStorage, ModelCache, ModelCacheChoice, StorageChoice
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
@@ -40,7 +40,7 @@ class Admission:
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
 
 
-def build_labels(environment: str, cache: CacheChoice) -> dict[str, str]:
+def build_labels(environment: str, cache: StorageChoice) -> dict[str, str]:
     """Returns the labels by which a placement's environment and the ModelCache that it names find the placement."""
     cache_label = {LABEL_CACHE: label_value(cache.name)} if isinstance(cache, ModelCacheChoice) else {}
     return {LABEL_ENVIRONMENT: label_value(environment)} | cache_label

@@ -169,9 +169,9 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
     The whole grant remains until the placement has observed its current spec: under the earlier spec, it may have used
     the grant a moment ago, and its status does not say so yet.
 
-    If a placement exceeds the quota or cannot start, its spec does not tell when it last used the grant. The
-    environment therefore revokes the grant first. The grant ends once the placement has repeated the revocation in its
-    status: from then on, the placement never uses more than its status says.
+    A placement that exceeds the quota or cannot start may have used the grant under its current spec, so its generation
+    does not show whether it still does. The environment therefore revokes the grant first. The grant ends once the
+    placement has repeated the revocation in its status: from then on, it never uses more than its status says.
     """
     if (
         placement is None

@@ -45,8 +45,8 @@ Read = TypeVar("Read")
 class Composer(Generic[Read]):
     """How a kind is read, what it requires, and how it is composed: each happens once in a call.
 
-    `require` depends only on observed resources and earlier answers. It therefore returns the same requirements in
-    every call of a reconcile, and after an error.
+    `require` repeats what earlier calls of the reconcile required, and adds what their answers make necessary. It does
+    so after an error too.
     """
 
     read: Callable[[Call, Settings], Read]
@@ -54,7 +54,7 @@ class Composer(Generic[Read]):
     compose: Callable[[Call, Read, Settings], Outcome]
     names: Names = field(default_factory=lambda: Names({}))  # of the resources that it composes
     # `compose` returns the requirements, because they follow from its decision, and adopts the orphans itself.
-    requires_last: bool = False
+    requires_in_compose: bool = False
 
 
 COMPOSERS: Mapping[str, Composer[Any]] = {
@@ -67,7 +67,11 @@ COMPOSERS: Mapping[str, Composer[Any]] = {
         inference_environment.NAMES,
     ),
     "ModelDeployment": Composer(
-        model_deployment.read, model_deployment.require, model_deployment.compose, scopes.NAMES, requires_last=True
+        model_deployment.read,
+        model_deployment.require,
+        model_deployment.compose,
+        scopes.NAMES,
+        requires_in_compose=True,
     ),
     "ModelPlacement": Composer(
         model_placement.read, model_placement.require, model_placement.compose, model_placement.NAMES
@@ -95,8 +99,8 @@ def compose(call: Call) -> Outcome:
     settings = parse_settings(call.input, call.context)
     composer = COMPOSERS[kind]
     read = composer.read(call, settings.value)
-    required = {} if composer.requires_last else composer.require(call, read, settings.value)
-    outcome = _adopt_orphans(call, names, required, lambda call: composer.compose(call, read, settings.value))
+    required = {} if composer.requires_in_compose else composer.require(call, read, settings.value)
+    outcome = _complete_outcome(call, names, required, lambda call: composer.compose(call, read, settings.value))
     conditions = complete_conditions(call.xr, outcome.conditions)
     return replace(
         outcome,
@@ -121,7 +125,7 @@ def recover(call: Call, failure: CallFailure = CallFailure.INTERNAL_ERROR, detai
         ttl_seconds=_RETRY_SECONDS,
     )
     required = _require(call, kind) if kind else {}
-    outcome = _adopt_orphans(call, names, required, lambda _: kept)
+    outcome = _complete_outcome(call, names, required, lambda _: kept)
     return replace(outcome, version=_find_expected_version(call, outcome))
 
 
@@ -131,10 +135,14 @@ def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
     return composer.require(call, composer.read(call, settings), settings)
 
 
-def _adopt_orphans(
-    call: Call, names: Names, required: Mapping[str, Requirement], compose_: Callable[[Call], Outcome]
+def _complete_outcome(
+    call: Call, names: Names, required: Mapping[str, Requirement], compose_kind: Callable[[Call], Outcome]
 ) -> Outcome:
-    """Composes as if Crossplane had observed the orphans; drops nothing until requirements for them are answered."""
+    """Composes as if Crossplane had observed the orphans, and adds what the kind need not know.
+
+    That is everything observed that nothing drops, the orphans, and the usages of the ProviderConfigs. Nothing is
+    dropped until the requirements for orphans are answered.
+    """
     by_crossplane = call.observed
     listed, is_complete = collect_own_resources(call, required)
     orphans = find_orphans(call, listed, names)
@@ -142,7 +150,7 @@ def _adopt_orphans(
     with_orphans = observe_orphans(call, orphans)
     # The usages follow from the Objects, so that composers need not know them.
     call = without_provider_usages(with_orphans)
-    outcome = compose_(call)
+    outcome = compose_kind(call)
     drops = outcome.drops if is_complete else ()
     observed = call.observed if is_complete else with_orphans.observed
     composed = adopt_all(keep_undropped(observed, outcome.composed, drops), call, orphans)

@@ -100,8 +100,8 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
     status was lost. A placement that runs there may then have no label, and may not be listed as admitted.
     """
     if any(pool.name not in environment.free for pool in environment.pools):
-        return {requirements.PLACEMENTS: requirements.placements()}
-    required = requirements.placements_on([environment.name])
+        return {requirements.PLACEMENTS: requirements.require_placements()}
+    required = requirements.require_placements_on([environment.name])
     labelled = collect_placements(call, required)
     if labelled is None:
         return required
@@ -110,7 +110,7 @@ def _require_placements(call: Call, environment: Environment) -> dict[str, Requi
         if text(row, "uid") not in known:
             name = text(row, "name")
             namespace = text(row, "namespace")
-            required[f"placement-{namespace}/{name}"] = requirements.one("ModelPlacement", name, namespace)
+            required[f"placement-{namespace}/{name}"] = requirements.require_object("ModelPlacement", name, namespace)
     return required
 
 

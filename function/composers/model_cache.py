@@ -26,7 +26,7 @@ from function.parts.cached_weights import CACHED_WEIGHTS_PART, CacheContext
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
-from function.parts.requirements import NotComposableError, resolve_model
+from function.parts.references import NotComposableError, resolve_model
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
 from function.remote.composed_kinds import OBJECT, Names
@@ -162,13 +162,13 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
 
 def require(call: Call, parsed: Parsed[ModelCache | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelCache requires; only its own Objects if its spec cannot be parsed."""
-    required = requirements.unobserved_resources(call, (OBJECT,))
-    required |= requirements.labelled_resources(call, (OBJECT, requirements.PROVIDER_USAGE))
+    required = requirements.require_unobserved_resources(call, (OBJECT,))
+    required |= requirements.require_labelled_resources(call, (OBJECT, requirements.PROVIDER_USAGE))
     call = observe_orphans(call, find_orphans(call, call.answers.get(requirements.OBJECTS, ()), NAMES))
     cache = parsed.value
     if cache is None:
         return required
-    required[requirements.MODEL] = requirements.model(cache.model, cache.namespace)
+    required[requirements.MODEL] = requirements.require_model(cache.model, cache.namespace)
     return required | _require_environments(call, cache, settings) | _require_placements(call, cache)
 
 
@@ -176,12 +176,12 @@ def _require_environments(call: Call, cache: ModelCache, settings: Settings) -> 
     """Requires the environments that the cache names or selects, and the environments on which it has resources."""
     names = {*(cache.environments or ()), *_group_observed(call)}
     if cache.environments is not None:
-        return requirements.environments_by_name(sorted(names))
-    required = {requirements.ENVIRONMENTS: requirements.environments(cache.selector.equalities)}
+        return requirements.require_environments_by_name(sorted(names))
+    required = {requirements.ENVIRONMENTS: requirements.require_environments(cache.selector.equalities)}
     listed = call.answers.get(requirements.ENVIRONMENTS)
     if listed is not None:
         names -= {environment.name for environment in ENVIRONMENT_CACHE.parse(listed, settings)}
-        required |= requirements.environments_by_name(sorted(names))
+        required |= requirements.require_environments_by_name(sorted(names))
     return required
 
 
@@ -191,8 +191,8 @@ def _require_placements(call: Call, cache: ModelCache) -> dict[str, Requirement]
     Until the status records consumers, all placements of the namespace are required.
     """
     if not isinstance(mapping(call.xr, "status").get("readers"), list):
-        return {requirements.PLACEMENTS: requirements.placements(cache.namespace)}
-    labelled = {requirements.PLACEMENTS: requirements.placements(cache.namespace, cache=cache.name)}
+        return {requirements.PLACEMENTS: requirements.require_placements(cache.namespace)}
+    labelled = {requirements.PLACEMENTS: requirements.require_placements(cache.namespace, cache=cache.name)}
     consumers = [consumer.name for consumer in cache.consumers]
     return requirements.with_recorded_placements(call, labelled, consumers, cache.namespace)
 

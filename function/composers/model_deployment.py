@@ -29,7 +29,7 @@ from function.kube.manifests import JSON, Manifest, condition, find_controller, 
 from function.kube.messages import join_with_more
 from function.parts import requirements
 from function.parts.outcome import keep_observed
-from function.parts.requirements import NotComposableError, resolve_model
+from function.parts.references import NotComposableError, resolve_model
 from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
@@ -214,7 +214,7 @@ def _keep_placements(
     call: Call, settings: Settings, deployment: Deployment, scope: Scope, conditions: Sequence[Condition]
 ) -> Outcome:
     outcome = keep_observed(call, settings, conditions)
-    is_invalid = conditions[0].reason == ReferencesResolved.MODEL_INVALID
+    is_invalid = any(condition.reason == ReferencesResolved.MODEL_INVALID for condition in conditions)
     return replace(
         outcome,
         requirements=scope.requirements,
@@ -279,7 +279,9 @@ def _delay_deletions(call: Call, scheduling: Scheduling) -> tuple[Scheduling, di
     answer = call.answers.get(requirements.MODEL_SERVICES)
     services = None if answer is None else [parse_service_view(item.load()) for item in answer]
     decision = delay_deletion_while_serving(scheduling.decision, services)
-    services_requirement = {requirements.MODEL_SERVICES: requirements.services(scheduling.request.deployment.namespace)}
+    services_requirement = {
+        requirements.MODEL_SERVICES: requirements.require_model_services(scheduling.request.deployment.namespace)
+    }
     return replace(scheduling, decision=decision), services_requirement
 
 

@@ -12,35 +12,30 @@ from typing import Any
 from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
-from function.capacity.admission import find_release
 from function.capacity.quota import may_exceed
 from function.contract import Call, Condition, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
-from function.domain.placement import Placement, Stage
-from function.domain.records.admission import build_released, build_revoked
-from function.domain.records.service import build_ready_replicas
+from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.parts import requirements
-from function.parts.admission import ADMISSION_PART, has_nothing_composed
-from function.parts.cache_usage import CACHE_USAGE_PART
+from function.parts.admission import ADMISSION_PART, KEPT_ADMISSION_PART
+from function.parts.cache_usage import CACHE_USAGE_PART, KEPT_CACHE_USAGE_PART
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
-from function.parts.placement import PlacementContext
+from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.pod_deployment import POD_DEPLOYMENT_PART
 from function.parts.previous_weights import PREVIOUS_WEIGHTS_PART
-from function.parts.requirements import RESOLVED, NotComposableError, resolve_placement
-from function.parts.service import SERVICE_PART
+from function.parts.references import RESOLVED, NotComposableError, resolve_placement
+from function.parts.service import KEPT_SERVICE_PART, SERVICE_PART
 from function.parts.weights import WEIGHTS_PART, request_storage
-from function.reasons import ConditionType, ReferencesResolved, Status
+from function.reasons import ConditionType, Status
 from function.remote.adoption import find_orphans
 from function.remote.composed_kinds import Names
-from function.remote.object_writer import SERVICE
 from function.serving.digest import compute_spec_digest
-from function.serving.rollout import build_serving_request, keep_services
+from function.serving.rollout import build_serving_request
 from function.status import model_placement as report
 from function.status import references
-from function.weights.consumers import USAGE_KEY, build_usage
 from function.weights.faults import find_faults, list_remaining_faults
 from function.weights.planner import plan_weights
 
@@ -54,14 +49,8 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     POD_DEPLOYMENT_PART,
 )
 NAMES = Names(join_names(PARTS))
-# Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
-# takes no GPUs from an admitted placement.
-_CANNOT_START = {
-    ReferencesResolved.INVALID_PLACEMENT,
-    ReferencesResolved.MODEL_NOT_FOUND,
-    ReferencesResolved.MODEL_INVALID,
-    ReferencesResolved.CACHE_NOT_FOUND,
-}
+# Run while a reference does not resolve.
+KEPT_PARTS: tuple[Part[KeptPlacement, Any], ...] = (KEPT_ADMISSION_PART, KEPT_SERVICE_PART, KEPT_CACHE_USAGE_PART)
 
 
 def read(call: Call, _: Settings) -> Parsed[Placement | None]:
@@ -69,15 +58,17 @@ def read(call: Call, _: Settings) -> Parsed[Placement | None]:
 
 
 def compose(call: Call, parsed: Parsed[Placement | None], settings: Settings) -> Outcome:
-    invalid = [references.invalid_placement(parsed.problems)]
-    if parsed.value is None:
-        return keep_observed(call, settings, invalid)
+    placement = parsed.value
+    if placement is None:
+        return keep_observed(call, settings, [references.invalid_placement(parsed.problems)])
     if parsed.problems:
-        return _keep_as_observed(call, settings, invalid, parsed.value, scale_down=False)
+        # An invalid placement may not state the requested replicas.
+        conditions = (references.invalid_placement(parsed.problems),)
+        return _keep_as_observed(call, settings, placement, conditions, may_scale_down=False)
     try:
-        return _compose_resolved(call, settings, parsed.value)
+        return _compose_resolved(call, settings, placement)
     except NotComposableError as error:
-        return _keep_as_observed(call, settings, error.conditions, parsed.value)
+        return _keep_as_observed(call, settings, placement, error.conditions)
 
 
 def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> Outcome:
@@ -122,50 +113,41 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
 def require(call: Call, parsed: Parsed[Placement | None], settings: Settings) -> dict[str, Requirement]:
     """Returns what a ModelPlacement requires; only its Objects if it names no environment."""
     placement = parsed.value
-    required = requirements.unobserved_resources(call)
-    required |= requirements.labelled_resources(call)
+    required = requirements.require_unobserved_resources(call)
+    required |= requirements.require_labelled_resources(call)
     if placement is None:
         return required
-    required[requirements.MODEL] = requirements.model(placement.model, placement.namespace)
-    required[requirements.ENVIRONMENT] = requirements.one("InferenceEnvironment", placement.environment)
+    required[requirements.MODEL] = requirements.require_model(placement.model, placement.namespace)
+    required[requirements.ENVIRONMENT] = requirements.require_object("InferenceEnvironment", placement.environment)
     if isinstance(placement.cache, ModelCacheChoice):
-        required[requirements.CACHE] = requirements.one("ModelCache", placement.cache.name, placement.namespace)
+        required[requirements.CACHE] = requirements.require_object(
+            "ModelCache", placement.cache.name, placement.namespace
+        )
     if may_exceed(placement, settings.limits_of(placement.namespace)):
-        required[requirements.PLACEMENTS] = requirements.placements(placement.namespace)
+        required[requirements.PLACEMENTS] = requirements.require_placements(placement.namespace)
     return required
 
 
-def _has_service(call: Call) -> bool:
-    return any(key.startswith(SERVICE) for key in call.observed)
-
-
 def _keep_as_observed(
-    call: Call, settings: Settings, conditions: Sequence[Condition], placement: Placement, *, scale_down: bool = True
+    call: Call,
+    settings: Settings,
+    placement: Placement,
+    conditions: Sequence[Condition],
+    *,
+    may_scale_down: bool = True,
 ) -> Outcome:
-    """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested.
-
-    Both work without the missing inputs, except that an invalid placement may not state the requested replicas.
-    `conditions` are the known conditions, ReferencesResolved first.
-    """
-    references_resolved = conditions[0]
-    if references_resolved.reason in _CANNOT_START and placement.stage is Stage.NEW and has_nothing_composed(call):
-        conditions = [*conditions, report.build_cannot_start()]
-    services = keep_services(call.observed, placement, scale_down=scale_down)
-    requested = max(placement.replicas, services.replicas)
-    ready = report.build_service_ready(services.remote, requested, has_served=placement.has_served)
-    held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, ready)))
-    status = {**held.status, **report.build_progress(call.xr, held.conditions, None, services.remote)}
-    status |= build_ready_replicas(services.remote.manifest)
+    """Keeps everything as observed, reports the service, and scales it down if fewer replicas are requested."""
     environments = ENVIRONMENT_CACHE.parse(call.answers.get(requirements.ENVIRONMENT, ()), settings)
-    grants = [grant for environment in environments for grant in environment.find_grants(placement.uid)]
-    status |= build_released(find_release(placement, grants))
-    if environments:
-        status = {key: value for key, value in status.items() if key != "revoked"} | build_revoked(grants)
-    if services.composed:
-        status |= report.limit_replicas(status, services.allocated_replicas)
-    composed = dict(services.composed)
-    may_read = _has_service(call) and bool(call.answers.get(requirements.CACHE))
-    if isinstance(placement.cache, ModelCacheChoice) and may_read and USAGE_KEY not in call.observed:
-        # The service may read from the ModelCache, and the placement alone describes the Usage that protects it.
-        composed |= build_usage(placement, placement.cache.name)
-    return replace(held, composed=composed, status=status)
+    context = KeptPlacement(
+        call=call,
+        placement=placement,
+        environment=next(iter(environments), None),
+        conditions=conditions,
+        may_scale_down=may_scale_down,
+    )
+    joined = run_parts(KEPT_PARTS, context)
+    held = keep_observed(call, settings, complete_conditions(call.xr, (*conditions, *joined.conditions)))
+    # Admission decides from an answered environment whether the status repeats a revocation.
+    observed = {key: value for key, value in held.status.items() if key != "revoked" or not environments}
+    progress = report.build_progress(call.xr, held.conditions, None, joined.decision.of(KEPT_SERVICE_PART).remote)
+    return replace(held, composed=joined.desired.composed, status={**observed, **joined.status, **progress})

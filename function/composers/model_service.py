@@ -18,7 +18,7 @@ from function.domain.settings import Settings
 from function.parts import requirements
 from function.parts.outcome import keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
-from function.parts.routing import ENDPOINTS_PART, PER_GATEWAY, ROUTE_PART, ServiceContext
+from function.parts.routing import ENDPOINTS_PART, PER_GATEWAY, ROUTE_PART, ModelServiceContext
 from function.reasons import BackendsResolved, ConditionType, Status
 from function.remote.composed_kinds import OBJECT, Names, ResourceKind
 from function.remote.object_writer import CLUSTER_SEPARATOR
@@ -29,7 +29,7 @@ from function.status.conditions import faulty
 from function.traffic import routes
 from function.traffic.endpoints import plan_traffic
 
-PARTS: tuple[Part[ServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS_PART)
+PARTS: tuple[Part[ModelServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS_PART)
 NAMES = Names({**join_names(PARTS), requirements.PROVIDER_USAGE: PER_GATEWAY + PROVIDER_USAGE})
 
 
@@ -58,7 +58,7 @@ def compose(call: Call, parsed: Parsed[ModelService | None], settings: Settings)
         call.answers.get(requirements.TLS_DEFINITION, ()), version
     )
     traffic = plan_traffic(service, placements, call.observed, platform, call.now, serves_tls=serves_tls)
-    context = ServiceContext(
+    context = ModelServiceContext(
         call=call, settings=settings, service=service, platform=platform, placements=placements, traffic=traffic
     )
     joined = run_parts(PARTS, context)
@@ -79,8 +79,8 @@ def require(call: Call, parsed: Parsed[ModelService | None], _: Settings) -> dic
     kinds = _list_kinds(call)
     # ProviderConfigUsages follow from the Objects (composers/__init__.py). No decision reads them, so that finding them
     # by their label suffices.
-    labelled = requirements.labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
-    required = requirements.unobserved_resources(call, kinds) | labelled
+    labelled = requirements.require_labelled_resources(call, (*kinds, requirements.PROVIDER_USAGE))
+    required = requirements.require_unobserved_resources(call, kinds) | labelled
     service = parsed.value
     if service is None:
         return required
@@ -116,6 +116,8 @@ def _require_tls(call: Call, placements: Iterable[Placement]) -> dict[str, Requi
 def _require_placements(call: Call, service: ModelService) -> dict[str, Requirement]:
     """Requires the placements of the backends, by label and by name: a long name is only a hash in the label."""
     namespace = service.namespace
-    labelled = {f"placements-of-{n}": requirements.placements(namespace, deployment=n) for n in service.backends}
+    labelled = {
+        f"placements-of-{n}": requirements.require_placements(namespace, deployment=n) for n in service.backends
+    }
     listed = [row.placement for entry in service.entries for row in entry.backends]
     return requirements.with_recorded_placements(call, labelled, listed, namespace)

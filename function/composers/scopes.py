@@ -68,12 +68,12 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
 
     A placement of its status that is neither observed nor listed is required by name: it may have lost its label.
     """
-    required_usages = requirements.labelled_resources(call, (requirements.PROVIDER_USAGE,))
+    required_usages = requirements.require_labelled_resources(call, (requirements.PROVIDER_USAGE,))
     usages, _ = requirements.collect_own_resources(call, required_usages)
     required = {
         **required_usages,
-        requirements.MODEL: requirements.model(deployment.model, deployment.namespace),
-        requirements.OWN_PLACEMENTS: requirements.placements(deployment.namespace, deployment=deployment.name),
+        requirements.MODEL: requirements.require_model(deployment.model, deployment.namespace),
+        requirements.OWN_PLACEMENTS: requirements.require_placements(deployment.namespace, deployment=deployment.name),
     }
     known = _parse_items(call.answers.get(requirements.OWN_PLACEMENTS, ()))
     by_name: Mapping[str, Requirement] = {}
@@ -81,20 +81,24 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
         reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
         missing = sorted(reported - observed - {placement.name for _, placement in known if placement} - {""})
-        by_name = requirements.placements_by_name(missing, deployment.namespace)
+        by_name = requirements.require_placements_by_name(missing, deployment.namespace)
         required |= by_name
         known += [item for key in by_name for item in _parse_items(call.answers.get(key, ()))]
     orphans = find_orphan_placements(call.xr, call.observed, known)
     if deployment.service and SERVICE_KEY not in call.observed:
-        required[requirements.MODEL_SERVICE] = requirements.one("ModelService", deployment.name, deployment.namespace)
+        required[requirements.MODEL_SERVICE] = requirements.require_object(
+            "ModelService", deployment.name, deployment.namespace
+        )
     if isinstance(deployment.cache, ModelCacheChoice):
-        required[requirements.CACHE] = requirements.one("ModelCache", deployment.cache.name, deployment.namespace)
+        required[requirements.CACHE] = requirements.require_object(
+            "ModelCache", deployment.cache.name, deployment.namespace
+        )
     # These placements are its own even if a user has changed their deploymentRef, which is then composed again.
     own = tuple(
         placement if placement.deployment == deployment.name else replace(placement, deployment=deployment.name)
         for placement in (*parse_placements(call.observed), *parse_placements(orphans))
     )
-    used = requirements.environments_by_name(sorted({placement.environment for placement in own}))
+    used = requirements.require_environments_by_name(sorted({placement.environment for placement in own}))
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
     return Scope(
         requirements=required | used,
@@ -116,7 +120,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     """
     required = {
         **own.requirements,
-        **requirements.placements_on(own.used_environments),
+        **requirements.require_placements_on(own.used_environments),
         **_require_namespace(call, settings),
     }
     has_file_environments = False
@@ -128,7 +132,7 @@ def fleet_scopes(call: Call, own: Scope, labels: Mapping[str, str], settings: Se
     required |= _require_environments({})
     fleet = _widen(call, own, required, settings)
     if has_file_environments or fleet.has_file_environments:
-        fleet = _widen(call, own, required | {requirements.PLACEMENTS: requirements.placements()}, settings)
+        fleet = _widen(call, own, required | {requirements.PLACEMENTS: requirements.require_placements()}, settings)
     yield fleet
 
 
@@ -140,10 +144,10 @@ def required_resources(
     wider = {
         **_require_namespace(call, settings),
         **_require_environments(labels),
-        **requirements.placements_on(own.used_environments),
+        **requirements.require_placements_on(own.used_environments),
         **_require_environments({}),
-        requirements.PLACEMENTS: requirements.placements(),
-        requirements.MODEL_SERVICES: requirements.services(deployment.namespace),
+        requirements.PLACEMENTS: requirements.require_placements(),
+        requirements.MODEL_SERVICES: requirements.require_model_services(deployment.namespace),
     }
     return {**own.requirements, **{key: required for key, required in wider.items() if key in call.answers}}
 
@@ -172,12 +176,12 @@ def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]
     namespace = text(call.xr, "metadata.namespace")
     if not settings.limits_of(namespace).has_limits:
         return {}
-    return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.placements(namespace)}
+    return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.require_placements(namespace)}
 
 
 def _require_environments(labels: Mapping[str, str]) -> dict[str, Requirement]:
     key = requirements.SELECTED if labels else requirements.ENVIRONMENTS
-    return {key: requirements.environments(labels)}
+    return {key: requirements.require_environments(labels)}
 
 
 def _widen(call: Call, own_scope: Scope, required: Mapping[str, Requirement], settings: Settings) -> Scope:
@@ -186,7 +190,7 @@ def _widen(call: Call, own_scope: Scope, required: Mapping[str, Requirement], se
     environments = (*own_scope.environments, *ENVIRONMENT_CACHE.parse(call.answers.get(widest, ()), settings))
     keys: Iterable[str] = [requirements.PLACEMENTS]
     if requirements.PLACEMENTS not in required:
-        keys = requirements.placements_on(own_scope.used_environments)
+        keys = requirements.require_placements_on(own_scope.used_environments)
     if any(key not in call.answers for key in (widest, *keys, *_require_namespace(call, settings))):
         return replace(own_scope, requirements=required, answered=False, environments=environments)
     return replace(

@@ -45,7 +45,7 @@ class CreatedStorage:
     retry: str = ""
 
 
-CacheChoice: TypeAlias = ModelCacheChoice | UserClaim | CreatedStorage
+StorageChoice: TypeAlias = ModelCacheChoice | UserClaim | CreatedStorage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from function.domain.allocation import Price, Share
-from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
+from function.domain.cache import CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.records.admission import AdmissionRecord
@@ -52,7 +52,7 @@ class Deployment:
     replicas: int = 1  # on each environment
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
-    cache: CacheChoice = CreatedStorage()
+    cache: StorageChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
@@ -80,7 +80,7 @@ class Placement:
     pool: str
     shape: Shape | None  # None: the recorded topology cannot be read
     replicas: int = 1
-    cache: CacheChoice = CreatedStorage()
+    cache: StorageChoice = CreatedStorage()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file
     version: str = ""  # metadata.resourceVersion; empty in a file

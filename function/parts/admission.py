@@ -4,19 +4,27 @@ from function.capacity.admission import Admission, apply_quota, build_required_l
 from function.capacity.quota import find_excess, may_exceed
 from function.contract import Call
 from function.domain.allocation import QuotaUsage
-from function.domain.placement import ResolvedPlacement
+from function.domain.placement import ResolvedPlacement, Stage
 from function.domain.records.admission import build_released, build_revoked
 from function.parts import requirements
 from function.parts.part import Decisions, Part, PartOutcome
-from function.parts.placement import PlacementContext
-from function.parts.requirements import RESOLVED, NotComposableError
-from function.reasons import ConditionType
-from function.remote.object_writer import NAMESPACE
+from function.parts.placement import KeptPlacement, PlacementContext, has_nothing_composed
+from function.parts.references import RESOLVED, NotComposableError
+from function.reasons import ConditionType, ReferencesResolved
 from function.status import model_placement as report
 from function.status import references
 
+# Problems that only a change of the placement, its model or its cache can solve. A problem of an environment or a pool
+# takes no GPUs from an admitted placement.
+_CANNOT_START = {
+    ReferencesResolved.INVALID_PLACEMENT,
+    ReferencesResolved.MODEL_NOT_FOUND,
+    ReferencesResolved.MODEL_INVALID,
+    ReferencesResolved.CACHE_NOT_FOUND,
+}
 
-def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
+
+def _admit(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     """Admits a placement.
 
     Raises:
@@ -35,12 +43,23 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[Admission]:
     )
 
 
-ADMISSION_PART = Part(run=_run)
+ADMISSION_PART = Part(run=_admit)
 
 
-def has_nothing_composed(call: Call) -> bool:
-    """Tells whether a placement has nothing on the cluster, except perhaps its namespace, which is never deleted."""
-    return all(key == NAMESPACE for key in call.observed)
+def _keep_admission(context: KeptPlacement, _: Decisions) -> PartOutcome[None]:
+    """Reports what the ledger reads, and whether the placement can start at all."""
+    placement = context.placement
+    grants = context.environment.find_grants(placement.uid) if context.environment else ()
+    is_hopeless = any(condition.reason in _CANNOT_START for condition in context.conditions)
+    cannot_start = is_hopeless and placement.stage is Stage.NEW and has_nothing_composed(context.call)
+    return PartOutcome(
+        decision=None,
+        conditions=(report.build_cannot_start(),) if cannot_start else (),
+        status=build_released(find_release(placement, grants)) | build_revoked(grants),
+    )
+
+
+KEPT_ADMISSION_PART = Part(run=_keep_admission)
 
 
 def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:

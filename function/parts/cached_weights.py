@@ -30,11 +30,11 @@ class CacheContext:
         return self.request.namespace
 
 
-def _run(context: CacheContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
+def _reconcile_weights(context: CacheContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     weights = reconcile_weights(context.request, context.writer, context.recorded)
     claims = list_claims(context.writer.observed.values())
     are_read = not may_delete_weights(claims, context.consumers, context.named_by, weights)
     return PartOutcome(decision=weights, desired=weights.current | weights.desire_previous(are_read=are_read))
 
 
-CACHED_WEIGHTS_PART = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
+CACHED_WEIGHTS_PART = Part(run=_reconcile_weights, names={OBJECT: WEIGHTS_NAMES})

@@ -19,7 +19,7 @@ CONFIG = "provider-config"
 PRESET = "pipeline-preset"
 
 
-def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+def _connect(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     writer = context.writer
     preset = build_pipeline_preset(context.environment.kserve)
     composed = {
@@ -30,7 +30,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, desired=Desired(composed), conditions=(ready,))
 
 
-CONNECTION_PART = Part(run=_run, names={(OBJECT_VERSION, PROVIDER_CONFIG_KIND): CONFIG, OBJECT: PRESET})
+CONNECTION_PART = Part(run=_connect, names={(OBJECT_VERSION, PROVIDER_CONFIG_KIND): CONFIG, OBJECT: PRESET})
 
 
 def _compose_provider_config(context: EnvironmentContext) -> Composed:

@@ -13,17 +13,17 @@ from function.reasons import ConditionType
 from function.status import inference_environment as report
 
 
-def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+def _drain(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, conditions=_build_drained(context))
 
 
-DRAIN_PART = Part(run=_run)
+DRAIN_PART = Part(run=_drain)
 
 
 def require_deployments(environment: Environment, placements: Collection[Placement]) -> dict[str, Requirement]:
     """Requires the deployments of the placements that must leave: a deployment shows why its placement remains."""
     return {
-        _deployment_key(p): requirements.one("ModelDeployment", p.deployment, p.namespace)
+        _deployment_key(p): requirements.require_object("ModelDeployment", p.deployment, p.namespace)
         for p in report.find_draining(environment, placements)
         if p.deployment
     }

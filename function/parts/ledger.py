@@ -16,12 +16,12 @@ from function.parts.part import Decisions, Part, PartOutcome
 from function.status import inference_environment as report
 
 
-def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+def _publish_ledger(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     status = compute_ledger(context.call, context.environment, context.placements)
     return PartOutcome(decision=None, status=status)
 
 
-LEDGER_PART = Part(run=_run)
+LEDGER_PART = Part(run=_publish_ledger)
 
 
 def compute_ledger(call: Call, environment: Environment, placements: Collection[Placement] | None) -> Manifest:

@@ -16,9 +16,9 @@ class _Context(Protocol):
     def remote_namespace(self) -> str: ...
 
 
-def _run(context: _Context, _: Decisions) -> PartOutcome[None]:
+def _compose_namespace(context: _Context, _: Decisions) -> PartOutcome[None]:
     namespace = compose_namespace(context.remote_namespace, context.writer)
     return PartOutcome(decision=None, desired=Desired({NAMESPACE: namespace}))
 
 
-NAMESPACE_PART = Part(run=_run, names={OBJECT: NAMESPACE})
+NAMESPACE_PART = Part(run=_compose_namespace, names={OBJECT: NAMESPACE})

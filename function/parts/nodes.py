@@ -33,7 +33,7 @@ from function.status import inference_environment as report
 MEMBERS: ParseCache[Member] = ParseCache(parse_member)
 
 
-def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+def _observe_nodes(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     desired = Desired()
     if context.node_selector is not None:
         desired = Desired({NODES: build_collection(context.writer, context.node_selector)})
@@ -43,7 +43,7 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, desired=desired, conditions=(as_declared,))
 
 
-NODES_PART = Part(run=_run, names={(OBJECT_VERSION, COLLECTION_KIND): NODES})
+NODES_PART = Part(run=_observe_nodes, names={(OBJECT_VERSION, COLLECTION_KIND): NODES})
 
 
 def require_nodes(call: Call, environment: Environment) -> dict[str, Requirement]:

@@ -9,7 +9,7 @@ from function.remote.composed_kinds import OBJECT
 from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe_pod_deployment
 
 
-def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
+def _observe_pods(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
     rollout = decisions.of(SERVICE_PART)
     service = rollout.remote.manifest
     status: Manifest = {}
@@ -23,4 +23,4 @@ def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
     return PartOutcome(decision=None, desired=desired, status=status)
 
 
-POD_DEPLOYMENT_PART = Part(run=_run, names={OBJECT: POD_DEPLOYMENT})
+POD_DEPLOYMENT_PART = Part(run=_observe_pods, names={OBJECT: POD_DEPLOYMENT})

@@ -6,18 +6,11 @@ A requirement that is not answered yet makes a condition Unknown; an empty answe
 from collections.abc import Collection, Iterable, Mapping
 
 from function.api import model_deployment
-from function.api.cluster_model import parse_model
-from function.api.inference_environment import name_provider_config, parse_environment
-from function.api.model_cache import parse_model_cache
-from function.contract import Answered, Call, Condition, RequiredResource, Requirement
-from function.domain.cache import ModelCache, ModelCacheChoice
-from function.domain.environment import Environment
-from function.domain.model import Model, ModelRef
-from function.domain.placement import Placement, ResolvedPlacement
-from function.domain.settings import Settings
-from function.kube.manifests import Manifest, condition, flag, listing, text
+from function.contract import Answered, Call, RequiredResource, Requirement
+from function.domain.model import ModelRef
+from function.domain.placement import Placement
+from function.kube.manifests import condition, flag, listing, text
 from function.kube.names import LABEL_CACHE, LABEL_DEPLOYMENT, LABEL_ENVIRONMENT, LABEL_OWNER, VERSION, label_value
-from function.reasons import ConditionType, ReferencesResolved, Status
 from function.remote.composed_kinds import (
     OBJECT,
     OBJECT_VERSION,
@@ -26,8 +19,6 @@ from function.remote.composed_kinds import (
     USAGE_VERSION,
     ResourceKind,
 )
-from function.remote.object_writer import find_remote_namespace
-from function.status import references
 
 MODEL = "model"
 ENVIRONMENT = "environment"
@@ -45,19 +36,16 @@ NODES = "nodes"
 NODES_DEFINITION = "nodes-definition"
 TLS_DEFINITION = "tls-definition"
 PROVIDER_USAGE: ResourceKind = (OBJECT_VERSION, PROVIDER_USAGE_KIND)
-RESOLVED = Condition(
-    ConditionType.REFERENCES_RESOLVED, Status.TRUE, ReferencesResolved.RESOLVED, "Model, environment and pool are known"
-)
 _RESOURCE = "resource-"
 _LISTED = {OBJECT, (USAGE_VERSION, USAGE_KIND)}
 
 
-def model(ref: ModelRef, namespace: str) -> Requirement:
+def require_model(ref: ModelRef, namespace: str) -> Requirement:
     """Requires a model; a Model is in the namespace of the composite."""
-    return one(ref.kind, ref.name, namespace if ref.kind == "Model" else None)
+    return require_object(ref.kind, ref.name, namespace if ref.kind == "Model" else None)
 
 
-def one(kind: str, name: str, namespace: str | None = None) -> Requirement:
+def require_object(kind: str, name: str, namespace: str | None = None) -> Requirement:
     """Requires one object of our API."""
     return Requirement(api_version=VERSION, kind=kind, name=name, namespace=namespace)
 
@@ -77,15 +65,15 @@ def is_served(answer: Answered, version: str) -> bool:
     return False
 
 
-def environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
-    return {f"environment-{name}": one("InferenceEnvironment", name) for name in names}
+def require_environments_by_name(names: Iterable[str]) -> dict[str, Requirement]:
+    return {f"environment-{name}": require_object("InferenceEnvironment", name) for name in names}
 
 
-def environments(labels: Mapping[str, str]) -> Requirement:
+def require_environments(labels: Mapping[str, str]) -> Requirement:
     return Requirement(api_version=VERSION, kind="InferenceEnvironment", labels=labels)
 
 
-def placements(
+def require_placements(
     namespace: str | None = None, *, deployment: str = "", environment: str = "", cache: str = ""
 ) -> Requirement:
     """Requires the placements of a namespace (None: of all namespaces) that match every filter that is set.
@@ -97,19 +85,19 @@ def placements(
     return Requirement(api_version=VERSION, kind="ModelPlacement", namespace=namespace, labels=labels)
 
 
-def services(namespace: str) -> Requirement:
+def require_model_services(namespace: str) -> Requirement:
     return Requirement(api_version=VERSION, kind="ModelService", namespace=namespace)
 
 
-def placements_on(environments_: Iterable[str]) -> dict[str, Requirement]:
-    return {f"placements-on-{name}": placements(environment=name) for name in environments_}
+def require_placements_on(environments: Iterable[str]) -> dict[str, Requirement]:
+    return {f"placements-on-{name}": require_placements(environment=name) for name in environments}
 
 
-def placements_by_name(names: Iterable[str], namespace: str) -> dict[str, Requirement]:
-    return {f"placement-{name}": one("ModelPlacement", name, namespace) for name in names}
+def require_placements_by_name(names: Iterable[str], namespace: str) -> dict[str, Requirement]:
+    return {f"placement-{name}": require_object("ModelPlacement", name, namespace) for name in names}
 
 
-def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) -> dict[str, Requirement]:
+def require_labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) -> dict[str, Requirement]:
     """Requires the resources of some kinds that have the label of the composite."""
     labels = {LABEL_OWNER: label_value(text(call.xr, "metadata.name"))}
     namespace = text(call.xr, "metadata.namespace")
@@ -120,7 +108,7 @@ def labelled_resources(call: Call, kinds: Iterable[ResourceKind] = (OBJECT,)) ->
     return required
 
 
-def unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
+def require_unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _LISTED) -> dict[str, Requirement]:
     """Requires each resource of some kinds that the composite lists and that Crossplane does not observe.
 
     A list by label is always late. If an Object were found only by its label, the list would show it in every second
@@ -168,105 +156,4 @@ def with_recorded_placements(
     if found is None:
         return dict(labelled)
     missing = sorted(set(recorded) - {placement.name for placement in found})
-    return {**labelled, **placements_by_name(missing, namespace)}
-
-
-class NotComposableError(Exception):
-    """A composite cannot be composed further now, and stays as observed; the last condition says why.
-
-    Either a reference does not resolve (yet), or a placement waits for its admission and has nothing on the cluster.
-    """
-
-    def __init__(self, *conditions: Condition) -> None:
-        self.conditions = conditions
-
-
-def resolve_placement(call: Call, placement: Placement, settings: Settings) -> ResolvedPlacement:
-    """Returns a placement with its model, profile, environment, pool and cache.
-
-    Raises:
-        NotComposableError: One of them does not resolve.
-    """
-    if placement.shape is None:
-        raise NotComposableError(references.unreadable_topology())
-    model = resolve_model(call, placement.model, placement.namespace, ConditionType.REFERENCES_RESOLVED, settings)
-    environment = _resolve_environment(call, placement.environment, settings)
-    cache = _resolve_cache(call, placement)
-    profile = next((p for p in model.profiles if p.name == placement.profile), None)
-    if profile is None:
-        raise NotComposableError(references.profile_not_found(placement.model, model, placement.profile))
-    pool = environment.pool(placement.pool)
-    if pool is None:
-        raise NotComposableError(references.pool_not_found(environment.name, placement.pool))
-    return ResolvedPlacement(
-        placement=placement,
-        shape=placement.shape,
-        model=model,
-        profile=profile,
-        environment=environment,
-        pool=pool,
-        cache=cache,
-        settings=settings,
-        namespace=find_remote_namespace(call.observed) or settings.remote_namespace(placement.namespace),
-    )
-
-
-def find_other_cluster(observed: Mapping[str, Manifest], environment: Environment) -> str:
-    """Returns the ClusterProviderConfig of an Object on another cluster than the environment's; empty if there is none.
-
-    If an Object were pointed at another cluster, nothing would delete the remote object on the first cluster. The
-    environment of a placement therefore never changes. A recreated environment has the same ClusterProviderConfig by
-    the rule of names, whatever the earlier environment had in its status.
-    """
-    known = {"", environment.provider_config, name_provider_config(environment.name)}
-    configs = (text(observed[key], "spec.providerConfigRef.name") for key in sorted(observed))
-    return next((name for name in configs if name not in known), "")
-
-
-def resolve_model(call: Call, ref: ModelRef, namespace: str, type_: ConditionType, settings: Settings) -> Model:
-    """Returns the model; raises NotComposableError with a condition of the given type if there is none.
-
-    It also raises the error while the settings are invalid, so that existing resources stay as observed.
-    """
-    if not settings.valid:
-        raise NotComposableError(references.settings_invalid(type_))
-    not_found = references.model_not_found(type_, ref, namespace)
-    parsed = parse_model(_load(call, MODEL, not_found), settings)
-    if parsed.value is None:
-        raise NotComposableError(references.model_invalid(type_, ref, parsed.problems))
-    return parsed.value
-
-
-def _resolve_environment(call: Call, name: str, settings: Settings) -> Environment:
-    """Returns the environment of a placement, which must still be on the cluster on which the placement started."""
-    manifest = _load(call, ENVIRONMENT, references.environment_not_found(name))
-    parsed = parse_environment(manifest, settings)
-    if parsed.value.broken:
-        reason = ReferencesResolved.ENVIRONMENT_NOT_FOUND
-        subject = f"InferenceEnvironment {name}"
-        raise NotComposableError(references.reference_invalid(reason, subject, parsed.other_problems))
-    other_cluster = find_other_cluster(call.observed, parsed.value)
-    if other_cluster:
-        raise NotComposableError(references.environment_changed(name, other_cluster))
-    return parsed.value
-
-
-def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
-    if not isinstance(placement.cache, ModelCacheChoice):
-        return None
-    name = placement.cache.name
-    parsed = parse_model_cache(_load(call, CACHE, references.cache_not_found(name, placement.namespace)))
-    if parsed.value is None:
-        reason = ReferencesResolved.CACHE_NOT_FOUND
-        subject = f"ModelCache {name}"
-        raise NotComposableError(references.reference_invalid(reason, subject, parsed.problems))
-    return parsed.value
-
-
-def _load(call: Call, requirement: str, not_found: Condition) -> Manifest:
-    answer = call.answers.get(requirement)
-    if answer is None:
-        raise NotComposableError(references.resolving(not_found.type))
-    if not answer:
-        raise NotComposableError(not_found)
-    return answer[0].load()
+    return {**labelled, **require_placements_by_name(missing, namespace)}

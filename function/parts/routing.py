@@ -22,7 +22,7 @@ PER_GATEWAY = rf"gateway-[0-9a-f]{{8}}{CLUSTER_SEPARATOR}"  # `Site.key`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceContext:
+class ModelServiceContext:
     """What the parts of a ModelService read."""
 
     call: Call
@@ -33,7 +33,7 @@ class ServiceContext:
     traffic: Traffic
 
 
-def _run_route(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
+def _compose_route(context: ModelServiceContext, _: Decisions) -> PartOutcome[None]:
     """Composes the control plane's route over the observed version: a route from fewer inputs must not replace it."""
     observed = context.call.observed.get(routes.ROUTE)
     manifest = routes.build_route(context.service, context.platform, context.traffic.weights)
@@ -45,7 +45,7 @@ def _run_route(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
     )
 
 
-def _run_endpoints(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
+def _compose_endpoints(context: ModelServiceContext, _: Decisions) -> PartOutcome[None]:
     desired = Desired()
     for endpoint in context.traffic.endpoints:
         desired |= _compose_endpoint(context, endpoint)
@@ -59,9 +59,9 @@ def _run_endpoints(context: ServiceContext, _: Decisions) -> PartOutcome[None]:
     )
 
 
-ROUTE_PART = Part(run=_run_route, names={routes.ROUTE_KIND: routes.ROUTE})
+ROUTE_PART = Part(run=_compose_route, names={routes.ROUTE_KIND: routes.ROUTE})
 ENDPOINTS_PART = Part(
-    run=_run_endpoints,
+    run=_compose_endpoints,
     names={
         OBJECT: PER_GATEWAY + routes.REMOTE_ROUTE,
         routes.SERVICE_KIND: PER_GATEWAY + routes.SERVICE,
@@ -71,7 +71,7 @@ ENDPOINTS_PART = Part(
 )
 
 
-def _compose_endpoint(context: ServiceContext, endpoint: Endpoint) -> Desired:
+def _compose_endpoint(context: ModelServiceContext, endpoint: Endpoint) -> Desired:
     site = endpoint.site
     if site is None:
         return Desired()

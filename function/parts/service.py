@@ -1,17 +1,19 @@
 """The LLMInferenceService of a placement, and copies of the Secrets with which its images are pulled."""
 
 from function.contract import Desired, Event
+from function.domain.records.service import build_ready_replicas
 from function.parts.admission import ADMISSION_PART
+from function.parts.outcome import observed_status
 from function.parts.part import Decisions, Part, PartOutcome
-from function.parts.placement import PlacementContext
+from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.weights import WEIGHTS_PART
 from function.remote.composed_kinds import HASHED, OBJECT
 from function.remote.object_writer import SERVICE
-from function.serving.rollout import PULL, ServiceRollout, reconcile_service
+from function.serving.rollout import PULL, HeldServices, ReconciledService, keep_services, reconcile_service
 from function.status import model_placement as report
 
 
-def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[ServiceRollout]:
+def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartOutcome[ReconciledService]:
     resolved = context.resolved
     admission = decisions.of(ADMISSION_PART)
     rollout = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission)
@@ -30,4 +32,23 @@ def _run(context: PlacementContext, decisions: Decisions) -> PartOutcome[Service
     )
 
 
-SERVICE_PART = Part(run=_run, names={OBJECT: f"(?:{PULL}|{SERVICE}){HASHED}"})
+SERVICE_PART = Part(run=_reconcile_service, names={OBJECT: f"(?:{PULL}|{SERVICE}){HASHED}"})
+
+
+def _keep_service(context: KeptPlacement, _: Decisions) -> PartOutcome[HeldServices]:
+    """Keeps the service, with fewer replicas if fewer are requested."""
+    placement = context.placement
+    services = keep_services(context.call.observed, placement, scale_down=context.may_scale_down)
+    requested = max(placement.replicas, services.replicas)
+    status = build_ready_replicas(services.remote.manifest)
+    if services.composed:
+        status |= report.limit_replicas(observed_status(context.call.xr), services.allocated_replicas)
+    return PartOutcome(
+        decision=services,
+        desired=Desired(services.composed),
+        conditions=(report.build_service_ready(services.remote, requested, has_served=placement.has_served),),
+        status=status,
+    )
+
+
+KEPT_SERVICE_PART = Part(run=_keep_service)

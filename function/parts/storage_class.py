@@ -14,7 +14,7 @@ from function.status import inference_environment as report
 CLASS = "storage-class"
 
 
-def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[ObservedObject]:
+def _observe_storage_class(context: EnvironmentContext, _: Decisions) -> PartOutcome[ObservedObject]:
     name = context.environment.storage.class_name
     observed = context.writer.read(CLASS)
     if name:
@@ -28,4 +28,4 @@ def _run(context: EnvironmentContext, _: Decisions) -> PartOutcome[ObservedObjec
     return PartOutcome(decision=observed, desired=desired, conditions=(ready,))
 
 
-STORAGE_CLASS_PART = Part(run=_run, names={OBJECT: CLASS})
+STORAGE_CLASS_PART = Part(run=_observe_storage_class, names={OBJECT: CLASS})

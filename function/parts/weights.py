@@ -14,7 +14,7 @@ from function.weights.request import StorageRequest
 WEIGHTS_NAMES = f"{CLAIM}.+|(?:{JOB}|{SCRIPTS}|{SECRET_COPY}){HASHED}"
 
 
-def _run(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
+def _reconcile_weights(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     placement = context.resolved.placement
     request = request_storage(context.call, context.resolved)
     weights = reconcile_weights(request, context.writer, placement.weights.hydration, placement.service.uri)
@@ -26,7 +26,7 @@ def _run(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeigh
     )
 
 
-WEIGHTS_PART = Part(run=_run, names={OBJECT: WEIGHTS_NAMES})
+WEIGHTS_PART = Part(run=_reconcile_weights, names={OBJECT: WEIGHTS_NAMES})
 
 
 def request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:

@@ -65,7 +65,7 @@ class ServiceDecision(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRollout:
+class ReconciledService:
     """The services of a placement as they are composed now."""
 
     decision: ServiceDecision
@@ -86,7 +86,7 @@ class ServiceRollout:
         return _read_digest(self.remote.manifest)
 
 
-def name_service(placement: Placement, shape: Shape) -> str:
+def name_inference_service(placement: Placement, shape: Shape) -> str:
     """Returns the service's name, which differs for each mode and group size: KServe refuses to change them."""
     identity = (placement.namespace, placement.name, shape.mode.value, str(shape.nodes))
     return build_name(placement.name, *identity)
@@ -94,9 +94,9 @@ def name_service(placement: Placement, shape: Shape) -> str:
 
 def reconcile_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission
-) -> ServiceRollout:
+) -> ReconciledService:
     """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
-    key = SERVICE + name_service(resolved.placement, resolved.shape)  # composition-resource-name
+    key = SERVICE + name_inference_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = read_written(writer.observed.get(key))
     replicas = _limit_replicas(resolved, weights, admission, written)
@@ -116,7 +116,7 @@ def reconcile_service(
     if request and decision is ServiceDecision.COMPOSE:
         rollout = _compose_requested(resolved, writer, weights, admission, request)
     else:
-        rollout = ServiceRollout(
+        rollout = ReconciledService(
             decision=decision,
             composed=kept,
             drops=_drop_others(writer, SERVICE, kept, "only one of two services of a placement was granted GPUs"),
@@ -143,9 +143,9 @@ def decide_service(
 
     `written`: the service of this name as last written; empty if there is none. `replaces_another`: composing the
     requested service deletes a service of another group. This other service is deleted only for weights whose
-    completion is in the composite's status: a Job may disappear, and a later call that still observes the other service
-    would compose the other service again. `waits`: why the requested service is not composed yet, although everything
-    else is ready.
+    completion is in the composite's status. If the Job disappeared first, a later call could not tell that the weights
+    are complete, and would bring the other service back. `waits`: why the requested service is not composed yet,
+    although everything else is ready.
     """
     if not admission.admits_service:
         return ServiceDecision.NOT_ADMITTED
@@ -218,7 +218,7 @@ def _compose_requested(
     weights: ReconciledWeights,
     admission: Admission,
     request: ServingRequest,
-) -> ServiceRollout:
+) -> ReconciledService:
     """Composes the service as requested, and drops every other service."""
     placement = resolved.placement
     key = SERVICE + request.name
@@ -248,7 +248,7 @@ def _compose_requested(
     pull_secrets = {
         name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
     }
-    return ServiceRollout(
+    return ReconciledService(
         decision=ServiceDecision.COMPOSE,
         composed={key: composed},
         pull_secrets=pull_secrets,
@@ -327,7 +327,7 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
     requested = max(0, placement.replicas)
     service = read_written(observed)
     name = text(service, "metadata.name")
-    is_requested_group = placement.shape is not None and name == name_service(placement, placement.shape)
+    is_requested_group = placement.shape is not None and name == name_inference_service(placement, placement.shape)
     if (requested and not is_requested_group) or _count_replicas(service) <= requested:
         return reapply_observed(observed)
     provided: Manifest = {**mapping(observed, "spec.forProvider"), "manifest": _scale(service, requested)}
@@ -419,7 +419,7 @@ def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Compo
 
 
 def _may_read_previous_weights(
-    writer: ObjectWriter, weights: ReconciledWeights, rollout: ServiceRollout, key: str, planned_uri: str
+    writer: ObjectWriter, weights: ReconciledWeights, rollout: ReconciledService, key: str, planned_uri: str
 ) -> bool:
     """Tells whether a pod may read other weights than the planned ones.
 
@@ -458,7 +458,7 @@ def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replic
     placement = resolved.placement
     environment = resolved.environment
     return ServingRequest(
-        name=name_service(placement, resolved.shape),
+        name=name_inference_service(placement, resolved.shape),
         namespace=resolved.namespace,
         labels={**MANAGED_BY, LABEL_DEPLOYMENT: label_value(placement.deployment or placement.name)},
         model=resolved.model,

@@ -1,8 +1,8 @@
 """One LLMInferenceService, in the form that KServe v0.20 and later read: the recorded decision of a placement.
 
-KServe refuses to change the size of a group, so a service of another size is another object (`name_service`). In
-pipeline mode, the service names our own preset in `baseRefs`: without this, a service that was created before the
-preset would stay stuck.
+KServe refuses to change the size of a group, so a service of another size is another object
+(`name_inference_service`). In pipeline mode, the service names our own preset in `baseRefs`: without this, a service
+that was created before the preset would stay stuck.
 
 An engine that contradicts the recorded shape is refused here a second time, because a placement may be older than its
 profile or written by hand, and because the GPU memory of a pool may have decided the shape.

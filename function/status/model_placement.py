@@ -23,7 +23,7 @@ from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
 from function.remote.object_writer import SERVICE
 from function.remote.observed_object import ObservedObject, State
-from function.serving.rollout import ServiceDecision, ServiceRollout, name_service
+from function.serving.rollout import ReconciledService, ServiceDecision, name_inference_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.weights import build_load_status, describe_storage
@@ -60,7 +60,7 @@ def build_storage_ready(state: StorageState) -> Condition:
     return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
 
 
-def build_service_conditions(resolved: ResolvedPlacement, rollout: ServiceRollout) -> tuple[Condition, Condition]:
+def build_service_conditions(resolved: ResolvedPlacement, rollout: ReconciledService) -> tuple[Condition, Condition]:
     """Returns ServiceAccepted and ServiceReady."""
     placement = resolved.placement
     missing_secret = rollout.missing_pull_secret
@@ -100,7 +100,7 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, same_no
     return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
 
 
-def build_service_accepted(rollout: ServiceRollout) -> Condition:
+def build_service_accepted(rollout: ReconciledService) -> Condition:
     remote = rollout.remote
     if rollout.problems:
         return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, rollout.problems)
@@ -233,7 +233,7 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: 
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> Manifest:
+def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: ReconciledService) -> Manifest:
     """Returns `status.gpus`, `service`, `gateway` and `readyReplicas`."""
     remote = rollout.remote.manifest
     last = resolved.placement.service
@@ -249,14 +249,14 @@ def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: Servi
     }
 
 
-def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ServiceRollout) -> ServiceRecord:
+def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ReconciledService) -> ServiceRecord:
     """Returns the record of the service: its name, its weights, what it takes of which pool, and how it is reached."""
     remote = rollout.remote.manifest
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
     serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.service.uri)
     backend_service_name = text(remote, "status.workloads.service.name")
     return ServiceRecord(
-        name=text(remote, "metadata.name") or name_service(resolved.placement, resolved.shape),
+        name=text(remote, "metadata.name") or name_inference_service(resolved.placement, resolved.shape),
         namespace=text(remote, "metadata.namespace") or resolved.namespace,
         url=get_service_url(remote),
         uri=serving_uri,

@@ -23,13 +23,13 @@ from function.kube.urls import Origin
 from function.remote.composed_kinds import assess
 from function.traffic.routes import MAX_BACKENDS, ROUTE, SERVICE, SLICE, TLS
 from function.traffic.shares import (
-    choose,
+    choose_placements,
     compute_shares,
-    find_first,
+    find_failover_environment,
     find_served,
     find_surplus,
     keep_last_weights,
-    take_first,
+    limit_to_backends,
     to_weights,
 )
 from function.traffic.sites import Site, find_obstacle, gather_sites
@@ -109,8 +109,8 @@ def plan_traffic(
     sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     obstacles = {p.name: _find_obstacle(p, sites, platform, serves_tls=serves_tls) for p in ordered}
     if not any(_has_requests_for(service, p, sites, obstacles) for p in ordered):
-        # Nothing else can serve, so draining placements that can serve return: their deployment keeps placements that
-        # the status lists. It does not wait for the other draining placements, and deletes them.
+        # Nothing else can serve, so draining placements that can serve get requests again. The status then lists them,
+        # and their deployment keeps them. It deletes the other draining placements.
         ordered = [replace(p, draining=p.draining and not _can_serve(service, p, obstacles)) for p in ordered]
         sites = {site.key: site for site in gather_sites(service, ordered, observed)}
     can_serve = {
@@ -123,7 +123,7 @@ def plan_traffic(
     in_route = {key: can_serve[key] for key in sites if key in nameable}
     in_route |= _find_previous_sites(ordered, sites, obstacles, in_route)
     route = observed.get(ROUTE, {})
-    chosen = choose(service, sites, in_route, route)
+    chosen = choose_placements(service, sites, in_route, route)
     shares = compute_shares(service, chosen)
     surplus = find_surplus(sites, in_route, shares, find_served(sites, chosen))
     if surplus:
@@ -235,7 +235,7 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
     if not shares:
         prepared = [p for p in can_serve if not p.draining]
         shares = {name: share or Fraction(1) for name, share in compute_shares(plan.service, prepared).items()}
-        shares = {p.name: shares[p.name] for p in take_first(site, prepared, shares)}
+        shares = {p.name: shares[p.name] for p in limit_to_backends(site, prepared, shares)}
     weights = to_weights(shares)
     workloads = {p.service.backend_service_name: weights[p.name] for p in can_serve if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
@@ -326,7 +326,7 @@ def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> Endp
 
 
 def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
-    """Returns why a placement gets no requests; empty if it does."""
+    """Returns why a placement gets no requests, or that it is draining; empty if it simply serves."""
     if plan.obstacles[placement.name]:
         return plan.obstacles[placement.name]
     if plan.shares.get(placement.name) and plan.weights.get(site.key):
@@ -342,7 +342,7 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
     if placement.name in plan.surplus:
         return f"a route names at most {MAX_BACKENDS} backends, and others come first"
     serving = [p for ps in plan.can_serve.values() for p in ps if plan.shares.get(p.name)]
-    first = find_first(plan.service, [p for p in serving if p.deployment == placement.deployment])
+    first = find_failover_environment(plan.service, [p for p in serving if p.deployment == placement.deployment])
     return f"{Distribution.FAILOVER}: {first} comes first"
 
 

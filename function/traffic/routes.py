@@ -28,7 +28,7 @@ _TIMEOUTS: Manifest = {"request": "0s", "backendRequest": "0s"}
 _NAME_LIMIT = 63
 
 
-def name_service(service: ModelService, origin: Origin) -> str:
+def name_gateway_service(service: ModelService, origin: Origin) -> str:
     """Returns the name of the Service and of the EndpointSlice of a gateway.
 
     It contains the address type, which cannot change on an EndpointSlice.
@@ -43,7 +43,9 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
     Without weights, the rule has no backends: the gateway answers with an error, and no other route gets the requests.
     """
     parent = {"name": gateway.name, "namespace": gateway.namespace, "sectionName": gateway.section_name or None}
-    backends = [_refer(name_service(service, origin), origin.port, weight) for origin, weight in weights.items()]
+    backends = [
+        _refer(name_gateway_service(service, origin), origin.port, weight) for origin, weight in weights.items()
+    ]
     backends.sort(key=lambda backend: text(backend, "name"))
     rule: Manifest = {"matches": [_match(service)], "backendRefs": backends, "timeouts": {**_TIMEOUTS}}
     spec: Manifest = {"parentRefs": [prune(parent)], "hostnames": list(service.hostnames) or None, "rules": [rule]}
@@ -86,7 +88,7 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
     the control plane's gateway verifies the cluster's gateway by the BackendTLSPolicy.
     """
     origin = gateway.origin
-    name = name_service(service, gateway.origin)
+    name = name_gateway_service(service, gateway.origin)
     metadata = _metadata(service, name)
     port: Manifest = {"name": "http", "port": origin.port, "protocol": "TCP"}
     resources: dict[str, Manifest] = {

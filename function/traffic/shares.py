@@ -38,14 +38,14 @@ def compute_shares(service: ModelService, placements: Iterable[Placement]) -> di
 def _divide(service: ModelService, placements: list[Placement]) -> dict[str, int]:
     """Returns the part of each placement of one deployment."""
     if service.distribution is Distribution.FAILOVER:
-        first = find_first(service, placements)
+        first = find_failover_environment(service, placements)
         # A draining placement keeps a part until its replacement is in the routes.
         return {p.name: int(p.environment == first or p.draining) for p in placements}
     is_even = service.distribution is Distribution.EVEN
     return {p.name: 1 if is_even else p.service.ready_replicas for p in placements}
 
 
-def find_first(service: ModelService, placements: Iterable[Placement]) -> str:
+def find_failover_environment(service: ModelService, placements: Iterable[Placement]) -> str:
     """Returns the first environment of some placements, in the order of the service, then by name.
 
     Environments whose placement is draining come last.
@@ -69,7 +69,7 @@ def to_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:
     return {key: weight // divisor for key, weight in weights.items()}
 
 
-def choose(
+def choose_placements(
     service: ModelService, sites: Mapping[str, Site], in_route: Mapping[str, Sequence[Placement]], route: Manifest
 ) -> list[Placement]:
     """Chooses the placements that get requests.
@@ -104,7 +104,7 @@ def find_surplus(
     Endpoints that the routes name stay. Next comes one endpoint of each deployment that no endpoint serves yet, then
     the endpoints with the largest shares.
     """
-    limited = {key: take_first(sites[key], placements, shares) for key, placements in in_route.items()}
+    limited = {key: limit_to_backends(sites[key], placements, shares) for key, placements in in_route.items()}
     totals = {key: sum((shares[p.name] for p in placements), Fraction(0)) for key, placements in limited.items()}
     by_size = sorted((key for key, total in totals.items() if total), key=lambda key: (-totals[key], key))
     largest = {p.deployment: key for key in reversed(by_size) for p in limited[key] if p.deployment not in served}
@@ -113,7 +113,7 @@ def find_surplus(
     return {name for name, share in shares.items() if share} - {p.name for key in kept for p in limited[key]}
 
 
-def take_first(site: Site, placements: Iterable[Placement], shares: Mapping[str, Fraction]) -> list[Placement]:
+def limit_to_backends(site: Site, placements: Iterable[Placement], shares: Mapping[str, Fraction]) -> list[Placement]:
     """Returns the placements with a share for which the cluster's route has room; those that it names come first."""
     sharing = (p for p in placements if shares.get(p.name))
     return sorted(sharing, key=lambda p: (not site.is_routed(p), -shares[p.name], p.name))[:MAX_BACKENDS]

@@ -11,7 +11,16 @@ from function.kube.urls import Origin, parse_origin
 from function.remote.health import is_programmed
 from function.remote.object_writer import CLUSTER_SEPARATOR
 from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
-from function.traffic.routes import REMOTE_ROUTE, ROUTE, SERVICE, SLICE, TLS, lacks_tls_name, name_service, read_weights
+from function.traffic.routes import (
+    REMOTE_ROUTE,
+    ROUTE,
+    SERVICE,
+    SLICE,
+    TLS,
+    lacks_tls_name,
+    name_gateway_service,
+    read_weights,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +113,7 @@ def gather_sites(
         parts = composed.get(key, {})
         origins = (p.service.gateway.origin for p in members.get(key, ()) if p.service.gateway)
         origin = next(origins, None) or parse_origin(entry.address) or _find_origin(key, parts)
-        name = name_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
+        name = name_gateway_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
         sites.append(
             Site(
                 key=key,

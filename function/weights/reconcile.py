@@ -2,15 +2,16 @@
 
 Placements and ModelCaches use the same plans. What is deleted, and when:
 
-- Copies of Secrets: once the weights are verified, or nothing reads the weights.
+- Copies of Secrets: once the weights are verified, unless pods still download by themselves; or nothing reads the
+  weights.
 - Scripts: once no Job can start a pod that mounts them.
-- Jobs: once another Job replaces them. A finished Job stays, whatever the download settings become, and is only
-  observed. If its cluster cleans it up, it is not created again.
+- Jobs: once another Job replaces them, or none is planned. A finished Job stays, whatever the download settings become,
+  and is only observed. If its cluster cleans it up, it is not created again.
 - Everything that belongs to other bytes: once the caller says that nothing reads them.
 
 An Object that several composites share has no Delete policy. To delete one, one call adds the policy, and a later call
-drops the Object. An Object that only observed is dropped once the provider holds it: before that, it would go without
-its remote object.
+drops the Object. An Object that only observed has no finalizer yet. It is dropped once the provider has added one;
+before that, the remote object would stay behind.
 """
 
 from collections.abc import Iterable, Iterator

@@ -18,12 +18,12 @@ from enum import StrEnum
 from typing import assert_never
 
 from function.domain.cache import (
-    CacheChoice,
     CacheEntry,
     CacheType,
     CreatedStorage,
     ModelCache,
     ModelCacheChoice,
+    StorageChoice,
     UserClaim,
 )
 from function.domain.environment import Environment, Pool
@@ -66,7 +66,7 @@ class StorageRequest:
     """
 
     model: Model
-    choice: CacheChoice
+    choice: StorageChoice
     environment: Environment = Environment(name="")
     # No fault depends on these two.
     namespace: str = field(compare=False)  # on the remote cluster

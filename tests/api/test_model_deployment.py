@@ -6,7 +6,7 @@ import pytest
 
 from function.api.model_deployment import parse_deployment
 from function.api.problems import Parsed
-from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCacheChoice, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, StorageChoice, UserClaim
 from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment, Gate, Rollout
 from function.kube.manifests import JSON, Manifest
@@ -87,7 +87,7 @@ class Case:
     id: str
     reason: str
     block: Manifest
-    want: CacheChoice
+    want: StorageChoice
 
 
 CASES = [

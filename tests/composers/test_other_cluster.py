@@ -6,7 +6,7 @@ import pytest
 
 from function.api.inference_environment import name_provider_config
 from function.kube.manifests import Manifest, mapping
-from function.parts.requirements import find_other_cluster
+from function.parts.references import find_other_cluster
 from function.reasons import Status
 from tests.support import builders
 from tests.support.remote_scene import (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
+from function.domain.cache import CreatedStorage, StorageChoice, UserClaim
 from function.domain.environment import Environment, PoolFacts
 from function.domain.model import Model
 from function.domain.placement import Placement, Preference
@@ -104,7 +104,7 @@ def placements(draw: st.DrawFn, owners: Sequence[str] = ("chat", "one", "two")) 
 @st.composite
 def needs(draw: st.DrawFn, name: str = "chat") -> SchedulingRequest:
     asked = draw(st.sampled_from(MODELS))
-    choices: tuple[CacheChoice, ...] = (CreatedStorage(), UserClaim(claim="mine"))
+    choices: tuple[StorageChoice, ...] = (CreatedStorage(), UserClaim(claim="mine"))
     choice = draw(st.sampled_from(choices))
     return SchedulingRequest(
         deployment=deployment(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.capacity.ledger import Ledger
-from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache
+from function.domain.cache import CacheType, CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
 from function.reasons import Refused
@@ -34,7 +34,7 @@ class Case:
     reason: str
     profile: Profile = profile(shape=shape())
     pool: Pool = pool()
-    choice: CacheChoice = CreatedStorage()
+    choice: StorageChoice = CreatedStorage()
     cache: ModelCache | None = None
     kind: FaultKind | None = None
     environment: Environment = environment()

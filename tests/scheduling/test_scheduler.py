@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from function.domain.allocation import Grant, Share
-from function.domain.cache import CacheChoice, CacheType, CreatedStorage
+from function.domain.cache import CacheType, CreatedStorage, StorageChoice
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
@@ -34,7 +34,7 @@ EMPTY_DIR = CreatedStorage(type=CacheType.EMPTY_DIR)
 
 
 def request(
-    environments: int = 1, *, model: Model = MODEL, choice: CacheChoice = NO_CACHE, **fields: object
+    environments: int = 1, *, model: Model = MODEL, choice: StorageChoice = NO_CACHE, **fields: object
 ) -> SchedulingRequest:
     wanted: Deployment = deployment(environments=environments, **fields)  # type: ignore[arg-type]  # its keywords
     return SchedulingRequest(deployment=wanted, model=model, storage_request=planner(model, choice))

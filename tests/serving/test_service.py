@@ -10,7 +10,7 @@ from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST, build_name
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.rollout import name_service
+from function.serving.rollout import name_inference_service
 from function.serving.service import build_pipeline_preset, build_service, find_service_problems, pipeline_preset_name
 from tests.support.builders import GIB, HUB, placement, shape
 from tests.support.serving_requests import (
@@ -234,7 +234,7 @@ def test_refused(case: Fault) -> None:
 
 
 def test_name_follows_from_mode_and_group_size() -> None:
-    of = partial(name_service, placement(namespace="team", name="kimi"))
+    of = partial(name_inference_service, placement(namespace="team", name="kimi"))
     assert of(ONE_NODE) == of(ONE_GPU), "the number of GPUs per pod may change"
     assert of(PIPELINE) == build_name("kimi", "team", "kimi", "pipeline", "2")
     assert len({of(s) for s in (ONE_NODE, PIPELINE, DATA, shape(4, 8))}) == 4

@@ -8,7 +8,7 @@ from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.remote.observed_object import ObservedObject, State
-from function.serving.rollout import ServiceDecision, ServiceRollout
+from function.serving.rollout import ReconciledService, ServiceDecision
 from function.status.model_placement import build_service_accepted, build_service_ready, get_service_url
 
 _seen = ObservedObject
@@ -61,7 +61,7 @@ ACCEPTANCES = (
 
 @pytest.mark.parametrize("case", ACCEPTANCES, ids=lambda c: c.id)
 def test_accepted(case: Acceptance) -> None:
-    rollout = ServiceRollout(decision=case.decision, composed={}, pull_secrets={}, remote=case.remote)
+    rollout = ReconciledService(decision=case.decision, composed={}, pull_secrets={}, remote=case.remote)
     found = build_service_accepted(rollout)
     assert (found.status, found.reason) == case.want
 
@@ -121,7 +121,7 @@ def test_serving(case: Serving) -> None:
 def test_invalid_service_reports_all_problems() -> None:
     problems = (Problem("spec.serving[a].engine.args", "x"), Problem("spec.serving[a].engine.image", "y"))
     found = build_service_accepted(
-        ServiceRollout(decision=ServiceDecision.INVALID, composed={}, pull_secrets={}, problems=problems)
+        ReconciledService(decision=ServiceDecision.INVALID, composed={}, pull_secrets={}, problems=problems)
     )
     assert (found.status, found.reason) == (Status.FALSE, ServiceAccepted.REJECTED)
     assert found.message == "spec.serving[a].engine.args: x; spec.serving[a].engine.image: y"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from function.domain.allocation import Free, Grant, Share
-from function.domain.cache import CacheChoice, CreatedStorage, ModelCache
+from function.domain.cache import CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, EnvironmentStorage, Pool
 from function.domain.model import (
     BandwidthRequirement,
@@ -215,7 +215,7 @@ def deployment(
     replicas: int = 1,
     selector: Selector = ANYWHERE,
     tolerations: tuple[Toleration, ...] = (),
-    cache: CacheChoice = NO_CACHE,
+    cache: StorageChoice = NO_CACHE,
     prefer: Preference = Preference.DECLARED,
 ) -> Deployment:
     """Return a deployment of one replica on one environment."""
@@ -243,7 +243,7 @@ def placement(
     profile: str = "default",
     shape: Shape | None = ONE_NODE,
     replicas: int = 1,
-    cache: CacheChoice = NO_CACHE,
+    cache: StorageChoice = NO_CACHE,
     uid: str = "",
     created: str = "2026-01-01T00:00:00Z",
     vram: str | None = None,
@@ -295,7 +295,7 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
     return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
-def planner(model: Model, choice: CacheChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageRequest:
+def planner(model: Model, choice: StorageChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageRequest:
     """Return the planner's request for the weights of a deployment."""
     return StorageRequest(model=model, choice=choice, named_cache=cache, namespace=NAMESPACE, owner="chat")
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from function.domain.cache import CacheChoice, ModelCache
+from function.domain.cache import ModelCache, StorageChoice
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Placement
@@ -50,7 +50,7 @@ def site(name: str, *pools: object, **fields: object) -> Environment:
 def request(
     environments: int = 1,
     replicas: int = 1,
-    choice: CacheChoice = NO_CACHE,
+    choice: StorageChoice = NO_CACHE,
     of: Model = KIMI,
     cache: ModelCache | None = None,
 ) -> SchedulingRequest:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
+from function.domain.cache import CreatedStorage, StorageChoice, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import JSON, Manifest, get, mapping
@@ -39,7 +39,7 @@ Observed = dict[str, Manifest]
 Edit = Callable[[Observed], None]
 
 
-def request_storage(choice: CacheChoice = RETAINED, **more: object) -> StorageRequest:
+def request_storage(choice: StorageChoice = RETAINED, **more: object) -> StorageRequest:
     """Builds a request for two nodes with a token."""
     return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **more})  # type: ignore[arg-type]  # as named
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.contract import Composed
-from function.domain.cache import CacheChoice, CreatedStorage, UserClaim
+from function.domain.cache import CreatedStorage, StorageChoice, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download, Prepare
 from function.kube.manifests import Manifest, get
@@ -45,7 +45,7 @@ OWN = CreatedStorage()
 class Case:
     id: str
     reason: str
-    choice: CacheChoice
+    choice: StorageChoice
     status: Manifest
     before: Change
     now: Change
@@ -206,7 +206,7 @@ def _to_delete(job: str, composed: Mapping[str, Composed]) -> bool:
 
 @pytest.mark.parametrize("choice", [RETAINED, USERS], ids=["retained", "users-claim"])
 @pytest.mark.parametrize("change", [pinned, proxied, moved])
-def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, change: Change) -> None:
+def test_deletes_running_job_before_its_successor_starts(choice: StorageChoice, change: Change) -> None:
     request = request_storage(choice)
     observed = observe_started(request, with_job_status({"active": 1}))
     (old,) = jobs(observed)
@@ -222,7 +222,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: CacheChoice, ch
     assert not second.service_may_read
 
 
-SCRIPT_CHANGES: tuple[tuple[str, CacheChoice, Manifest, Edit | Change | None, bool, str], ...] = (
+SCRIPT_CHANGES: tuple[tuple[str, StorageChoice, Manifest, Edit | Change | None, bool, str], ...] = (
     ("own-runs", OWN, RUNS, None, True, "an upgrade does not restart a running download"),
     ("own-waits", OWN, {}, None, True, "an upgrade does not restart a download whose pod has not started"),
     ("own-failed", OWN, FAILED, None, False, "a failed Job is replaced by one with the new scripts"),
@@ -260,7 +260,7 @@ SCRIPT_CHANGES: tuple[tuple[str, CacheChoice, Manifest, Edit | Change | None, bo
 )
 def test_other_scripts_restart_no_running_download(
     monkeypatch: pytest.MonkeyPatch,
-    choice: CacheChoice,
+    choice: StorageChoice,
     status: Manifest,
     change: Edit | Change | None,
     reason: str,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.domain.cache import CacheChoice, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
+from function.domain.cache import CacheType, CreatedStorage, ModelCache, ModelCacheChoice, StorageChoice, UserClaim
 from function.domain.model import HuggingFaceSource
 from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import get, text
@@ -51,7 +51,7 @@ from tests.support.weights_scene import (
 class Case:
     id: str
     reason: str
-    choice: CacheChoice
+    choice: StorageChoice
     edits: tuple[Edit, ...]
     want: dict[str, ManagementPolicy]
     finding: WeightsStatus
@@ -201,7 +201,7 @@ def test_composes_by_observed_state(case: Case) -> None:
 
 
 @pytest.mark.parametrize("choice", [RETAINED, CreatedStorage()], ids=["retained", "own"])
-def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
+def test_stays_hydrated_without_job(choice: StorageChoice) -> None:
     request = request_storage(choice)
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
@@ -229,7 +229,7 @@ def test_stays_hydrated_without_job(choice: CacheChoice) -> None:
     ],
 )
 def test_deletes_job_that_filled_a_replaced_claim(
-    choice: CacheChoice, want: dict[str, ManagementPolicy], reason: str
+    choice: StorageChoice, want: dict[str, ManagementPolicy], reason: str
 ) -> None:
     request = request_storage(choice)
     earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
