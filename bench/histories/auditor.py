@@ -429,11 +429,11 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
-        serving = [v for v in self.plane.all("ModelPlacement") if v.uid in self._served]
-        names = {text(v.manifest, "spec.inferenceEnvironmentRef.name") for v in serving}
         for environment in self.plane.all("InferenceEnvironment"):
-            if _reason(environment, "PoolsValid") == "PoolInUse" and environment.ref.name not in names:
-                self._say(f"{environment.ref} refuses a pool, and nothing serves there")
+            if _reason(environment, "PoolsValid") == "PoolInUse" and not listing(
+                environment.manifest, "status.admitted"
+            ):
+                self._say(f"{environment.ref} refuses a pool, and nothing has GPUs there")
         for left, version in self.plane.provider.deletions.find_left():
             self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()

@@ -6,14 +6,14 @@ storage class that cannot be read is not the same as no storage class. A pool wi
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function import schemas
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
-from function.api.pools_in_use import parse_published_pools
+from function.api.pools_in_use import PoolInUse, find_conflict, parse_pools_in_use
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
@@ -118,6 +118,7 @@ def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironme
         ),
         pools=pools.valid,
         broken_pools=tuple(pool.name for pool in pools.invalid),
+        refused_pools=tuple(pool.name for pool in pools.invalid if set(pool.problems) <= pools.conflicts),
         storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems["storage"]),
         observe=Observe(spec.hardware.observe if spec.hardware else Observe.AUTO),
         node_selector=_parse_node_selector(spec.hardware, problems["hardware.selector"]),
@@ -190,30 +191,48 @@ def _parse_pools(spec: schemas.EnvironmentSpec, status: Manifest, problems: Prob
     declared = [(problems[key], blocks) for key, blocks in lists.items() if blocks is not None]
     for at, blocks in declared[1:]:
         at.add_invalid(dump_all(blocks), f"left out together with {declared[0][0].path}")
-    pools: list[Pool] = []
-    invalid: list[BrokenEntry] = []
     entries = [(at[index], block) for at, blocks in declared for index, block in enumerate(blocks)]
     check_unique((at, block.name) for at, block in entries)
-    declared_labels = {block.name: sort_entries(block.labels) for _, block in entries}
-    published = parse_published_pools(status)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
-    conflicts: dict[Problem, str] = {}
-    for at, block in entries:
-        pool = parse_pool(block, _parse_facts(rows.get(block.name, {})), at)
-        twins = (p for p in pools if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
-        if twin := next(twins, None):
-            at["labels"].add(f"pool {twin.name} has the same; its nodes would be counted twice")
-        if conflict := published.find_conflict(pool, declared_labels):
-            at["labels"].add(conflict.message)
-            conflicts[Problem(at["labels"].path, conflict.message)] = conflict.pool
-        problems_of_pool = at.list()
-        if not all(_PRICE.match(problem.path) for problem in problems_of_pool):
-            invalid.append(BrokenEntry(name=pool.name or at.path, problems=problems_of_pool))
-        elif pool.gpus_per_node > 0:
-            pools.append(pool)
-    missing = {pool: problem for problem, pool in conflicts.items() if pool not in declared_labels}
+    parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
+    conflicts = _check_nodes(parsed, parse_pools_in_use(status))
+    pools = tuple(pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at))
+    invalid = [BrokenEntry(name=p.name or at.path, problems=at.list()) for at, p in parsed if not _is_valid(at)]
+    names = {pool.name for _, pool in parsed if pool.gpus_per_node > 0}
+    missing = {pool: problem for problem, pool in conflicts.items() if pool not in names}
     invalid += [BrokenEntry(name=pool, problems=(problem,)) for pool, problem in sorted(missing.items())]
-    return ParsedPools(valid=tuple(pools), invalid=tuple(invalid), conflicts=frozenset(conflicts))
+    return ParsedPools(valid=pools, invalid=tuple(invalid), conflicts=frozenset(conflicts))
+
+
+def _is_valid(problems: Problems) -> bool:
+    """Tells whether a pool counts; a price with problems counts as no price."""
+    return all(_PRICE.match(problem.path) for problem in problems.list())
+
+
+def _check_nodes(parsed: Sequence[tuple[Problems, Pool]], in_use: Sequence[PoolInUse]) -> dict[Problem, str]:
+    """Adds a problem for each pool with the nodes of another pool.
+
+    Returns the conflicts with pools in use, with the names of these pools.
+
+    Of two pools with the same nodes, the one in use counts, else the first.
+    """
+    valid = {pool.name: pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at)}
+    keeping = {used.name for used in in_use if used.is_declared_as(valid.get(used.name))}
+    counted: list[Pool] = []
+    conflicts: dict[Problem, str] = {}
+    for at, pool in sorted(parsed, key=lambda entry: entry[1].name not in keeping):
+        if not _is_valid(at) or pool.gpus_per_node == 0:
+            continue
+        labels = at["labels"]
+        twins = (p for p in counted if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
+        if conflict := find_conflict(pool, in_use, valid):
+            labels.add(conflict.message)
+            conflicts[Problem(labels.path, conflict.message)] = conflict.pool
+        elif twin := next(twins, None):
+            labels.add(f"pool {twin.name} has the same; its nodes would be counted twice")
+        else:
+            counted.append(pool)
+    return conflicts
 
 
 def _parse_storage(

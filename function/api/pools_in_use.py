@@ -1,11 +1,11 @@
-"""Pools in use: while placements serve on a pool, its nodes stay the nodes of this pool (decision 41).
+"""Pools in use: the nodes of a pool with placements stay the nodes of this pool (decision 41).
 
-The ledger charges placements to a pool by its name, and pods select nodes by the labels of the pool. If the pool got
-other labels, or its nodes another name, GPUs that are in use would be given away. Such an entry is therefore refused
-like an invalid pool: nothing new is placed on it, and its placements stay as they are.
+The ledger charges placements to a pool by its name, and pods select nodes by the labels of the pool. If a pool that
+serves got other labels, or its nodes another name, GPUs that are in use would be given away. Such an entry is therefore
+refused like an invalid pool: nothing new is placed on it, and its placements stay as they are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from function.api.values import sort_entries
@@ -13,68 +13,86 @@ from function.domain.environment import Pool
 from function.kube.manifests import Manifest, integer, list_texts, listing, mapping, strings, text
 from function.kube.messages import join_with_more
 
-Labels = tuple[tuple[str, str], ...]
+_NAMED = 3  # placements in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolInUse:
+    """A pool with grants, as published with the ledger."""
+
     name: str
-    labels: Labels  # as published with the ledger
-    count: int  # of the placements that serve there
-    placements: tuple[str, ...]  # namespaces and names of the first of them
+    labels: tuple[tuple[str, str], ...]
+    gpu_resource: str  # empty: not recorded
+    holders: tuple[str, ...]  # namespaces and names of the placements with grants
+    serving: str  # the placements that serve, for a message; empty if none does
 
     @property
-    def use(self) -> str:
-        more = self.count - len(self.placements)
-        others = f" and {more} more" if more > 0 else ""
-        return f"{join_with_more(self.placements)}{others} {'serves' if self.count == 1 else 'serve'}"
+    def nodes(self) -> str:
+        """Its labels, for a message."""
+        return ", ".join(f"{key}={value}" for key, value in self.labels) or "no labels"
 
-    def may_share_nodes(self, labels: Labels) -> bool:
-        """Tells whether one of two pools with these labels selects all nodes of the other."""
-        return set(labels) <= set(self.labels) or set(self.labels) <= set(labels)
+    def is_declared_as(self, pool: Pool | None) -> bool:
+        return pool is not None and pool.labels == self.labels
+
+    def may_share_gpus(self, pool: Pool) -> bool:
+        """Tells whether a pool may have GPUs of this one: one of them selects all nodes of the other."""
+        if self.gpu_resource not in {"", pool.gpu_resource}:
+            return False
+        return set(pool.labels) <= set(self.labels) or set(self.labels) <= set(pool.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A declared pool whose nodes belong to a pool in use."""
+    """A declared pool that would change the nodes of a pool in use."""
 
     pool: str  # in use
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedPools:
-    """The pools in the status of an environment."""
+def parse_pools_in_use(status: Manifest) -> tuple[PoolInUse, ...]:
+    holders: dict[str, set[str]] = {}
+    for row in listing(status, "admitted"):
+        holders.setdefault(text(row, "pool"), set()).add(f"{text(row, 'namespace')}/{text(row, 'name')}")
+    return tuple(
+        PoolInUse(
+            name=text(row, "name"),
+            labels=sort_entries(strings(row, "nodeSelector")),
+            gpu_resource=text(row, "gpuResource"),
+            holders=tuple(sorted(holders[text(row, "name")])),
+            serving=_format_serving(mapping(row, "serving")),
+        )
+        for row in listing(status, "pools")
+        # An earlier release did not record the labels.
+        if text(row, "name") in holders and isinstance(row.get("nodeSelector"), dict)
+    )
 
-    labels: Mapping[str, Labels]  # by name, as far as recorded
-    in_use: tuple[PoolInUse, ...]
 
-    def find_conflict(self, pool: Pool, declared: Mapping[str, Labels]) -> Conflict | None:
-        """Returns why a pool cannot have its labels now; `declared` has the labels of all pools by name."""
-        if self.labels.get(pool.name) == pool.labels:
-            return None
-        named = next((used for used in self.in_use if used.name == pool.name), None)
-        if named:
-            before = ", ".join(f"{key}={value}" for key, value in named.labels) or "no labels"
-            way = f"restore {before}, and add other nodes as another pool"
-            return Conflict(pool=pool.name, message=f"cannot change while {named.use} there: {way}")
-        changed = (used for used in self.in_use if declared.get(used.name) != used.labels)
-        taken = next((used for used in changed if used.may_share_nodes(pool.labels)), None)
-        if taken:
-            way = f"restore pool {taken.name}, or add this pool once they have moved"
-            return Conflict(pool=taken.name, message=f"select nodes of pool {taken.name}, where {taken.use}: {way}")
+def _format_serving(block: Manifest) -> str:
+    names = list_texts(block, "placements")
+    more = integer(block, "count") - len(names)
+    others = f" and {more} more" if more > 0 else ""
+    return f"{join_with_more(names)}{others}" if names else ""
+
+
+def find_conflict(pool: Pool, in_use: Iterable[PoolInUse], valid: Mapping[str, Pool]) -> Conflict | None:
+    """Returns why a declared pool cannot have its nodes now.
+
+    `valid` has the pools that are valid without regard to those in use, by name. A pool in use that is not among them
+    with its own labels keeps its nodes nevertheless.
+    """
+    by_name = {used.name: used for used in in_use}
+    named = by_name.get(pool.name)
+    if named and named.is_declared_as(pool):
         return None
-
-
-def parse_published_pools(status: Manifest) -> PublishedPools:
-    labels: dict[str, Labels] = {}
-    in_use: list[PoolInUse] = []
-    for row in listing(status, "pools"):
-        if not isinstance(row.get("nodeSelector"), dict):
+    if named and named.serving:
+        verb = "serve" if "," in named.serving or " and " in named.serving else "serves"
+        way = f"restore {named.nodes}, and add other nodes as another pool"
+        return Conflict(pool=pool.name, message=f"cannot change while {named.serving} {verb} there: {way}")
+    for used in by_name.values():
+        if used.name == pool.name or used.is_declared_as(valid.get(used.name)) or not used.may_share_gpus(pool):
             continue
-        name, serving = text(row, "name"), mapping(row, "serving")
-        labels[name] = sort_entries(strings(row, "nodeSelector"))
-        if count := integer(serving, "count"):
-            names = list_texts(serving, "placements")
-            in_use.append(PoolInUse(name=name, labels=labels[name], count=count, placements=names))
-    return PublishedPools(labels=labels, in_use=tuple(in_use))
+        has = "has" if len(used.holders) == 1 else "have"
+        holders = f"{join_with_more(used.holders, _NAMED)} {has} GPUs"
+        way = f"declare pool {used.name} with {used.nodes} again, or leave this pool out until they have moved"
+        return Conflict(pool=used.name, message=f"select nodes of pool {used.name}, where {holders}: {way}")
+    return None

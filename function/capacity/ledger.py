@@ -80,8 +80,12 @@ def _collect_holdings(pool: Pool, known: Mapping[str, Placement], granted: Itera
         if remaining and _is_grant_of(remaining, pool):
             holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
-        share = _allocated_share(pool, placement)
-        if share and not any(grant.share.has_same_size(share) for grant in holdings.grants_of(key)):
+        share = _find_allocated(placement)
+        if (
+            share
+            and share.pool == pool.name
+            and not any(grant.share.has_same_size(share) for grant in holdings.grants_of(key))
+        ):
             holdings.add(key, _make_grant(placement, share))
     return holdings
 
@@ -133,10 +137,9 @@ def _grant_in_turn(
     return tuple(rejected), granted_more
 
 
-def _allocated_share(pool: Pool, placement: Placement) -> Share | None:
+def _find_allocated(placement: Placement) -> Share | None:
     """Returns what a service has of a pool."""
-    share = placement.service.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
-    return share if share and share.pool == pool.name else None
+    return placement.service.allocated or (placement.requested if placement.stage is Stage.SERVED else None)
 
 
 def _key(item: Placement | Grant) -> str:
@@ -223,7 +226,7 @@ class EnvironmentLedger:
     # The uid and the pool of one rejected placement of each deployment. Placements that users wrote are left out,
     # because nothing limits their number.
     rejected: tuple[tuple[str, str], ...]
-    # Namespaces and names of the placements with a grant that were ever Ready, by pool; pools that cannot be read too.
+    # Namespaces and names of the placements that serve, by the pool where their services have GPUs.
     serving: Mapping[str, Sequence[str]]
 
 
@@ -249,13 +252,28 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
     by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
     rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
-    grants.sort(key=_grant_sort_key)
-    served = {placement.uid for placement in placements if placement.stage is Stage.SERVED}
-    serving: dict[str, list[str]] = defaultdict(list)
+    return EnvironmentLedger(
+        pools=pools,
+        grants=tuple(sorted(grants, key=_grant_sort_key)),
+        rejected=rejected,
+        serving=_find_serving(charged, grants),
+    )
+
+
+def _find_serving(placements: Iterable[Placement], grants: Iterable[Grant]) -> Mapping[str, Sequence[str]]:
+    """Returns the placements that serve, by pool. One whose status was lost may serve wherever it has grants."""
+    granted: dict[str, set[str]] = defaultdict(set)
     for grant in grants:
-        if grant.uid in served:
-            serving[grant.share.pool].append(f"{grant.namespace}/{grant.name}")
-    return EnvironmentLedger(pools=pools, grants=tuple(grants), rejected=rejected, serving=serving)
+        granted[grant.uid].add(grant.share.pool)
+    serving: dict[str, list[str]] = defaultdict(list)
+    for placement in sorted(placements, key=lambda p: (p.namespace, p.name)):
+        share = _find_allocated(placement)
+        pools = granted[placement.uid] if share is None and placement.lists_objects else set[str]()
+        if share and (placement.ready or placement.service.ready_replicas > 0):
+            pools = {share.pool}
+        for pool in pools:
+            serving[pool].append(f"{placement.namespace}/{placement.name}")
+    return serving
 
 
 def _group_by_pool(

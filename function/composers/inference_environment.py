@@ -52,7 +52,7 @@ def read(call: Call, settings: Settings) -> _Inputs:
 def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
     parsed, placements = inputs.parsed, inputs.placements
     if parsed.access is None or parsed.value.broken or not settings.valid:
-        invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems)
+        invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems, parsed.pools.conflicts)
         if not settings.valid:
             invalid = (references.settings_invalid(ConditionType.CLUSTER_READY), *invalid)
         kept = keep_observed(call, settings, invalid)

@@ -150,4 +150,10 @@ def _keep_as_observed(
     # Admission decides from an answered environment whether the status repeats a revocation.
     observed = {key: value for key, value in held.status.items() if key != "revoked" or not environments}
     progress = report.build_progress(call.xr, held.conditions, None, joined.decision.of(KEPT_SERVICE_PART).remote)
-    return replace(held, composed=joined.desired.composed, status={**observed, **joined.status, **progress})
+    serves = any(c.type is ConditionType.SERVICE_READY and c.status is Status.TRUE for c in held.conditions)
+    return replace(
+        held,
+        composed=joined.desired.composed,
+        status={**observed, **joined.status, **progress},
+        ready=held.ready if serves else False,
+    )

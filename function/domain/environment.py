@@ -184,6 +184,7 @@ class Environment:
     taints: tuple[Taint, ...] = ()
     pools: tuple[Pool, ...] = ()
     broken_pools: tuple[str, ...] = ()  # names of pools with problems, which are left out of `pools`
+    refused_pools: tuple[str, ...] = ()  # of these, those whose only problem are the nodes of a pool in use
     broken: bool = False  # problems outside the pools: no new placements, running ones stay
     storage: EnvironmentStorage = EnvironmentStorage()
     observe: Observe = Observe.AUTO  # its nodes

@@ -107,7 +107,8 @@ def build_collection(writer: ObjectWriter, selector: Manifest) -> Composed:
 def select_nodes(environment: Environment, collection: Manifest | None) -> Manifest | Unobserved:
     """Returns a LabelSelector of the nodes to observe, which is empty for all nodes, or why no node is observed.
 
-    While a pool is invalid, its labels are unknown: a selector that follows from labels stays as in the collection.
+    While a pool cannot be read, its labels are unknown: a selector that follows from labels stays as in the collection.
+    It also stays while no pool is valid.
     """
     if environment.observe is Observe.NEVER:
         return Unobserved.NEVER
@@ -116,7 +117,9 @@ def select_nodes(environment: Environment, collection: Manifest | None) -> Manif
     always = environment.observe is Observe.ALWAYS
     if not always and sum(pool.max_nodes for pool in environment.pools) > MAX_AUTO_NODES:
         return Unobserved.TOO_MANY
-    if environment.node_selector is None and environment.broken_pools and collection is not None:
+    unreadable = set(environment.broken_pools) - set(environment.refused_pools)
+    stays = bool(unreadable) or (bool(environment.broken_pools) and not environment.pools)
+    if environment.node_selector is None and stays and collection is not None:
         return mapping(collection, "spec.observeObjects.selector")
     selector = environment.node_selector or _derive_selector(environment.pools)
     if selector is None and not always:

@@ -48,6 +48,7 @@ _CLUSTER_BY_STATE: Mapping[State, str] = {
 }
 _storage_ready = partial(Condition, ConditionType.STORAGE_READY)
 _POOLS = (ConditionType.POOLS_VALID, PoolsValid.INVALID_POOL)
+_POOLS_IN_USE = (ConditionType.POOLS_VALID, PoolsValid.POOL_IN_USE)
 # The condition of a problem and its reason, by the beginning of its path; PoolsValid has the problems of all pools, and
 # all other problems.
 _INVALID: Mapping[str, tuple[ConditionType, str]] = {
@@ -57,13 +58,20 @@ _INVALID: Mapping[str, tuple[ConditionType, str]] = {
 }
 
 
-def list_invalid(pools: Sequence[Problem], others: Sequence[Problem]) -> tuple[Condition, ...]:
-    """Returns the conditions of an invalid environment: each problem in the condition that its field belongs to."""
+def list_invalid(
+    pools: Sequence[Problem], others: Sequence[Problem], conflicts: Collection[Problem] = ()
+) -> tuple[Condition, ...]:
+    """Returns the conditions of an invalid environment: each problem in the condition that its field belongs to.
+
+    `conflicts`: the problems that are conflicts with pools in use.
+    """
     by_condition: dict[tuple[ConditionType, str], list[Problem]] = {_POOLS: [*pools]}
     for problem in others:
         rows = (row for prefix, row in _INVALID.items() if problem.path.startswith(prefix))
         row = _POOLS if ".nodePools" in problem.path else next(rows, _POOLS)
         by_condition.setdefault(row, []).append(problem)
+    if set(by_condition[_POOLS]) <= set(conflicts):
+        by_condition = {_POOLS_IN_USE if row == _POOLS else row: problems for row, problems in by_condition.items()}
     return tuple(faulty(*row, sorted(problems)) for row, problems in by_condition.items() if problems)
 
 
@@ -177,7 +185,7 @@ def _keep_other_pools(environment: Environment, ledger: EnvironmentLedger, publi
     """
     kept = {*environment.broken_pools, *(grant.share.pool for grant in ledger.grants)}
     others = {text(row, "name"): row for row in listing(published, "pools") if text(row, "name") not in ledger.pools}
-    fields = ("name", "nodeSelector", "observed")
+    fields = ("name", "nodeSelector", "gpuResource", "observed")
     return [
         {**{key: row[key] for key in fields if key in row}, **_build_serving(ledger.serving.get(name, ()))}
         for name, row in others.items()
@@ -201,6 +209,7 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
             "nodeSelector": dict[str, JSON](pool.labels),
             "acceleratorType": pool.accelerator_type or None,
             "memoryPerGpu": None if pool.memory_per_gpu is None else gib(pool.memory_per_gpu),
+            "gpuResource": pool.gpu_resource,
             "gpusPerNode": pool.gpus_per_node,
             "maxNodes": pool.max_nodes,
             "gpus": pool.max_nodes * pool.gpus_per_node,

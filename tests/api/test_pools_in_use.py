@@ -1,6 +1,6 @@
 """Pools whose labels or names change while placements serve on them (decision 41)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -13,71 +13,152 @@ from tests.api.manifests import pool
 
 X: Manifest = {"type": "x"}
 Y: Manifest = {"type": "y"}
+Z: Manifest = {"type": "z"}
 XZ: Manifest = {"type": "x", "zone": "z"}
+MIG = "nvidia.com/mig-1g.10gb"
 SERVING: Manifest = {"count": 1, "placements": ["team/chat"]}
+GPUS = "nvidia.com/gpu"
 
 
-def row(name: str, selector: Manifest | None, serving: Manifest | None = None) -> Manifest:
+def row(name: str, selector: Manifest | None, serving: Manifest | None = None, resource: str = GPUS) -> Manifest:
     """Returns a pool in status, with one free node."""
-    published: Manifest = {"name": name, "free": [{"gpus": 8, "nodes": 1}], "placements": 1}
+    published: Manifest = {"name": name, "free": [{"gpus": 8, "nodes": 1}], "placements": 1, "gpuResource": resource}
     published |= {} if selector is None else {"nodeSelector": selector}
     return published if serving is None else {**published, "serving": serving}
 
 
-@dataclass(frozen=True)
+def admitted(pool: str, name: str = "chat") -> Manifest:
+    return {"uid": name, "namespace": "team", "name": name, "pool": pool, "nodes": 1, "gpusPerNode": 8, "replicas": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
-    id: str
     reason: str
-    rows: tuple[Manifest, ...]
-    pools: tuple[tuple[str, Manifest], ...]
-    problems: dict[str, str]  # by the number of the pool
+    rows: tuple[Manifest, ...] = (row("a", X, SERVING), row("b", Y))
+    admitted: tuple[Manifest, ...] = (admitted("a"),)
+    pools: tuple[JSON, ...]
+    conflicts: dict[str, str] = field(default_factory=dict)  # by the path of the problem below the list
+    other_problems: frozenset[str] = frozenset()  # their paths
     valid: list[str]
-    broken: list[str]
-    free: set[str]
+    broken: list[str] = field(default_factory=list)
 
 
+A, B = pool("a", labels=X), pool("b", labels=Y)
 RESTORE_X = "cannot change while team/chat serves there: restore type=x, and add other nodes as another pool"
-TAKES_A = "select nodes of pool a, where team/chat serves: restore pool a, or add this pool once they have moved"
-A_SERVES = (row("a", X, SERVING), row("b", Y))
-CASES = (
-    Case("same", "nothing has changed", A_SERVES, (("a", X), ("b", Y)), {}, ["a", "b"], [], {"a", "b"}),
-    Case("relabelled", "the pods of pool a are on other nodes than it selects now", A_SERVES, (("a", XZ), ("b", Y)),
-         {"0": RESTORE_X}, ["b"], ["a"], {"b"}),
-    Case("idle", "nothing serves on pool b; its published row is about other nodes", A_SERVES,
-         (("a", X), ("b", {"type": "z"})), {}, ["a", "b"], [], {"a"}),
-    Case("renamed", "pool new would have the nodes of pool a", A_SERVES, (("new", X), ("b", Y)),
-         {"0": TAKES_A}, ["b"], ["new", "a"], {"b"}),
-    Case("narrower", "pool new would have some nodes of pool a", A_SERVES, (("new", XZ), ("b", Y)),
-         {"0": TAKES_A}, ["b"], ["new", "a"], {"b"}),
-    Case("wider", "pool new would have all nodes, also those of pool a", A_SERVES, (("b", Y), ("new", {})),
-         {"1": TAKES_A}, ["b"], ["new", "a"], {"b"}),
-    Case("moved here", "pool b would have the nodes of pool a", A_SERVES, (("b", X),),
-         {"0": TAKES_A}, [], ["b", "a"], set()),
-    Case("exchanged", "each pool would have the nodes of the other",
-         (row("a", X, SERVING), row("b", Y, {"count": 5, "placements": ["team/d", "team/e", "team/f"]})),
-         (("a", Y), ("b", X)),
-         {"0": RESTORE_X, "1": "cannot change while team/d, team/e, team/f and 2 more serve there: restore type=y, and "
-                               "add other nodes as another pool"}, [], ["a", "b"], set()),
-    Case("removed", "pool a is removed, and no other pool gets its nodes: its placements move", A_SERVES,
-         (("b", Y), ("new", {"type": "z"})), {}, ["b", "new"], [], {"b"}),
-    Case("beside", "pool wide had nodes of pool a before, with other GPUs", (row("a", X, SERVING), row("wide", {})),
-         (("wide", {}),), {}, ["wide"], [], {"wide"}),
-    Case("without labels", "a pool without labels is in use as well", (row("a", {}, SERVING),), (("a", X),),
-         {"0": RESTORE_X.replace("type=x", "no labels")}, [], ["a"], set()),
-    Case("not recorded", "an earlier release did not record the labels", (row("a", None, SERVING),), (("a", Y),),
-         {}, ["a"], [], {"a"}),
-)  # fmt: skip
+TAKES_A = (
+    "select nodes of pool a, where team/chat has GPUs: declare pool a with type=x again, or leave this pool out until "
+    "they have moved"
+)
+CASES = {
+    "same": Case(reason="nothing has changed", pools=(A, B), valid=["a", "b"]),
+    "relabelled": Case(
+        reason="the pods of pool a are on other nodes than it selects now",
+        pools=(pool("a", labels=XZ), B), conflicts={"[0].labels": RESTORE_X}, valid=["b"], broken=["a"],
+    ),
+    "a mistake": Case(
+        reason="a placement has GPUs, but no pod of it ran yet, so the labels can be corrected",
+        rows=(row("a", X), row("b", Y)), pools=(pool("a", labels=XZ), B), valid=["a", "b"],
+    ),
+    "idle": Case(reason="no placement has GPUs of pool b", pools=(A, pool("b", labels=Z)), valid=["a", "b"]),
+    "renamed": Case(
+        reason="pool new would have the nodes of pool a",
+        pools=(pool("new", labels=X), B), conflicts={"[0].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
+    ),
+    "renamed before it serves": Case(
+        reason="pods of pool a start on its nodes", rows=(row("a", X), row("b", Y)),
+        pools=(pool("new", labels=X), B), conflicts={"[0].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
+    ),
+    "narrower": Case(
+        reason="pool new would have some nodes of pool a",
+        pools=(pool("new", labels=XZ), B), conflicts={"[0].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
+    ),
+    "wider": Case(
+        reason="pool new would have all nodes, also those of pool a",
+        pools=(B, pool("new")), conflicts={"[1].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
+    ),
+    "moved here": Case(
+        reason="pool b would have the nodes of pool a",
+        pools=(pool("b", labels=X),), conflicts={"[0].labels": TAKES_A}, valid=[], broken=["b", "a"],
+    ),
+    "exchanged": Case(
+        reason="each pool would have the nodes of the other",
+        rows=(row("a", X, SERVING), row("b", Y, {"count": 5, "placements": ["team/d", "team/e", "team/f"]})),
+        admitted=(admitted("a"), admitted("b", "d")), pools=(pool("a", labels=Y), pool("b", labels=X)),
+        conflicts={
+            "[0].labels": RESTORE_X,
+            "[1].labels": "cannot change while team/d, team/e, team/f and 2 more serve there: restore type=y, and add "
+            "other nodes as another pool",
+        },
+        valid=[], broken=["a", "b"],
+    ),
+    "removed": Case(
+        reason="pool a is removed, and no other pool gets its nodes: its placements move",
+        pools=(B, pool("new", labels=Z)), valid=["b", "new"],
+    ),
+    "overlap, in use": Case(
+        reason="pool wide had nodes of pool a before, and placements of its own",
+        rows=(row("a", X, SERVING), row("wide", {}, SERVING)), admitted=(admitted("a"), admitted("wide", "other")),
+        pools=(pool("wide"),), valid=["wide"],
+    ),
+    "overlap, not in use": Case(
+        reason="pool wide would be counted without what runs on the nodes of pool a",
+        rows=(row("a", X, SERVING), row("wide", {})), pools=(pool("wide"),), conflicts={"[0].labels": TAKES_A},
+        valid=[], broken=["wide", "a"],
+    ),
+    "other GPUs": Case(
+        reason="pool slices has other GPUs of the same nodes",
+        rows=(row("a", X, SERVING), row("slices", X)), pools=(pool("slices", labels=X, gpuResource=MIG),),
+        valid=["slices"],
+    ),
+    "twin before it": Case(
+        reason="of two pools with the same nodes, the one in use counts", pools=(pool("new", labels=X), A),
+        other_problems=frozenset({"[0].labels"}), valid=["a"], broken=["new"],
+    ),
+    "invalid beside": Case(
+        reason="pool a keeps its nodes, although another field of it is invalid",
+        pools=(pool("a", labels=X, capabilities={"interconnect": "bogus"}), pool("new", labels=X)),
+        conflicts={"[1].labels": TAKES_A}, other_problems=frozenset({"[0].capabilities.interconnect"}),
+        valid=[], broken=["a", "new"],
+    ),
+    "duplicate name": Case(
+        reason="neither of two pools with the name of pool a is valid",
+        pools=(pool("a", labels=Y), A, pool("new", labels=X)),
+        conflicts={"[0].labels": RESTORE_X, "[2].labels": TAKES_A}, other_problems=frozenset({"[1].name"}),
+        valid=[], broken=["a", "a", "new"],
+    ),
+    "without GPUs": Case(
+        reason="pool a counts no GPUs any more, and its nodes are still in use",
+        pools=(pool("a", labels=X, acceleratorCount=0), pool("new", labels=X)), conflicts={"[1].labels": TAKES_A},
+        valid=[], broken=["new", "a"],
+    ),
+    "without labels": Case(
+        reason="a pool without labels is in use as well", rows=(row("a", {}, SERVING),), pools=(A,),
+        conflicts={"[0].labels": RESTORE_X.replace("type=x", "no labels")}, valid=[], broken=["a"],
+    ),
+    "not recorded": Case(
+        reason="an earlier release did not record the labels", rows=(row("a", None),), pools=(pool("a", labels=Y),),
+        valid=["a"],
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_nodes_of_a_pool_in_use_stay_its_nodes(case: Case) -> None:
-    declared = manifests.environment(*(pool(name, labels=labels) for name, labels in case.pools))
     rows: list[JSON] = [*case.rows]
-    parsed = parse_environment({**declared, "status": {"pools": rows}}, BUILT_IN)
-    problems = {Problem(f"spec.nodePools[{number}].labels", message) for number, message in case.problems.items()}
-    assert set(parsed.problems) == problems, case.reason
-    assert parsed.pools.conflicts == problems
+    grants: list[JSON] = [*case.admitted]
+    declared = manifests.environment(*case.pools)
+    parsed = parse_environment({**declared, "status": {"pools": rows, "admitted": grants}}, BUILT_IN)
+    conflicts = {Problem(f"spec.nodePools{path}", message) for path, message in case.conflicts.items()}
+    assert parsed.pools.conflicts == conflicts, case.reason
+    others = {problem.path.removeprefix("spec.nodePools") for problem in set(parsed.problems) - conflicts}
+    assert others == case.other_problems
     assert not parsed.value.broken, "the other pools still count"
     assert [p.name for p in parsed.value.pools] == case.valid
     assert [*parsed.value.broken_pools] == case.broken
-    assert set(parsed.value.free) & {*case.valid} == case.free & {*case.valid}
+
+
+def test_published_free_nodes_count_for_the_labels_for_which_they_were_published() -> None:
+    rows: list[JSON] = [row("a", X), row("b", Y), row("c", None)]
+    declared = manifests.environment(A, pool("b", labels=Z), pool("c", labels=XZ))
+    parsed = parse_environment({**declared, "status": {"pools": rows}}, BUILT_IN)
+    assert parsed.value.free.keys() == {"a", "c"}

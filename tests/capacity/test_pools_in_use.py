@@ -38,9 +38,27 @@ def test_keeps_the_grant_of_a_pool_that_is_gone_until_its_service_is() -> None:
 
 
 def test_names_the_placements_that_serve_on_each_pool() -> None:
-    running, other = serves(), replace(serves("b"), pool="new")
+    """A placement that moves serves where its service is. One whose status was lost may serve where it has grants."""
+    running, moving = replace(serves(), ready=True), replace(serves("b"), pool="new")
+    moving = replace(moving, service=replace(moving.service, ready_replicas=1))
+    stopped, lost = (
+        serves("d"),
+        replace(placement("env", "old", uid="e", replicas=2), lists_objects=True, labels=LABELS),
+    )
     starting = replace(placement("env", "new", deployment="c", uid="c", replicas=1), labels=LABELS)
-    ledger = admit_placements(admitted_to_old(running, other), [running, other, starting])
-    assert list_grants(ledger) == [("a", "old", 2), ("b", "new", 2), ("b", "old", 2), ("c", "new", 1)]
-    assert ledger.serving == {"old": [f"{running.namespace}/{running.name}", f"{other.namespace}/{other.name}"],
-                              "new": [f"{other.namespace}/{other.name}"]}  # fmt: skip
+    ledger = admit_placements(
+        admitted_to_old(running, moving, stopped, lost), [running, moving, stopped, lost, starting]
+    )
+    names = {p.uid: f"{p.namespace}/{p.name}" for p in (running, moving, lost)}
+    assert ledger.serving == {"old": sorted(names.values())}
+
+
+def test_counts_a_placement_that_changes_its_shape_once() -> None:
+    running = replace(serves(), ready=True)
+    assert running.shape is not None
+    moving = replace(running, shape=replace(running.shape, gpus_per_node=4))
+    half = Grant(uid="a", namespace=running.namespace, name=running.name, share=replace(SHARE, gpus_per_node=4))
+    there = admitted_to_old(running)
+    ledger = admit_placements(replace(there, admitted=(*there.admitted, half)), [moving])
+    assert list_grants(ledger) == [("a", "old", 2), ("a", "old", 2)]
+    assert ledger.serving == {"old": [f"{running.namespace}/{running.name}"]}
