@@ -374,9 +374,7 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
             yield verdict
         else:
             feasible.append(verdict)
-    # After an eviction, the last three entries (the GPUs left and the names) do not count: equals stay in the order of
-    # the hash.
-    yield from sorted(feasible, key=lambda a: a.preference[:6] if after_eviction else a.preference)
+    yield from sorted(feasible, key=lambda a: a.preference_after_eviction if after_eviction else a.preference)
 
 
 def _split_carried_and_dropped(

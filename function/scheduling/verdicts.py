@@ -81,11 +81,11 @@ class Rank:
     cost: Cost | None = None  # of all replicas, if the cheapest is preferred; None: the pool has no price
 
     @property
-    def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int, int]:
-        """Sorts by profile and cost, then by spare memory (sufficient, insufficient, not declared), then by `left`."""
+    def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int]:
+        """Sorts by profile and cost, then by spare memory (sufficient, insufficient, not declared)."""
         spare = self.spare or 0
         cost = (self.cost is None, self.cost or NO_COST)
-        return self.profile, *cost, self.spare is None, spare < 0, abs(spare), self.left
+        return self.profile, *cost, self.spare is None, spare < 0, abs(spare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +104,15 @@ class Assignment:
 
     @property
     def preference(self) -> tuple[int, bool, Cost, bool, bool, int, int, str, str]:
-        """Sorts by rank where a pool is preferred, then by name."""
+        """Sorts by rank where a pool is preferred, then by the GPUs that are left, then by name."""
         assert self.rank is not None
-        return *self.rank.sort_key, self.environment, self.pool
+        return *self.rank.sort_key, self.rank.left, self.environment, self.pool
+
+    @property
+    def preference_after_eviction(self) -> tuple[int, bool, Cost, bool, bool, int]:
+        """Sorts by rank alone: equals stay in the order of their hash, so that two deployments try different ones."""
+        assert self.rank is not None
+        return self.rank.sort_key
 
     @property
     def gpus(self) -> int:

@@ -243,11 +243,7 @@ def _compose_requested(
         # The observed service may be older than what another call has written. Without the version, two calls could
         # overwrite each other for ever, or change a service that serves by now (decision 24).
         composed = with_resource_version(composed, writer.observed[key])
-    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
-    obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
-    pull_secrets = {
-        name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
-    }
+    pull_secrets, missing_pull_secret = _compose_pull_secrets(writer, request)
     return ReconciledService(
         decision=ServiceDecision.COMPOSE,
         composed={key: composed},
@@ -256,11 +252,23 @@ def _compose_requested(
             *_drop_others(writer, SERVICE, {key: composed}, "the service in the requested shape replaces it"),
             *_drop_others(writer, PULL, pull_secrets, "no image of the service is pulled with it"),
         ),
-        missing_pull_secret=next(filter(None, obstacles), None),
+        missing_pull_secret=missing_pull_secret,
         allocated=_allocate(writer, resolved, {key: composed}, key),
         rollout_blocked=is_blocked,
         same_node_is_full=same_node_is_full,
     )
+
+
+def _compose_pull_secrets(
+    writer: ObjectWriter, request: ServingRequest
+) -> tuple[dict[str, Composed], StorageState | None]:
+    """Returns the copies of the Secrets with which the images are pulled, and the first obstacle of one."""
+    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
+    obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
+    composed = {
+        name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
+    }
+    return composed, next(filter(None, obstacles), None)
 
 
 def _drop_others(writer: ObjectWriter, prefix: str, desired: Mapping[str, Composed], why: str) -> tuple[Drop, ...]:

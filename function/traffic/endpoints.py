@@ -79,7 +79,7 @@ class _Plan:
     service: ModelService
     clock: _Clock
     obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
-    can_serve: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
+    candidates: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
     entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
     nameable: Collection[str]  # keys of the sites that the control plane's route may name
     shares: Mapping[str, Fraction]  # by placement
@@ -113,14 +113,14 @@ def plan_traffic(
         # and their deployment keeps them. It deletes the other draining placements.
         ordered = [replace(p, draining=p.draining and not _can_serve(service, p, obstacles)) for p in ordered]
         sites = {site.key: site for site in gather_sites(service, ordered, observed)}
-    can_serve = {
+    candidates = {
         key: [p for p in site.members if not obstacles[p.name] and _may_get_requests(p, site)]
         for key, site in sites.items()
     }
     clock = _Clock(now, platform.settle)
     entered = {key: _find_entered_at(site, clock) for key, site in sites.items()}
     nameable = {key for key, site in sites.items() if _may_name(site, entered[key], clock)}
-    in_route = {key: can_serve[key] for key in sites if key in nameable}
+    in_route = {key: candidates[key] for key in sites if key in nameable}
     in_route |= _find_previous_sites(ordered, sites, obstacles, in_route)
     route = observed.get(ROUTE, {})
     chosen = choose_placements(service, sites, in_route, route)
@@ -137,7 +137,7 @@ def plan_traffic(
         service=service,
         clock=clock,
         obstacles=obstacles,
-        can_serve=can_serve,
+        candidates=candidates,
         entered=entered,
         nameable=nameable,
         shares=shares,
@@ -223,26 +223,26 @@ def _decide(site: Site, plan: _Plan) -> Endpoint | None:
     weight = plan.weights.get(site.key, 0)
     if weight and not site.members:
         return Endpoint(site=site, entry=replace(site.entry, weight=weight), leaving=True)
-    if weight or any(not p.draining for p in plan.can_serve[site.key]):
+    if weight or any(not p.draining for p in plan.candidates[site.key]):
         return _serve_or_prepare(site, plan)
     return _withdraw(site, plan)
 
 
 def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
-    can_serve = plan.can_serve[site.key]
+    candidates = plan.candidates[site.key]
     weight = plan.weights.get(site.key, 0)
-    shares = {p.name: plan.shares[p.name] for p in can_serve if plan.shares.get(p.name)}
+    shares = {p.name: plan.shares[p.name] for p in candidates if plan.shares.get(p.name)}
     if not shares:
-        prepared = [p for p in can_serve if not p.draining]
+        prepared = [p for p in candidates if not p.draining]
         shares = {name: share or Fraction(1) for name, share in compute_shares(plan.service, prepared).items()}
         shares = {p.name: shares[p.name] for p in limit_to_backends(site, prepared, shares)}
     weights = to_weights(shares)
-    workloads = {p.service.backend_service_name: weights[p.name] for p in can_serve if p.name in weights}
+    workloads = {p.service.backend_service_name: weights[p.name] for p in candidates if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
     is_applied = site.has_seen_only(workloads) or (site.withdrawn and not weight)
     rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, plan)) for p in shown]
     rows += _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=is_applied)
-    entry = _build_entry(site, rows, weight, _find_state(site, plan, can_serve), plan.entered[site.key])
+    entry = _build_entry(site, rows, weight, _find_state(site, plan, candidates), plan.entered[site.key])
     return Endpoint(site=site, entry=entry, workloads=workloads)
 
 
@@ -317,10 +317,10 @@ def _join_reasons(rows: Sequence[BackendEntry]) -> str:
     return join_with_more([f"{row.placement}: {row.reason}" for row in rows if row.reason], separator="; ")
 
 
-def _find_state(site: Site, plan: _Plan, can_serve: Sequence[Placement]) -> EndpointState:
-    if all(p.unreachable for p in can_serve):
+def _find_state(site: Site, plan: _Plan, candidates: Sequence[Placement]) -> EndpointState:
+    if all(p.unreachable for p in candidates):
         return EndpointState.UNREACHABLE
-    if all(p.draining for p in can_serve):
+    if all(p.draining for p in candidates):
         return EndpointState.DRAINING
     return EndpointState.SERVING if site.key in plan.nameable else EndpointState.WARMING
 
@@ -341,7 +341,7 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
         return _explain_warming(site)
     if placement.name in plan.surplus:
         return f"a route names at most {MAX_BACKENDS} backends, and others come first"
-    serving = [p for ps in plan.can_serve.values() for p in ps if plan.shares.get(p.name)]
+    serving = [p for ps in plan.candidates.values() for p in ps if plan.shares.get(p.name)]
     first = find_failover_environment(plan.service, [p for p in serving if p.deployment == placement.deployment])
     return f"{Distribution.FAILOVER}: {first} comes first"
 

@@ -73,15 +73,33 @@ CLAIM, SCRIPTS, SECRET_COPY = "claim-", "scripts-", "token-"
 _PREFIXES = (CLAIM, JOB, SCRIPTS, SECRET_COPY)
 
 
+class JobDecision(Enum):
+    """What happens to the planned Job in this reconcile; the value says why.
+
+    Status shows the value while the Job is held back. If the claim is the cause, status describes the claim instead.
+    """
+
+    NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
+    LEAVE_ABSENT = "the weights are verified, and the Job is not on its cluster: it is not created again"
+    OBSERVE = "the weights are verified: the Job is only observed"
+    RESTART = "the claim that its Job filled has been replaced since: that Job is deleted first"
+    KEEP = "a Job with other settings completed it on a claim that is gone, and is kept until the claim is back"
+    WAIT_FOR_CLAIM = "the claim is missing, refused, of unknown state or not mountable"
+    WAIT_FOR_SUPERSEDED = "another Job may still write into its directory, and is deleted first"
+    WAIT_FOR_ANSWER = "another composite may have started it, and the cluster has not said yet whether it exists"
+    RUN = "it starts, runs or has failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledWeights:
     current: Desired = Desired()  # for the bytes of the plan
     # The scripts of other bytes, while these bytes are read. Their other objects stay because nothing drops them.
-    previous: Desired = Desired()
-    unneeded: Desired = Desired()  # for all that belongs to other bytes, once nothing reads them
+    others_while_read: Desired = Desired()
+    others_once_unread: Desired = Desired()  # for all that belongs to other bytes, once nothing reads them
     state: StorageState
     plan: StoragePlan | None  # None: no plan is possible
     service_may_read: bool  # a service may be composed on the plan's URI
+    job_decision: JobDecision | None = None  # None: no plan is possible
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     completion_recorded: bool = False  # in status, where it outlives the Job
     hydration: DownloadRecord = DownloadRecord()
@@ -89,7 +107,7 @@ class ReconciledWeights:
 
     def desire_previous(self, *, are_read: bool) -> Desired:
         """Returns what becomes of everything that belongs to other bytes."""
-        return self.previous if are_read else self.unneeded
+        return self.others_while_read if are_read else self.others_once_unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,23 +128,6 @@ class _Download(DownloadState):
         """The superseded Jobs whose Objects do not delete them yet."""
         jobs = {key: self.writer.observed[key] for key in self.superseded}
         return {key: manifest for key, manifest in jobs.items() if not deletes(manifest)}
-
-
-class JobDecision(Enum):
-    """What happens to the planned Job in this reconcile; the value says why.
-
-    Status shows the value while the Job is held back. If the claim is the cause, status describes the claim instead.
-    """
-
-    NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
-    LEAVE_ABSENT = "the weights are verified, and the Job is not on its cluster: it is not created again"
-    OBSERVE = "the weights are verified: the Job is only observed"
-    RESTART = "the claim that its Job filled has been replaced since: that Job is deleted first"
-    KEEP = "a Job with other settings completed it on a claim that is gone, and is kept until the claim is back"
-    WAIT_FOR_CLAIM = "the claim is missing, refused, of unknown state or not mountable"
-    WAIT_FOR_SUPERSEDED = "another Job may still write into its directory, and is deleted first"
-    WAIT_FOR_ANSWER = "another composite may have started it, and the cluster has not said yet whether it exists"
-    RUN = "it starts, runs or has failed"
 
 
 _COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
@@ -242,7 +243,7 @@ def _apply_plan(download: _Download) -> ReconciledWeights:
     request = download.request
     plan = download.plan
     decision = decide_job(download)
-    previous, unneeded = _decide_previous(download)
+    others_while_read, others_once_unread = _decide_previous(download)
     state = replace(
         _describe(download, decision),
         environment=request.environment.name,
@@ -260,10 +261,11 @@ def _apply_plan(download: _Download) -> ReconciledWeights:
                 _compose_jobs(download, decision),
             ]
         ),
-        previous=previous,
-        unneeded=unneeded,
+        others_while_read=others_while_read,
+        others_once_unread=others_once_unread,
         state=state,
         plan=plan,
+        job_decision=decision,
         job_name=download.job_key.removeprefix(JOB),
         service_may_read=_service_may_read(download),
         completion_recorded=download.completion_recorded,

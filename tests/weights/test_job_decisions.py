@@ -7,8 +7,7 @@ import pytest
 from function.domain.cache import CreatedStorage, UserClaim
 from function.domain.settings import Download, Prepare
 from function.status.weights import describe_storage
-from function.weights import reconcile
-from function.weights.reconcile import JobDecision, decide_job
+from function.weights.reconcile import JobDecision
 from function.weights.request import StorageRequest
 from tests.support.weights_requests import with_download
 from tests.support.weights_scene import (
@@ -132,27 +131,14 @@ CASES = {
 }
 
 
-@pytest.fixture
-def decisions(monkeypatch: pytest.MonkeyPatch) -> list[JobDecision]:
-    """Records every decision."""
-    recorded: list[JobDecision] = []
-
-    def record(download: reconcile._Download) -> JobDecision:
-        recorded.append(decide_job(download))
-        return recorded[-1]
-
-    monkeypatch.setattr(reconcile, "decide_job", record)
-    return recorded
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_decides_about_job(case: Case, decisions: list[JobDecision]) -> None:
+def test_decides_about_job(case: Case) -> None:
     recorded = NOTHING
     if case.was_complete:
         recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).hydration
         assert recorded.completed_at
-    reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded)
-    assert decisions[-1] is case.decision, case.reason
+    found = reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded)
+    assert found.job_decision is case.decision, case.reason
 
 
 @pytest.mark.parametrize("name", ["superseded", "shared-and-not-answered", "claim-replaced"])
