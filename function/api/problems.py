@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 from function import schemas
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
+from function.kube.messages import mask_tokens
 
 M = TypeVar("M", bound=BaseModel)
 T_co = TypeVar("T_co", covariant=True)
@@ -252,7 +253,13 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
         isinstance(error["input"], str)
         and "name" in getattr(schemas, str(context.get("class_name")), BaseModel).model_fields
     ):
-        allowed += f", such as {format_value({'name': error['input']})}"
+        name = error["input"]
+        is_token = mask_tokens(name) != name
+        allowed += f", such as {format_value({'name': 'my-secret' if is_token else name})}"
+        if is_token:
+            allowed += (
+                ". This looks like a token: store it in a Secret of the control plane, and give the Secret's name"
+            )
     return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
 
 

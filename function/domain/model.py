@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from function.kube.manifests import Manifest
+from function.kube.messages import mask_tokens
 from function.kube.selectors import Selector
 
 
@@ -13,6 +14,11 @@ from function.kube.selectors import Selector
 class Problem:
     path: str  # for example `spec.serving[0].engine.image`
     message: str  # the sentence after the path, with the value found and what is allowed
+
+    def __post_init__(self) -> None:
+        """Masks tokens that a user typed into a wrong field: messages end up in logs and in status."""
+        object.__setattr__(self, "path", mask_tokens(self.path))
+        object.__setattr__(self, "message", mask_tokens(self.message))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"

@@ -1,14 +1,25 @@
-"""Messages of at most 1,024 bytes.
+"""Messages of at most 1,024 bytes, without tokens.
 
 A long list is shortened to its first items and the number of the others. Errors of a cluster, a provider or the hub
 have their origin at the beginning and their cause at the end, so a long text is truncated in the middle.
 """
 
+import re
 from collections.abc import Sequence
 
 LIMIT = 1024
 MAX_ITEMS = 5
 ELLIPSIS = "..."
+# By the prefixes of Hugging Face, AWS, GitHub, GitLab, Slack, NVIDIA, Google and OpenAI, and JSON Web Tokens. A name of
+# Kubernetes has no capital letter.
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(hf_|AKIA|ASIA|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|nvapi-|AIza|eyJ|sk-(?=[a-z0-9_-]{0,99}[A-Z]))"
+    r"[A-Za-z0-9_.-]{12,}"
+)
+# The alphabet of base64, with letters of both cases and a digit: no name, digest or path looks like it.
+_RANDOM = re.compile(
+    r"(?<![A-Za-z0-9+])(?=[A-Za-z+]{0,99}[0-9])(?=[a-z0-9+]{0,99}[A-Z])(?=[A-Z0-9+]{0,99}[a-z])[A-Za-z0-9+]{40,}={0,2}"
+)
 
 
 def to_one_line(text: str) -> str:
@@ -16,6 +27,11 @@ def to_one_line(text: str) -> str:
     if text.isprintable():
         return text
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def mask_tokens(text: str) -> str:
+    """Returns a text in which nothing that looks like a token is repeated: of a known prefix, the prefix stays."""
+    return _RANDOM.sub("***", _TOKEN.sub(r"\1***", text))
 
 
 def truncate_middle(text: str, limit: int = LIMIT) -> str:
