@@ -14,7 +14,7 @@ from bench.simulator import fleet
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
 from function.api.inference_environment import name_provider_config
-from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, is_ready, listing, mapping, text
 
 DEPLOYMENTS = 6  # more than fit
 MISSING_MODEL = "missing"
@@ -94,8 +94,8 @@ class TightWorld(Everybody):
             {**pool, "name": names.get(number, pool["name"])} for number, pool in enumerate(_pools(environment))
         ]
         self.tell(f"name the pools of {environment.ref} {_sizes(pools)}")
-        serving = sum(integer(row, "serving.count") for row in listing(environment.manifest, "status.pools"))
-        if serving < len(listing(environment.manifest, "status.admitted")):
+        admitted = {text(row, "uid") for row in listing(environment.manifest, "status.admitted")}
+        if any(v.uid in admitted and not is_ready(v.manifest) for v in self.plane.all("ModelPlacement")):
             # A placement that does not serve yet may have to run on other nodes from now on.
             self.words.shape(environment.ref, self.plane.kernel.now)
         self.lay(environment.ref, {"nodePools": pools})

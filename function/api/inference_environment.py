@@ -6,14 +6,14 @@ storage class that cannot be read is not the same as no storage class. A pool wi
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function import schemas
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
-from function.api.pools_in_use import PoolInUse, find_conflict, parse_pools_in_use
+from function.api.pools_in_use import Conflict, PoolInUse, find_conflict, parse_pools_in_use
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
@@ -95,18 +95,22 @@ class ParsedPools:
     valid: tuple[Pool, ...]
     invalid: tuple[BrokenEntry, ...]
     conflicts: frozenset[Problem]  # with pools in use; the pools are among the invalid ones
+    relabelled: frozenset[str]  # pools in use with other labels than were published
 
 
 def name_provider_config(environment: str) -> str:
     return names.build_name(environment, "environment", environment)
 
 
-def parse_environment(manifest: Manifest, settings: Settings) -> ParsedEnvironment:
-    """Returns the environment, completed by the platform's settings."""
+def parse_environment(manifest: Manifest, settings: Settings, movable: Collection[str] = ()) -> ParsedEnvironment:
+    """Returns the environment, completed by the platform's settings.
+
+    `movable`: the pools in use whose labels may change, because nothing serves on them.
+    """
     name = text(manifest, "metadata.name")
     spec, problems = validate(schemas.EnvironmentSpec, manifest.get("spec"), "spec")
     access = _parse_access(spec.cluster, name, settings.secret_namespace, problems["cluster"])
-    pools = _parse_pools(spec, mapping(manifest, "status"), problems)
+    pools = _parse_pools(spec, mapping(manifest, "status"), problems, movable)
     unready = _describe_unreadiness(manifest)
     environment = Environment(
         name=name,
@@ -177,7 +181,9 @@ def _parse_pull_secret(block: schemas.EnvironmentImagePullSecret, namespace: str
     return build_copied_secret(block.secret_ref.name, block.secret_ref.namespace or namespace)
 
 
-def _parse_pools(spec: schemas.EnvironmentSpec, status: Manifest, problems: Problems) -> ParsedPools:
+def _parse_pools(
+    spec: schemas.EnvironmentSpec, status: Manifest, problems: Problems, movable: Collection[str]
+) -> ParsedPools:
     """Returns the valid pools with the published facts of their nodes, and the invalid pools with their problems.
 
     A pool in use that is not declared any more counts as invalid while another pool would have its nodes.
@@ -195,13 +201,14 @@ def _parse_pools(spec: schemas.EnvironmentSpec, status: Manifest, problems: Prob
     check_unique((at, block.name) for at, block in entries)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
     parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
-    conflicts = _check_nodes(parsed, parse_pools_in_use(status))
+    conflicts = _check_nodes(parsed, parse_pools_in_use(status), movable)
     pools = tuple(pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at))
     invalid = [BrokenEntry(name=p.name or at.path, problems=at.list()) for at, p in parsed if not _is_valid(at)]
     names = {pool.name for _, pool in parsed if pool.gpus_per_node > 0}
-    missing = {pool: problem for problem, pool in conflicts.items() if pool not in names}
+    missing = {c.pool: problem for problem, c in conflicts.items() if c.pool not in names}
     invalid += [BrokenEntry(name=pool, problems=(problem,)) for pool, problem in sorted(missing.items())]
-    return ParsedPools(valid=pools, invalid=tuple(invalid), conflicts=frozenset(conflicts))
+    relabelled = frozenset(conflict.pool for conflict in conflicts.values() if conflict.is_relabelled)
+    return ParsedPools(valid=pools, invalid=tuple(invalid), conflicts=frozenset(conflicts), relabelled=relabelled)
 
 
 def _is_valid(problems: Problems) -> bool:
@@ -209,25 +216,25 @@ def _is_valid(problems: Problems) -> bool:
     return all(_PRICE.match(problem.path) for problem in problems.list())
 
 
-def _check_nodes(parsed: Sequence[tuple[Problems, Pool]], in_use: Sequence[PoolInUse]) -> dict[Problem, str]:
+def _check_nodes(
+    parsed: Sequence[tuple[Problems, Pool]], in_use: Sequence[PoolInUse], movable: Collection[str]
+) -> dict[Problem, Conflict]:
     """Adds a problem for each pool with the nodes of another pool.
 
-    Returns the conflicts with pools in use, with the names of these pools.
-
-    Of two pools with the same nodes, the one in use counts, else the first.
+    Returns the conflicts with pools in use. Of two pools with the same nodes, the one in use counts, else the first.
     """
     valid = {pool.name: pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at)}
     keeping = {used.name for used in in_use if used.is_declared_as(valid.get(used.name))}
     counted: list[Pool] = []
-    conflicts: dict[Problem, str] = {}
+    conflicts: dict[Problem, Conflict] = {}
     for at, pool in sorted(parsed, key=lambda entry: entry[1].name not in keeping):
         if not _is_valid(at) or pool.gpus_per_node == 0:
             continue
         labels = at["labels"]
         twins = (p for p in counted if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
-        if conflict := find_conflict(pool, in_use, valid):
+        if conflict := find_conflict(pool, in_use, valid, movable):
             labels.add(conflict.message)
-            conflicts[Problem(labels.path, conflict.message)] = conflict.pool
+            conflicts[Problem(labels.path, conflict.message)] = conflict
         elif twin := next(twins, None):
             labels.add(f"pool {twin.name} has the same; its nodes would be counted twice")
         else:

@@ -1,16 +1,17 @@
 """Pools in use: the nodes of a pool with placements stay the nodes of this pool (decision 41).
 
-The ledger charges placements to a pool by its name, and pods select nodes by the labels of the pool. If a pool that
-serves got other labels, or its nodes another name, GPUs that are in use would be given away. Such an entry is therefore
-refused like an invalid pool: nothing new is placed on it, and its placements stay as they are.
+The ledger charges placements to a pool by its name, and pods select nodes by the labels of the pool. If a pool with
+placements got other labels, or its nodes another name, GPUs that are in use would be given away. Such an entry is
+therefore refused like an invalid pool: nothing new is placed on it, and its placements stay as they are. The
+environment accepts other labels if no placement serves on the pool, and publishes them; only then do others use them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from function.api.values import sort_entries
 from function.domain.environment import Pool
-from function.kube.manifests import Manifest, integer, list_texts, listing, mapping, strings, text
+from function.kube.manifests import Manifest, listing, strings, text
 from function.kube.messages import join_with_more
 
 _NAMED = 3  # placements in a message
@@ -24,7 +25,11 @@ class PoolInUse:
     labels: tuple[tuple[str, str], ...]
     gpu_resource: str  # empty: not recorded
     holders: tuple[str, ...]  # namespaces and names of the placements with grants
-    serving: str  # the placements that serve, for a message; empty if none does
+
+    @property
+    def use(self) -> str:
+        """Its placements, for a message."""
+        return f"{join_with_more(self.holders, _NAMED)} {'has' if len(self.holders) == 1 else 'have'} GPUs"
 
     @property
     def nodes(self) -> str:
@@ -47,6 +52,7 @@ class Conflict:
 
     pool: str  # in use
     message: str
+    is_relabelled: bool = False  # the pool in use itself has other labels
 
 
 def parse_pools_in_use(status: Manifest) -> tuple[PoolInUse, ...]:
@@ -59,7 +65,6 @@ def parse_pools_in_use(status: Manifest) -> tuple[PoolInUse, ...]:
             labels=sort_entries(strings(row, "nodeSelector")),
             gpu_resource=text(row, "gpuResource"),
             holders=tuple(sorted(holders[text(row, "name")])),
-            serving=_format_serving(mapping(row, "serving")),
         )
         for row in listing(status, "pools")
         # An earlier release did not record the labels.
@@ -67,32 +72,25 @@ def parse_pools_in_use(status: Manifest) -> tuple[PoolInUse, ...]:
     )
 
 
-def _format_serving(block: Manifest) -> str:
-    names = list_texts(block, "placements")
-    more = integer(block, "count") - len(names)
-    others = f" and {more} more" if more > 0 else ""
-    return f"{join_with_more(names)}{others}" if names else ""
-
-
-def find_conflict(pool: Pool, in_use: Iterable[PoolInUse], valid: Mapping[str, Pool]) -> Conflict | None:
+def find_conflict(
+    pool: Pool, in_use: Iterable[PoolInUse], valid: Mapping[str, Pool], movable: Collection[str]
+) -> Conflict | None:
     """Returns why a declared pool cannot have its nodes now.
 
     `valid` has the pools that are valid without regard to those in use, by name. A pool in use that is not among them
-    with its own labels keeps its nodes nevertheless.
+    with its own labels keeps its nodes nevertheless. The labels of `movable` pools may change.
     """
     by_name = {used.name: used for used in in_use}
     named = by_name.get(pool.name)
     if named and named.is_declared_as(pool):
         return None
-    if named and named.serving:
-        verb = "serve" if "," in named.serving or " and " in named.serving else "serves"
+    if named and pool.name not in movable:
         way = f"restore {named.nodes}, and add other nodes as another pool"
-        return Conflict(pool=pool.name, message=f"cannot change while {named.serving} {verb} there: {way}")
+        message = f"cannot change while {named.use} there: {way}"
+        return Conflict(pool=pool.name, message=message, is_relabelled=True)
     for used in by_name.values():
         if used.name == pool.name or used.is_declared_as(valid.get(used.name)) or not used.may_share_gpus(pool):
             continue
-        has = "has" if len(used.holders) == 1 else "have"
-        holders = f"{join_with_more(used.holders, _NAMED)} {has} GPUs"
         way = f"declare pool {used.name} with {used.nodes} again, or leave this pool out until they have moved"
-        return Conflict(pool=used.name, message=f"select nodes of pool {used.name}, where {holders}: {way}")
+        return Conflict(pool=used.name, message=f"select nodes of pool {used.name}, where {used.use}: {way}")
     return None

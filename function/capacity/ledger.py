@@ -17,7 +17,7 @@ available to new placements; granted and serving placements keep their nodes.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
@@ -226,8 +226,6 @@ class EnvironmentLedger:
     # The uid and the pool of one rejected placement of each deployment. Placements that users wrote are left out,
     # because nothing limits their number.
     rejected: tuple[tuple[str, str], ...]
-    # Namespaces and names of the placements that serve, by the pool where their services have GPUs.
-    serving: Mapping[str, Sequence[str]]
 
 
 def admit_placements(environment: Environment, placements: Collection[Placement]) -> EnvironmentLedger:
@@ -252,28 +250,19 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
     of_deployments = (p for ledger in pools.values() for p in ledger.rejected if p.owner)
     by_owner = {(p.namespace, p.owner): (p.uid, p.pool) for p in sorted(of_deployments, key=charge_order, reverse=True)}
     rejected = tuple(sorted(by_owner.values())[:MAX_REJECTED])
-    return EnvironmentLedger(
-        pools=pools,
-        grants=tuple(sorted(grants, key=_grant_sort_key)),
-        rejected=rejected,
-        serving=_find_serving(charged, grants),
-    )
+    return EnvironmentLedger(pools=pools, grants=tuple(sorted(grants, key=_grant_sort_key)), rejected=rejected)
 
 
-def _find_serving(placements: Iterable[Placement], grants: Iterable[Grant]) -> Mapping[str, Sequence[str]]:
-    """Returns the placements that serve, by pool. One whose status was lost may serve wherever it has grants."""
-    granted: dict[str, set[str]] = defaultdict(set)
-    for grant in grants:
-        granted[grant.uid].add(grant.share.pool)
-    serving: dict[str, list[str]] = defaultdict(list)
-    for placement in sorted(placements, key=lambda p: (p.namespace, p.name)):
+def find_serving_pools(environment: Environment, placements: Iterable[Placement]) -> frozenset[str]:
+    """Returns the pools on which placements serve. One whose status was lost may serve wherever it has grants."""
+    serving: set[str] = set()
+    for placement in placements:
         share = _find_allocated(placement)
-        pools = granted[placement.uid] if share is None and placement.lists_objects else set[str]()
         if share and (placement.ready or placement.service.ready_replicas > 0):
-            pools = {share.pool}
-        for pool in pools:
-            serving[pool].append(f"{placement.namespace}/{placement.name}")
-    return serving
+            serving.add(share.pool)
+        elif share is None and placement.lists_objects:
+            serving |= {grant.share.pool for grant in environment.find_grants(placement.uid)}
+    return frozenset(serving)
 
 
 def _group_by_pool(

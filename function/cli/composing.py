@@ -12,6 +12,7 @@ from function.cli.store import Ref, Store, is_ours, read_placements, set_owner
 from function.composers import compose
 from function.contract import Call, Composed, Outcome
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.parts.ledger import accept_labels
 from function.remote.composed_kinds import (
     PLANNED_TIME,
     find_control_plane_kind,
@@ -122,9 +123,10 @@ def publish_ledger(store: Store, ref: Ref) -> None:
     if not published or not text(manifest, "metadata.uid"):
         return
     call = build_first_call(store, manifest)
-    environment = parse_environment(manifest, parse_settings(call.input, call.context).value).value
+    settings, placements = parse_settings(call.input, call.context).value, read_placements(store)
+    environment = accept_labels(manifest, parse_environment(manifest, settings), placements, settings).value
     status = mapping(manifest, "status")
-    ledger = build_ledger(environment, admit_placements(environment, read_placements(store)), status)
+    ledger = build_ledger(environment, admit_placements(environment, placements), status)
     store.put({**manifest, "status": {**status, **ledger}})
 
 

@@ -17,7 +17,7 @@ from function.parts import requirements
 from function.parts.connection import CONNECTION_PART
 from function.parts.drain import DRAIN_PART, require_deployments
 from function.parts.environment import EnvironmentContext
-from function.parts.ledger import LEDGER_PART, compute_ledger
+from function.parts.ledger import LEDGER_PART, accept_labels, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
 from function.parts.part import Part, join_names, run_parts
@@ -50,7 +50,7 @@ def read(call: Call, settings: Settings) -> _Inputs:
 
 
 def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
-    parsed, placements = inputs.parsed, inputs.placements
+    parsed, placements = accept_labels(call.xr, inputs.parsed, inputs.placements, settings), inputs.placements
     if parsed.access is None or parsed.value.broken or not settings.valid:
         invalid = report.list_invalid(parsed.pool_problems, parsed.other_problems, parsed.pools.conflicts)
         if not settings.valid:

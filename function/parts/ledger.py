@@ -5,10 +5,12 @@ It is published whatever else is wrong with the environment.
 
 from collections.abc import Collection
 
-from function.capacity.ledger import admit_placements
+from function.api.inference_environment import ParsedEnvironment, parse_environment
+from function.capacity.ledger import admit_placements, find_serving_pools
 from function.contract import Call
 from function.domain.environment import Environment
 from function.domain.placement import Placement
+from function.domain.settings import Settings
 from function.kube.manifests import Manifest, mapping
 from function.parts.environment import EnvironmentContext
 from function.parts.outcome import observed_status
@@ -30,3 +32,14 @@ def compute_ledger(call: Call, environment: Environment, placements: Collection[
         return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
     ledger = admit_placements(environment, placements)
     return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
+
+
+def accept_labels(
+    manifest: Manifest, parsed: ParsedEnvironment, placements: Collection[Placement] | None, settings: Settings
+) -> ParsedEnvironment:
+    """Accepts other labels of pools in use on which nothing serves, as soon as their placements are known."""
+    relabelled = parsed.pools.relabelled
+    if not relabelled or placements is None:
+        return parsed
+    movable = relabelled - find_serving_pools(parsed.value, placements)
+    return parse_environment(manifest, settings, movable) if movable else parsed

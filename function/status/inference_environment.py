@@ -142,17 +142,13 @@ def build_status(environment: Environment, storage_class: ObservedObject) -> Man
     return {"providerConfigRef": {"name": environment.provider_config}, "storage": storage}
 
 
-_NAMED_PLACEMENTS = 3
 # The fields of the status that are the ledger.
 LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 
 def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
     """Returns the ledger as a status, which changes only with allocations; `published` is the observed status."""
-    pools: list[JSON] = [
-        {**_build_pool(pool, ledger.pools[pool.name]), **_build_serving(ledger.serving.get(pool.name, ()))}
-        for pool in environment.pools
-    ]
+    pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
     pools += _keep_other_pools(environment, ledger, published)
     admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
@@ -186,16 +182,8 @@ def _keep_other_pools(environment: Environment, ledger: EnvironmentLedger, publi
     kept = {*environment.broken_pools, *(grant.share.pool for grant in ledger.grants)}
     others = {text(row, "name"): row for row in listing(published, "pools") if text(row, "name") not in ledger.pools}
     fields = ("name", "nodeSelector", "gpuResource", "observed")
-    return [
-        {**{key: row[key] for key in fields if key in row}, **_build_serving(ledger.serving.get(name, ()))}
-        for name, row in others.items()
-        if environment.broken or name in kept
-    ]
-
-
-def _build_serving(placements: Sequence[str]) -> Manifest:
-    shown: list[JSON] = [*placements[:_NAMED_PLACEMENTS]]
-    return {"serving": {"count": len(placements), "placements": shown}} if placements else {}
+    rows = (row for name, row in others.items() if environment.broken or name in kept)
+    return [{key: row[key] for key in fields if key in row} for row in rows]
 
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:

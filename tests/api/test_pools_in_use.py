@@ -16,15 +16,13 @@ Y: Manifest = {"type": "y"}
 Z: Manifest = {"type": "z"}
 XZ: Manifest = {"type": "x", "zone": "z"}
 MIG = "nvidia.com/mig-1g.10gb"
-SERVING: Manifest = {"count": 1, "placements": ["team/chat"]}
 GPUS = "nvidia.com/gpu"
 
 
-def row(name: str, selector: Manifest | None, serving: Manifest | None = None, resource: str = GPUS) -> Manifest:
+def row(name: str, selector: Manifest | None) -> Manifest:
     """Returns a pool in status, with one free node."""
-    published: Manifest = {"name": name, "free": [{"gpus": 8, "nodes": 1}], "placements": 1, "gpuResource": resource}
-    published |= {} if selector is None else {"nodeSelector": selector}
-    return published if serving is None else {**published, "serving": serving}
+    published: Manifest = {"name": name, "free": [{"gpus": 8, "nodes": 1}], "placements": 1, "gpuResource": GPUS}
+    return published if selector is None else {**published, "nodeSelector": selector}
 
 
 def admitted(pool: str, name: str = "chat") -> Manifest:
@@ -34,17 +32,18 @@ def admitted(pool: str, name: str = "chat") -> Manifest:
 @dataclass(frozen=True, kw_only=True)
 class Case:
     reason: str
-    rows: tuple[Manifest, ...] = (row("a", X, SERVING), row("b", Y))
+    rows: tuple[Manifest, ...] = (row("a", X), row("b", Y))
     admitted: tuple[Manifest, ...] = (admitted("a"),)
     pools: tuple[JSON, ...]
     conflicts: dict[str, str] = field(default_factory=dict)  # by the path of the problem below the list
     other_problems: frozenset[str] = frozenset()  # their paths
+    movable: frozenset[str] = frozenset()
     valid: list[str]
     broken: list[str] = field(default_factory=list)
 
 
 A, B = pool("a", labels=X), pool("b", labels=Y)
-RESTORE_X = "cannot change while team/chat serves there: restore type=x, and add other nodes as another pool"
+RESTORE_X = "cannot change while team/chat has GPUs there: restore type=x, and add other nodes as another pool"
 TAKES_A = (
     "select nodes of pool a, where team/chat has GPUs: declare pool a with type=x again, or leave this pool out until "
     "they have moved"
@@ -55,17 +54,18 @@ CASES = {
         reason="the pods of pool a are on other nodes than it selects now",
         pools=(pool("a", labels=XZ), B), conflicts={"[0].labels": RESTORE_X}, valid=["b"], broken=["a"],
     ),
-    "a mistake": Case(
-        reason="a placement has GPUs, but no pod of it ran yet, so the labels can be corrected",
-        rows=(row("a", X), row("b", Y)), pools=(pool("a", labels=XZ), B), valid=["a", "b"],
+    "movable": Case(
+        reason="nothing serves on pool a, so the environment accepts its new labels",
+        pools=(pool("a", labels=XZ), B), movable=frozenset({"a"}), valid=["a", "b"],
+    ),
+    "movable, nodes taken": Case(
+        reason="until the new labels of pool a are published, its pods are on its earlier nodes",
+        pools=(pool("a", labels=Y), pool("b", labels=X)), movable=frozenset({"a"}),
+        conflicts={"[1].labels": TAKES_A}, valid=["a"], broken=["b"],
     ),
     "idle": Case(reason="no placement has GPUs of pool b", pools=(A, pool("b", labels=Z)), valid=["a", "b"]),
     "renamed": Case(
         reason="pool new would have the nodes of pool a",
-        pools=(pool("new", labels=X), B), conflicts={"[0].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
-    ),
-    "renamed before it serves": Case(
-        reason="pods of pool a start on its nodes", rows=(row("a", X), row("b", Y)),
         pools=(pool("new", labels=X), B), conflicts={"[0].labels": TAKES_A}, valid=["b"], broken=["new", "a"],
     ),
     "narrower": Case(
@@ -82,12 +82,12 @@ CASES = {
     ),
     "exchanged": Case(
         reason="each pool would have the nodes of the other",
-        rows=(row("a", X, SERVING), row("b", Y, {"count": 5, "placements": ["team/d", "team/e", "team/f"]})),
-        admitted=(admitted("a"), admitted("b", "d")), pools=(pool("a", labels=Y), pool("b", labels=X)),
+        admitted=(admitted("a"), *(admitted("b", name) for name in "edfgh")),
+        pools=(pool("a", labels=Y), pool("b", labels=X)),
         conflicts={
             "[0].labels": RESTORE_X,
-            "[1].labels": "cannot change while team/d, team/e, team/f and 2 more serve there: restore type=y, and add "
-            "other nodes as another pool",
+            "[1].labels": "cannot change while team/d, team/e, team/f and 2 more have GPUs there: restore type=y, and "
+            "add other nodes as another pool",
         },
         valid=[], broken=["a", "b"],
     ),
@@ -97,17 +97,17 @@ CASES = {
     ),
     "overlap, in use": Case(
         reason="pool wide had nodes of pool a before, and placements of its own",
-        rows=(row("a", X, SERVING), row("wide", {}, SERVING)), admitted=(admitted("a"), admitted("wide", "other")),
+        rows=(row("a", X), row("wide", {})), admitted=(admitted("a"), admitted("wide", "other")),
         pools=(pool("wide"),), valid=["wide"],
     ),
     "overlap, not in use": Case(
         reason="pool wide would be counted without what runs on the nodes of pool a",
-        rows=(row("a", X, SERVING), row("wide", {})), pools=(pool("wide"),), conflicts={"[0].labels": TAKES_A},
+        rows=(row("a", X), row("wide", {})), pools=(pool("wide"),), conflicts={"[0].labels": TAKES_A},
         valid=[], broken=["wide", "a"],
     ),
     "other GPUs": Case(
         reason="pool slices has other GPUs of the same nodes",
-        rows=(row("a", X, SERVING), row("slices", X)), pools=(pool("slices", labels=X, gpuResource=MIG),),
+        rows=(row("a", X), row("slices", X)), pools=(pool("slices", labels=X, gpuResource=MIG),),
         valid=["slices"],
     ),
     "twin before it": Case(
@@ -132,7 +132,7 @@ CASES = {
         valid=[], broken=["new", "a"],
     ),
     "without labels": Case(
-        reason="a pool without labels is in use as well", rows=(row("a", {}, SERVING),), pools=(A,),
+        reason="a pool without labels is in use as well", rows=(row("a", {}),), pools=(A,),
         conflicts={"[0].labels": RESTORE_X.replace("type=x", "no labels")}, valid=[], broken=["a"],
     ),
     "not recorded": Case(
@@ -147,7 +147,7 @@ def test_nodes_of_a_pool_in_use_stay_its_nodes(case: Case) -> None:
     rows: list[JSON] = [*case.rows]
     grants: list[JSON] = [*case.admitted]
     declared = manifests.environment(*case.pools)
-    parsed = parse_environment({**declared, "status": {"pools": rows, "admitted": grants}}, BUILT_IN)
+    parsed = parse_environment({**declared, "status": {"pools": rows, "admitted": grants}}, BUILT_IN, case.movable)
     conflicts = {Problem(f"spec.nodePools{path}", message) for path, message in case.conflicts.items()}
     assert parsed.pools.conflicts == conflicts, case.reason
     others = {problem.path.removeprefix("spec.nodePools") for problem in set(parsed.problems) - conflicts}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from function.capacity.ledger import EnvironmentLedger, admit_placements
+from function.capacity.ledger import EnvironmentLedger, admit_placements, find_serving_pools
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
@@ -37,28 +37,14 @@ def test_keeps_the_grant_of_a_pool_that_is_gone_until_its_service_is() -> None:
     assert list_grants(admit_placements(there, [moved])) == [("a", "new", 2)]
 
 
-def test_names_the_placements_that_serve_on_each_pool() -> None:
-    """A placement that moves serves where its service is. One whose status was lost may serve where it has grants."""
-    running, moving = replace(serves(), ready=True), replace(serves("b"), pool="new")
-    moving = replace(moving, service=replace(moving.service, ready_replicas=1))
-    stopped, lost = (
-        serves("d"),
-        replace(placement("env", "old", uid="e", replicas=2), lists_objects=True, labels=LABELS),
-    )
-    starting = replace(placement("env", "new", deployment="c", uid="c", replicas=1), labels=LABELS)
-    ledger = admit_placements(
-        admitted_to_old(running, moving, stopped, lost), [running, moving, stopped, lost, starting]
-    )
-    names = {p.uid: f"{p.namespace}/{p.name}" for p in (running, moving, lost)}
-    assert ledger.serving == {"old": sorted(names.values())}
-
-
-def test_counts_a_placement_that_changes_its_shape_once() -> None:
+def test_a_placement_serves_where_its_service_is() -> None:
+    """One whose status was lost may serve wherever it has grants; one that is not ready serves nowhere."""
     running = replace(serves(), ready=True)
-    assert running.shape is not None
-    moving = replace(running, shape=replace(running.shape, gpus_per_node=4))
-    half = Grant(uid="a", namespace=running.namespace, name=running.name, share=replace(SHARE, gpus_per_node=4))
-    there = admitted_to_old(running)
-    ledger = admit_placements(replace(there, admitted=(*there.admitted, half)), [moving])
-    assert list_grants(ledger) == [("a", "old", 2), ("a", "old", 2)]
-    assert ledger.serving == {"old": [f"{running.namespace}/{running.name}"]}
+    moving = replace(serves("b"), pool="new")
+    starting, stopped = replace(placement("env", "new", uid="c", replicas=1), labels=LABELS), serves("d")
+    lost = replace(placement("env", "new", uid="e", replicas=2), lists_objects=True, labels=LABELS)
+    there = admitted_to_old(running, moving, starting, stopped, lost)
+    assert find_serving_pools(there, [running, starting]) == {"old"}
+    assert find_serving_pools(there, [replace(moving, service=replace(moving.service, ready_replicas=1))]) == {"old"}
+    assert find_serving_pools(there, [moving, starting, stopped]) == set()
+    assert find_serving_pools(there, [lost]) == {"old"}

@@ -142,7 +142,7 @@ def test_observes_nodes_while_one_of_two_pools_is_valid() -> None:
     change(control, ref, "spec.nodePools", [{**h200, "capabilities": {"memoryPerGpu": "141 gigs"}}, h100])
     control.settle()
     assert mapping(control.store[COLLECTION], "spec") == spec
-    kept = {key: rows[0][key] for key in ("name", "nodeSelector", "gpuResource", "serving")}
+    kept = {key: rows[0][key] for key in ("name", "nodeSelector", "gpuResource")}
     assert pools(control) == [rows[1], {**kept, "observed": FACTS}]
 
 
@@ -153,7 +153,7 @@ def test_forgets_a_pool_that_the_user_removed() -> None:
     control.settle()
     assert COLLECTION not in control.store
     (row,) = pools(control)
-    assert row.keys() == {"name", "nodeSelector", "gpuResource", "observed", "serving"}, (
+    assert row.keys() == {"name", "nodeSelector", "gpuResource", "observed"}, (
         "the placement has no other pool, and stays"
     )
     control.delete(only(control, "ModelDeployment"))

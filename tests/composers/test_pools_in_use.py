@@ -148,3 +148,16 @@ def test_names_pools_in_use_also_beside_other_faults() -> None:
     control.settle()
     assert said(control, environment, "PoolsValid") == ("False", "PoolInUse")
     assert said(control, environment, "StorageReady")[0] == "False"
+
+
+def test_environment_does_not_change_when_placements_become_ready() -> None:
+    """Each change of its status wakes every placement on it."""
+    control = plane(STORY)
+    environment, ref = only(control, "InferenceEnvironment"), only(control, "ModelPlacement")
+    before = mapping(control.composites[environment], "status")
+    placement = copy.deepcopy(control.composites[ref])
+    for name in ("ServiceReady", "Ready"):
+        condition(placement, name)["status"] = "False"
+    control.composites[ref] = {**placement, "status": {**mapping(placement, "status"), "readyReplicas": 0}}
+    rendered = control.renderer.render(control.store, [environment])[0]
+    assert mapping(rendered.composite, "status") == before
