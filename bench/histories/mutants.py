@@ -178,7 +178,7 @@ MUTANTS = (
                 "(placement.effective_request, placement.service.allocated)",
                 "(placement.effective_request,)",
             ),
-            Change("function.capacity.ledger", "_allocated_share", "placement.service.allocated or (", "("),
+            Change("function.capacity.ledger", "_find_allocated", "placement.service.allocated or (", "("),
         ),
     ),
     Mutant(
@@ -205,8 +205,8 @@ MUTANTS = (
             Change(
                 "function.capacity.ledger",
                 "_collect_holdings",
-                "if share and not any(",
-                "if share and empty_pool(pool).count_fitting(share) >= share.replicas and not any(",
+                "and not is_granted:",
+                "and not is_granted and empty_pool(pool).count_fitting(share) >= share.replicas:",
             ),
         ),
     ),
@@ -340,9 +340,9 @@ MUTANTS = (
         (
             Change(
                 "function.api.pools_in_use",
-                "PublishedPools.find_conflict",
-                "if self.labels.get(pool.name) == pool.labels:",
-                "if pool.name not in self.labels or self.labels.get(pool.name) == pool.labels:",
+                "find_conflict",
+                "if named and named.is_declared_as(pool):",
+                "if named is None or named.is_declared_as(pool):",
             ),
         ),
         tight=True,
@@ -488,7 +488,7 @@ MUTANTS = (
         (
             Change(
                 "function.traffic.shares",
-                "choose",
+                "choose_placements",
                 "if reachable and service.withdraws_unreachable:",
                 "if service.withdraws_unreachable:",
             ),

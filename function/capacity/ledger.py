@@ -81,11 +81,8 @@ def _collect_holdings(pool: Pool, known: Mapping[str, Placement], granted: Itera
             holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
         share = _find_allocated(placement)
-        if (
-            share
-            and share.pool == pool.name
-            and not any(grant.share.has_same_size(share) for grant in holdings.grants_of(key))
-        ):
+        is_granted = any(share and grant.share.has_same_size(share) for grant in holdings.grants_of(key))
+        if share and share.pool == pool.name and not is_granted:
             holdings.add(key, _make_grant(placement, share))
     return holdings
 
