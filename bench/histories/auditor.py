@@ -29,6 +29,7 @@ from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
 from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, strings, text
+from function.kube.names import LABEL_OWNER
 from function.reasons import OPTIONAL, OWNED, Refused
 from function.remote.object_writer import deletes
 from function.weights.consumers import parse_claim
@@ -429,11 +430,9 @@ class Auditor(invariants.Auditor):
             if ref.kind in COMPOSERS and not said >= {*OWNED[ref.kind]} - OPTIONAL:
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
-        for environment in self.plane.all("InferenceEnvironment"):
-            if _reason(environment, "PoolsValid") == "PoolInUse" and not listing(
-                environment.manifest, "status.admitted"
-            ):
-                self._say(f"{environment.ref} refuses a pool, and nothing has GPUs there")
+        for there in self.plane.all("InferenceEnvironment"):
+            if _reason(there, "PoolsValid") == "PoolInUse" and not listing(there.manifest, "status.admitted"):
+                self._say(f"{there.ref} refuses a pool, and nothing has GPUs there")
         for left, version in self.plane.provider.deletions.find_left():
             self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()
@@ -446,7 +445,7 @@ class Auditor(invariants.Auditor):
                     self._say(f"{version.ref} is one of two services of one placement at rest")
 
     def _look_for_orphans(self) -> None:
-        """Find what a composite controls and does not list: it would never be deleted."""
+        """Find what a composite controls and does not list; what a user hid from list and label goes with its owner."""
         for ref, version in self.plane.server.latest.items():
             owner = Ref(text(version.controller, "kind"), ref.namespace, text(version.controller, "name"))
             there = self.plane.server.latest.get(owner)
@@ -455,7 +454,8 @@ class Auditor(invariants.Auditor):
                 continue
             known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
             idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # not composed by us
-            if (ref.kind, ref.name) not in known and not idle:
+            hidden = owner in self.words.wiped and LABEL_OWNER not in version.labels
+            if (ref.kind, ref.name) not in known and not idle and not hidden:
                 self._say(f"{ref} is of {owner}, which does not know of it")
 
     def _look_at_waiting(self) -> None:

@@ -59,6 +59,7 @@ class Everybody(Labels):
         """Take from a composite the list of what it composed, as a stale read of it does."""
         if found := self.any(self.random.choice(("ModelPlacement", "ModelPlacement", "ModelDeployment"))):
             self.tell(f"wipe the references of {found.ref}")
+            self.words.wiped.add(found.ref)
             self.plane.edit(found.ref, lambda m: mapping(m, "spec.crossplane").update({"resourceRefs": []}))
 
     def forge_owner(self) -> None:

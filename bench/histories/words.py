@@ -24,6 +24,7 @@ class Words:
         self._passed_on: dict[str, float] = {}  # by uid of the placement
         self._invalid: dict[str, float] = {}  # by object, or kind
         self.deleted: set[Ref] = set()
+        self.wiped: set[Ref] = set()  # composites whose list of composed resources a user has wiped
 
     def pods(self, ref: Ref, now: float) -> None:
         """Take note that a user asked for something that pods see."""
