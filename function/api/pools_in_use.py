@@ -27,12 +27,12 @@ class PoolInUse:
     holders: tuple[str, ...]  # namespaces and names of the placements with grants
 
     @property
-    def use(self) -> str:
+    def holders_text(self) -> str:
         """Its placements, for a message."""
         return f"{join_with_more(self.holders, _NAMED)} {'has' if len(self.holders) == 1 else 'have'} GPUs"
 
     @property
-    def nodes(self) -> str:
+    def labels_text(self) -> str:
         """Its labels, for a message."""
         return ", ".join(f"{key}={value}" for key, value in self.labels) or "no labels"
 
@@ -85,12 +85,12 @@ def find_conflict(
     if named and named.is_declared_as(pool):
         return None
     if named and pool.name not in movable:
-        way = f"restore {named.nodes}, and add other nodes as another pool"
-        message = f"cannot change while {named.use} there: {way}"
+        way = f"restore {named.labels_text}, and add other nodes as another pool"
+        message = f"cannot change while {named.holders_text} there: {way}"
         return Conflict(pool=pool.name, message=message, is_relabelled=True)
     for used in by_name.values():
         if used.name == pool.name or used.is_declared_as(valid.get(used.name)) or not used.may_share_gpus(pool):
             continue
-        way = f"declare pool {used.name} with {used.nodes} again, or leave this pool out until they have moved"
-        return Conflict(pool=used.name, message=f"select nodes of pool {used.name}, where {used.use}: {way}")
+        way = f"declare pool {used.name} with {used.labels_text} again, or leave this pool out until they have moved"
+        return Conflict(pool=used.name, message=f"select nodes of pool {used.name}, where {used.holders_text}: {way}")
     return None

@@ -224,8 +224,8 @@ def find_nearest(value: str, known: Iterable[str]) -> str:
 
 
 def format_value(value: object) -> str:
-    """Returns a value as JSON, truncated."""
-    text = json.dumps(value, ensure_ascii=False)
+    """Returns a value as JSON, truncated; tokens are masked first, as half a token would not be recognised."""
+    text = mask_tokens(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
 
 

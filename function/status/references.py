@@ -61,7 +61,8 @@ def environment_changed(name: str, provider_config: str) -> Condition:
 
 
 def pool_not_found(environment: str, pool: str) -> Condition:
-    message = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}; declare it again. {KEPT}"
+    what = f"spec.pool: InferenceEnvironment {environment} has no valid pool {pool}"
+    message = f"{what}; correct it as PoolsValid of the environment says, or declare it again. {KEPT}"
     return _unresolved(ReferencesResolved.POOL_NOT_FOUND, message)
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from function.api.problems import format_value
 from function.cli.inputs import read_files
 from function.cli.validation import Item
 from function.composers import compose
 from function.contract import Call
-from function.kube.manifests import JSON, Manifest, get, text
+from function.kube.manifests import Manifest, get, text
 from function.kube.messages import mask_tokens
+from tests.support.places import list_places, replace_place
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Made up, in the forms of the issuers.
@@ -44,22 +46,12 @@ def test_names_stay(name: str) -> None:
     assert mask_tokens(f'"{name}" is not allowed') == f'"{name}" is not allowed'
 
 
-def _places(value: JSON, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yields the path of every value below a value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield (*path, key)
-        yield from _places(item, (*path, key))
-
-
-def _replaced(value: JSON, path: tuple[str | int, ...], new: JSON) -> JSON:
-    if not path:
-        return new
-    first, *rest = path
-    if isinstance(value, dict):
-        return {key: _replaced(item, tuple(rest), new) if key == first else item for key, item in value.items()}
-    assert isinstance(value, list)
-    return [_replaced(item, tuple(rest), new) if index == first else item for index, item in enumerate(value)]
+@pytest.mark.parametrize("token", TOKENS)
+def test_masks_tokens_that_are_cut(token: str) -> None:
+    """A long value is truncated, and the rest of a token at the cut would not look like one."""
+    for length in range(100):
+        found = format_value({"a": "-" * length, "b": token})
+        assert token[:10] not in found, found
 
 
 def _manifests() -> Iterator[Manifest]:
@@ -73,8 +65,8 @@ def test_no_message_repeats_a_token_wherever_it_was_typed() -> None:
     token = next(iter(TOKENS))
     wrong_places = 0
     for manifest in _manifests():
-        for path in _places(get(manifest, "spec")):
-            spec = _replaced(get(manifest, "spec"), path, token)
+        for path in list_places(get(manifest, "spec")):
+            spec = replace_place(get(manifest, "spec"), path, token)
             outcome = compose(Call(xr={**manifest, "spec": spec}))
             said = [condition.message for condition in outcome.conditions]
             said += [event.message for event in outcome.events]

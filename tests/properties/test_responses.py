@@ -10,8 +10,9 @@ from crossplane.function.proto.v1 import run_function_pb2 as fnv1
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import Manifest
 from function.reasons import OPTIONAL, OWNED
+from tests.support.places import list_places, replace_place
 from tests.support.plane import call, change, manifests, only, plane, request_of
 from tools.control_plane import ControlPlane
 
@@ -31,25 +32,6 @@ def _request(control: ControlPlane, kind: str) -> fnv1.RunFunctionRequest:
     return request_of(control, control.all(kind)[0])
 
 
-def _paths(value: JSON, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    found = [path] if path else []
-    if isinstance(value, dict):
-        return found + [p for key in sorted(value) for p in _paths(value[key], (*path, key))]
-    if isinstance(value, list):
-        return found + [p for index, item in enumerate(value) for p in _paths(item, (*path, index))]
-    return found
-
-
-def _replaced(value: JSON, path: tuple[str | int, ...], new: JSON) -> JSON:
-    if not path:
-        return new
-    first, *rest = path
-    if isinstance(value, dict):
-        return {k: _replaced(v, tuple(rest), new) if k == first else v for k, v in value.items()}
-    assert isinstance(value, list)
-    return [_replaced(v, tuple(rest), new) if i == first else v for i, v in enumerate(value)]
-
-
 def _check(request: fnv1.RunFunctionRequest, kind: str) -> None:
     response = call(request)
     assert not [r for r in response.results if r.severity == fnv1.SEVERITY_FATAL]
@@ -66,8 +48,8 @@ def _check(request: fnv1.RunFunctionRequest, kind: str) -> None:
 def test_any_value_anywhere_in_a_spec(serving: ControlPlane, kind: str, data: st.DataObject) -> None:
     request = _request(serving, kind)
     spec: Manifest = resource.struct_to_dict(request.observed.composite.resource)["spec"]
-    path = data.draw(st.sampled_from(_paths(spec)))
-    broken = _replaced(spec, path, data.draw(VALUES))
+    path = data.draw(st.sampled_from(list_places(spec)))
+    broken = replace_place(spec, path, data.draw(VALUES))
     resource.update(request.observed.composite, {"spec": None})
     request.observed.composite.resource.update({"spec": broken})
     _check(request, kind)
@@ -98,8 +80,8 @@ def test_any_value_anywhere_in_what_is_required(
     name = next(name for name in request.required_resources if name.startswith(requirement))
     item = request.required_resources[name].items[0]
     manifest: Manifest = resource.struct_to_dict(item.resource)
-    paths = [p for p in _paths(manifest) if p[0] in {"spec", "status"}]
-    broken = _replaced(manifest, data.draw(st.sampled_from(paths)), data.draw(VALUES))
+    paths = [p for p in list_places(manifest) if p[0] in {"spec", "status"}]
+    broken = replace_place(manifest, data.draw(st.sampled_from(paths)), data.draw(VALUES))
     item.resource.Clear()
     assert isinstance(broken, dict)
     item.resource.update(broken)
