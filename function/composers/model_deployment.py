@@ -360,7 +360,7 @@ def refuse_foreign_service(name: str) -> Problem:
 
 
 def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Composed]:
-    """Returns the placements that stay as observed, including unreadable ones."""
+    """Returns the placements that stay as observed, including unreadable ones; only labels that they lost come back."""
     dropped = {drop.placement.name for drop in scheduling.decision.dropped}
     draining = {drained.placement.name for drained in scheduling.decision.draining}
     composed: dict[str, Composed] = {}
@@ -368,10 +368,17 @@ def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Comp
     for key, manifest in call.observed.items():
         name = text(manifest, "metadata.name")
         if name in draining:
-            drained[key] = _with_spec(reapply_observed(manifest), {"draining": True})
+            drained[key] = _with_spec(_keep_placement(manifest, deployment), {"draining": True})
         elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in scheduling.scope.orphans):
-            composed[key] = reapply_observed(manifest)
-    return _lower_replicas(composed, scheduling.request.deployment.replicas) | drained
+            composed[key] = _keep_placement(manifest, deployment)
+    return _lower_replicas(composed, deployment.replicas) | drained
+
+
+def _keep_placement(manifest: Manifest, deployment: Deployment) -> Composed:
+    """Returns an observed placement with the labels by which it is found while it is deleted (decision 37)."""
+    labels = _label_placement(deployment, text(manifest, "spec.inferenceEnvironmentRef.name"))
+    metadata = mapping(manifest, "metadata")
+    return reapply_observed({**manifest, "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), **labels}}})
 
 
 def _drop_placements(call: Call, decision: Decision) -> Iterator[Drop]:
@@ -423,11 +430,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
             {
                 "name": placement.name,
                 "namespace": placement.namespace,
-                "labels": {
-                    **names.MANAGED_BY,
-                    names.LABEL_DEPLOYMENT: names.label_value(deployment.name),
-                    **build_labels(placement.environment, deployment.cache),
-                },
+                "labels": {**_label_placement(deployment, placement.environment)},
                 "annotations": annotations or None,
             }
         ),
@@ -451,6 +454,14 @@ def _lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str
     """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
 
     Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
+def _label_placement(deployment: Deployment, environment: str) -> dict[str, str]:
+    return {
+        **names.MANAGED_BY,
+        names.LABEL_DEPLOYMENT: names.label_value(deployment.name),
+        **build_labels(environment, deployment.cache),
+    }
+
+
     """
     lowered = dict(composed)
     for key, item in composed.items():

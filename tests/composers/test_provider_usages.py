@@ -10,7 +10,7 @@ import pytest
 
 from function.composers import compose, recover
 from function.contract import Call, Outcome
-from function.kube.manifests import JSON, Manifest, mapping, text
+from function.kube.manifests import JSON, Manifest, get, mapping, text
 from function.kube.names import COMPOSITION_KEY
 from tests.composers.test_orphans import ME, at_rest, owned
 from tests.support.orphans import UID, AtRest
@@ -61,6 +61,25 @@ def test_deployment_uses_config_while_a_placement_is_being_deleted(by: str, used
     assert ("provider-usage-deleted-environment" in usages(outcome)) is used
     assert outcome.ttl_seconds is not None
     assert outcome.ttl_seconds < 600 or not used, "it looks again soon, to let the config go"
+
+
+@pytest.mark.parametrize("taints", [[], [{"key": "drain", "effect": "NoExecute"}]], ids=["stays", "moves"])
+def test_placement_that_lost_its_labels_gets_them_back(taints: JSON) -> None:
+    """Crossplane does not observe a placement that is deleted: then only its labels show that its Objects exist."""
+    scene = AtRest("two-environments", "ModelDeployment")
+    for ref in scene.control.all("InferenceEnvironment"):
+        environment = copy.deepcopy(scene.control.store[ref])
+        mapping(environment, "spec")["taints"] = taints
+        scene.control.store[ref] = environment
+    labels = {}
+    for key, manifest in scene.objects.items():
+        labels[key] = mapping(manifest, "metadata")["labels"]
+        mapping(manifest, "metadata")["labels"] = {"mine": "x"}
+    composed = scene.at_rest().composed
+    kept = {key: get(composed[key].manifest, "metadata.labels") for key in labels}
+    assert {key: {**mapping({"labels": label}, "labels"), "mine": "x"} for key, label in labels.items()} == {
+        key: {**mapping({"labels": label}, "labels"), "mine": "x"} for key, label in kept.items()
+    }
 
 
 def cache_that_left_one_environment() -> AtRest:
