@@ -311,6 +311,10 @@ def test_every_example_is_valid(story: str) -> None:
     assert errors(check_items(found, Store(), "default")) == []
 
 
+def test_all_examples_are_valid_together() -> None:
+    assert output_of("validate", str(EXAMPLES), "--quiet") == ""
+
+
 def test_exits_for_ci(tmp_path: Path) -> None:
     good, bad = write(tmp_path, GOOD, deployment()), write(tmp_path, GOOD, deployment(environmnts=2))
     assert "2 objects valid, 1 warning" in output_of("validate", good)
