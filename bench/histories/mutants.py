@@ -231,8 +231,8 @@ MUTANTS = (
             Change(
                 "function.scheduling.turns",
                 "sort_turns",
-                "if rollout.paused or changing else",
-                "if rollout.paused else",
+                "if rollout.paused or changing or outdated",
+                "if rollout.paused or outdated",
             ),
         ),
     ),

@@ -57,7 +57,7 @@ from function.domain.model import (
 )
 from function.domain.pods import KEY
 from function.domain.settings import BUILT_IN, Settings
-from function.kube.manifests import Manifest, text
+from function.kube.manifests import Manifest, integer, text
 
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
 _REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]+)(?:[?#].*|/|/tree/.*)?")
@@ -104,6 +104,7 @@ def parse_model(manifest: Manifest, settings: Settings = BUILT_IN) -> Parsed[Mod
         cpu=cpu,
         memory=memory,
         selector=selector,
+        generation=integer(manifest, "metadata.generation"),
     )
     return Parsed(model, all_problems)
 

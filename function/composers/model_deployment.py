@@ -97,8 +97,9 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     rollout = request.deployment.rollout
     placements = [request.to_placement(assignment) for assignment in decision.assignments]
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
-    gate_obstacle, gate_requirement = _check_gate(call, settings, request.deployment, placements, leaving)
-    placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle))
+    gate_obstacle, gate_requirement = _check_gate(call, settings, request, placements, leaving)
+    generation = request.model.generation
+    placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle), model_generation=generation)
     composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, placed)
     composed |= _compose_model_service(call, request.deployment)
     composed |= _compose_provider_usages(call, scheduling)
@@ -108,7 +109,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         report.build_placements_ready(
             (*placed, *decision.carried), request.deployment.environments, replicas=request.deployment.replicas
         ),
-        *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle),
+        *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle, model_generation=generation),
     )
     is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
     is_settled = is_steady and not scheduling.scope.deleting
@@ -288,7 +289,7 @@ def _delay_deletions(call: Call, scheduling: Scheduling) -> tuple[Scheduling, di
 def _check_gate(
     call: Call,
     settings: Settings,
-    deployment: Deployment,
+    request: SchedulingRequest,
     placements: Iterable[Placement],
     leaving: Collection[Placement],
 ) -> tuple[str, dict[str, Requirement]]:
@@ -298,15 +299,17 @@ def _check_gate(
     therefore requires only kinds that the platform settings list (decision 32), and only while a change waits for the
     gate.
     """
-    rollout = deployment.rollout
-    if rollout is None or rollout.gate is None or not needs_gate(rollout, placements, leaving):
+    rollout = request.deployment.rollout
+    gate = rollout.gate if rollout else None
+    if rollout is None or gate is None:
         return "", {}
-    gate = rollout.gate
+    if not needs_gate(rollout, placements, leaving, model_generation=request.model.generation):
+        return "", {}
     if (gate.api_version, gate.kind) not in settings.gates:
         allowed = join_with_more(sorted(f"{version} {kind}" for version, kind in settings.gates)) or "none"
         return f"gates of {gate.api_version} {gate.kind} are not allowed; the platform settings allow {allowed}", {}
     requirement = Requirement(
-        api_version=gate.api_version, kind=gate.kind, name=gate.name, namespace=deployment.namespace
+        api_version=gate.api_version, kind=gate.kind, name=gate.name, namespace=request.deployment.namespace
     )
     obstacle = find_gate_obstacle(gate, call.answers.get(requirements.GATE))
     return obstacle, {requirements.GATE: requirement}
@@ -363,6 +366,7 @@ def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Comp
     """Returns the placements that stay as observed, including unreadable ones; only labels that they lost come back."""
     dropped = {drop.placement.name for drop in scheduling.decision.dropped}
     draining = {drained.placement.name for drained in scheduling.decision.draining}
+    deployment = scheduling.request.deployment
     composed: dict[str, Composed] = {}
     drained: dict[str, Composed] = {}
     for key, manifest in call.observed.items():
@@ -450,10 +454,6 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
     }
 
 
-def _lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
-    """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
-
-    Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
 def _label_placement(deployment: Deployment, environment: str) -> dict[str, str]:
     return {
         **names.MANAGED_BY,
@@ -462,6 +462,10 @@ def _label_placement(deployment: Deployment, environment: str) -> dict[str, str]
     }
 
 
+def _lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:
+    """Returns composed resources in which no ModelPlacement has more than `replicas`; nothing else changes.
+
+    Scaling down needs no model, environment or capacity, so a placement that is carried over is scaled down as well.
     """
     lowered = dict(composed)
     for key, item in composed.items():

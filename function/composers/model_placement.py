@@ -24,7 +24,7 @@ from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
 from function.parts.placement import KeptPlacement, PlacementContext
-from function.parts.pod_deployment import POD_DEPLOYMENT_PART
+from function.parts.pod_deployment import KEPT_POD_DEPLOYMENT_PART, POD_DEPLOYMENT_PART
 from function.parts.previous_weights import PREVIOUS_WEIGHTS_PART
 from function.parts.references import RESOLVED, NotComposableError, resolve_placement
 from function.parts.service import KEPT_SERVICE_PART, SERVICE_PART
@@ -50,7 +50,12 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
 )
 NAMES = Names(join_names(PARTS))
 # Run while a reference does not resolve.
-KEPT_PARTS: tuple[Part[KeptPlacement, Any], ...] = (KEPT_ADMISSION_PART, KEPT_SERVICE_PART, KEPT_CACHE_USAGE_PART)
+KEPT_PARTS: tuple[Part[KeptPlacement, Any], ...] = (
+    KEPT_ADMISSION_PART,
+    KEPT_SERVICE_PART,
+    KEPT_CACHE_USAGE_PART,
+    KEPT_POD_DEPLOYMENT_PART,
+)
 
 
 def read(call: Call, _: Settings) -> Parsed[Placement | None]:

@@ -273,6 +273,7 @@ class Model:
     cpu: str = CPU  # request of each engine pod
     memory: str = MEMORY  # request of each engine pod
     selector: Selector = Selector()
+    generation: int = 0  # of its spec; 0 in a file
 
     @property
     def weights_bound(self) -> int | None:

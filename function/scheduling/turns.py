@@ -3,6 +3,9 @@
 A placement reports the digest of its service and the requested digest. It changes a running service only to the digest
 that it is allowed. A placement that never had a service takes no part. A placement that had a turn and reports nothing
 may be changing, so the other placements wait for it.
+
+Placements read a changed model at different times, in no order. A turn is given only when all have reported what they
+request of it: otherwise the first to report would change first, whatever the order says.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -18,14 +21,17 @@ class Turns:
     changed: tuple[Placement, ...] = ()  # are Ready, and all their pods serve what is requested
     changing: tuple[Placement, ...] = ()  # may change, or have changed, and have not arrived
     waiting: tuple[Placement, ...] = ()  # may not change yet
-    chosen: Placement | None = None  # changes next; None while another one changes, or none may
+    outdated: tuple[Placement, ...] = ()  # changed or waiting, by a report that is not about the current model and spec
+    chosen: Placement | None = None  # changes next; None while another one changes, one is outdated, or none may
 
     @property
     def total(self) -> int:
         return len(self.changed) + len(self.changing) + len(self.waiting)
 
 
-def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> Turns:
+def sort_turns(
+    rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = (), *, model_generation: int = 0
+) -> Turns:
     """Returns the placements of a roll-out by their state.
 
     Placements in `leaving` stay as observed and get no turn, but while one of them changes, no other placement may
@@ -38,8 +44,15 @@ def sort_turns(rollout: Rollout, placements: Iterable[Placement], leaving: Colle
     changing = tuple(p for p in taking_part if p not in changed and p not in waiting)
     if leaving:
         changing += sort_turns(rollout, leaving).changing
-    may_change = [] if rollout.paused or changing else sort_by_turn(rollout, waiting)
-    return Turns(changed, changing, waiting, next(iter(may_change), None))
+    outdated = tuple(
+        placement
+        for placement in (*changed, *waiting)
+        if model_generation not in {0, placement.rollout.model_generation}  # 0: of a file
+        # A spec also changes with `replicas`, which no roll-out waits for.
+        or (waiting and not placement.status_is_current)
+    )
+    may_change = [] if rollout.paused or changing or outdated else sort_by_turn(rollout, waiting)
+    return Turns(changed, changing, waiting, outdated, next(iter(may_change), None))
 
 
 def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Placement]:
@@ -51,13 +64,15 @@ def sort_by_turn(rollout: Rollout, placements: Iterable[Placement]) -> list[Plac
     return sorted(placements, key=lambda p: (_has_arrived(p), position(p)))
 
 
-def needs_gate(rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = ()) -> bool:
+def needs_gate(
+    rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = (), *, model_generation: int = 0
+) -> bool:
     """Tells whether the gate must be open for the next change: it goes further in the order than all changes before.
 
     The first change needs no gate. The gate is also not needed for a placement that has not arrived at an earlier spec,
     and for a roll-back, which comes before placements that still serve the requested spec.
     """
-    turns = sort_turns(rollout, placements, leaving)
+    turns = sort_turns(rollout, placements, leaving, model_generation=model_generation)
     position = _get_position(rollout)
     chosen = turns.chosen
     if rollout.gate is None or chosen is None or not _has_arrived(chosen):
@@ -73,12 +88,14 @@ def assign_turns(
     leaving: Collection[Placement] = (),
     *,
     gate_is_closed: bool = False,
+    model_generation: int = 0,
 ) -> tuple[Placement, ...]:
     """Returns placements with the digests that they are allowed: one may change while no other placement changes."""
     all_placements = tuple(placements)
     if rollout is None:
         return tuple(p if p.allowed_digest is None else replace(p, allowed_digest=None) for p in all_placements)
-    chosen = None if gate_is_closed else sort_turns(rollout, all_placements, leaving).chosen
+    turns = sort_turns(rollout, all_placements, leaving, model_generation=model_generation)
+    chosen = None if gate_is_closed else turns.chosen
     return tuple(
         replace(p, allowed_digest=p.rollout.requested_digest if p is chosen else p.allowed_digest or "")
         for p in all_placements

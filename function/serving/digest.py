@@ -54,8 +54,8 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     # A service of another name or namespace is another object, and the labels follow from its placement. Replicas
     # change without a restart. The last two fields only decide how long the engine may take to start.
     ServingRequest: frozenset({"name", "namespace", "labels", "replicas", "weights_bytes", "read_bandwidth"}),
-    # Where the model was read from, its other profiles, and what decides the placement.
-    Model: frozenset({"kind", "name", "profiles", "broken", "vram", "disk", "selector"}),
+    # Which model it was, its other profiles, and what decides the placement.
+    Model: frozenset({"kind", "name", "generation", "profiles", "broken", "vram", "disk", "selector"}),
     # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
     HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore", "path"}),
     OciSource: frozenset({"image"}),

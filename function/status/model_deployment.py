@@ -160,21 +160,26 @@ def build_rolled_out(
     placements: Sequence[Placement],
     leaving: Collection[Placement] = (),
     gate_obstacle: str = "",
+    *,
+    model_generation: int = 0,
 ) -> tuple[Condition, ...]:
     """Returns RolledOut; empty if environments never changed one by one."""
     if rollout is None:
         if not condition(xr, ConditionType.ROLLED_OUT):
             return ()
         return (_rolled_out(Status.UNKNOWN, RolledOut.ALL_AT_ONCE, "All environments change at the same time"),)
-    turns = sort_turns(rollout, placements, leaving)
+    turns = sort_turns(rollout, placements, leaving, model_generation=model_generation)
     counts = f"{len(turns.changed)} of {turns.total} environments serve the requested spec and are Ready"
-    if len(turns.changed) == turns.total:
+    if len(turns.changed) == turns.total and not turns.outdated:
         return (_rolled_out(Status.TRUE, RolledOut.UP_TO_DATE, counts),)
     failed = any(_has_failed(p) for p in turns.changing)
     reason = RolledOut.PAUSED if rollout.paused else RolledOut.STOPPED if failed else RolledOut.ROLLING
     if gate_obstacle:
         reason = RolledOut.WAITING_FOR_GATE
     parts = [counts, *(_describe_changing(p) for p in turns.changing), *filter(None, [gate_obstacle])]
+    if turns.outdated:
+        environments = join_with_more([p.environment for p in turns.outdated])
+        parts.append(f"waits for placements to read the changed model or spec: {environments}")
     if turns.waiting:
         parts.append(f"not changed yet: {join_with_more([p.environment for p in turns.waiting])}")
     return (_rolled_out(Status.FALSE, reason, "; ".join(parts)),)

@@ -11,9 +11,9 @@ from function.cli.store import Ref
 from function.composers import compose
 from function.contract import Call, Outcome
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
-from tests.support.plane import change, manifests, only, plane, remote
-from tools.control_plane import ControlPlane
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
+from tests.support.plane import change, composed_placements, manifests, only, plane, remote
+from tools.control_plane import ControlPlane, render_in_process
 from tools.world import World
 
 OSLO, TOKYO, WIEN = "a100-oslo", "h100-tokyo", "h100-wien"
@@ -58,6 +58,7 @@ def use_image(control: ControlPlane, image: str) -> None:
         for profile in listing(control.store[model], "spec.serving")
     ]
     change(control, model, "spec.serving", serving)
+    change(control, model, "metadata.generation", integer(control.store[model], "metadata.generation") + 1)
 
 
 def placements(control: ControlPlane) -> Iterator[tuple[str, Ref]]:
@@ -99,6 +100,35 @@ def test_environments_change_one_by_one(order: tuple[str, ...]) -> None:
     use_image(control, NEW)
     assert watch_images(control) == ([WIEN, TOKYO, OSLO] if order else [OSLO, TOKYO, WIEN])
     assert rolled_out(control) == ("True", "UpToDate", "3 of 3 environments serve the requested spec and are Ready")
+
+
+def test_first_to_read_a_changed_model_is_not_the_first_to_change() -> None:
+    """Crossplane reconciles all placements of a changed model at once, so any of them can be the first to report."""
+    control = on_three()
+    deployment = only(control, "ModelDeployment")
+    use_image(control, NEW)
+    reports = dict(placements(control))
+    control.store[reports[WIEN]] = render_in_process(control.store, reports[WIEN], compose).composite
+    _, outcome = reconcile(control.store, control.store[deployment])
+    found = next(c for c in outcome.conditions if c.type == "RolledOut")
+    assert (found.status, found.reason) == ("False", "Rolling")
+    assert found.message == (
+        "2 of 3 environments serve the requested spec and are Ready; waits for placements to read the changed model "
+        f"or spec: {OSLO}, {TOKYO}; not changed yet: {WIEN}"
+    )
+    before = {ref.name: get(control.store[ref], "spec.rollout") for ref in reports.values()}
+    assert {text(m, "metadata.name"): get(m, "spec.rollout") for m in composed_placements(outcome).values()} == before
+    assert watch_images(control) == [OSLO, TOKYO, WIEN]
+
+
+def test_placement_that_cannot_read_its_environment_keeps_nobody_waiting() -> None:
+    control = on_three()
+    (environment,) = (ref for ref in control.all("InferenceEnvironment") if ref.name == OSLO)
+    taken = control.store.pop(environment)
+    use_image(control, NEW)
+    assert watch_images(control) == [TOKYO, WIEN]
+    control.store[environment] = taken
+    assert watch_images(control) == [OSLO]
 
 
 def test_environment_that_is_not_ready_stops_the_rest_and_earlier_spec_rolls_back() -> None:

@@ -65,6 +65,7 @@ def test_weights(uri: str, access_mode: str, hydration: DownloadRecord, complete
         served_digest=words,
         requested_digest=words,
         update=st.none() | st.builds(PendingUpdate, words, stalled=st.booleans()),
+        model_generation=st.integers(0, 9),
     )
 )
 def test_rollout(record: RolloutRecord) -> None:

@@ -5,19 +5,28 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.domain.placement import Gate, Placement, Rollout
-from function.domain.records.rollout import PendingUpdate
-from function.scheduling.turns import assign_turns, needs_gate
+from function.domain.records.rollout import PendingUpdate, RolloutRecord
+from function.scheduling.turns import assign_turns, needs_gate, sort_turns
 from tests.support.builders import placement
 
 STUCK = PendingUpdate("1 of 2 pods")
 
 
-def at(name: str, served: str, requested: str, allowed: str | None = "1", *, ready: bool = True) -> Placement:
-    """Returns a placement on an environment with these digests."""
-    base = placement(name, ready=ready)
-    return replace(
-        base, allowed_digest=allowed, rollout=replace(base.rollout, served_digest=served, requested_digest=requested)
-    )
+MODEL_GENERATION = 2
+
+
+def at(
+    name: str,
+    served: str,
+    requested: str,
+    allowed: str | None = "1",
+    *,
+    ready: bool = True,
+    model: int = MODEL_GENERATION,
+) -> Placement:
+    """Returns a placement on an environment with these digests, which has read this generation of the model."""
+    record = RolloutRecord(served_digest=served, requested_digest=requested, model_generation=model)
+    return replace(placement(name, ready=ready), allowed_digest=allowed, rollout=record)
 
 
 def stuck(placement: Placement) -> Placement:
@@ -107,6 +116,18 @@ CASES = (
         (stuck(at("a", "2", "2", "2")), at("b", "1", "2")),
         {"a": "2", "b": "1"},
     ),
+    Case(
+        "outdated-model",
+        "the last placement is the first to report what it requests of a changed model",
+        (at("a", "1", "1", model=1), at("b", "1", "2", model=2)),
+        {"a": "1", "b": "1"},
+    ),
+    Case(
+        "outdated-spec",
+        "the last placement is the first to report what it requests after a change of the deployment",
+        (replace(at("a", "1", "1"), status_is_current=False), at("b", "1", "2")),
+        {"a": "1", "b": "1"},
+    ),
     Case("paused", "a paused rollout changes no placement", (at("a", "1", "2"),), {"a": "1"}, Rollout(paused=True)),
     Case(
         "new",
@@ -120,7 +141,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_one_may_change_while_all_others_are_ready(case: Case) -> None:
-    assigned = assign_turns(case.rollout, case.placements)
+    assigned = assign_turns(case.rollout, case.placements, model_generation=MODEL_GENERATION)
     assert {p.environment: p.allowed_digest for p in assigned} == case.want, case.reason
 
 
@@ -130,6 +151,13 @@ def test_one_that_leaves_keeps_others_waiting_only_while_it_changes(allowed: str
     leaving = at("a", "1", "2", allowed, ready=False)
     (assigned,) = assign_turns(Rollout(), [at("b", "1", "2")], [leaving])
     assert assigned.allowed_digest == want
+
+
+def test_change_of_replicas_keeps_an_up_to_date_rollout_up_to_date() -> None:
+    """An autoscaler changes the spec of placements often, and nothing waits for that."""
+    scaled = replace(at("a", "1", "1"), status_is_current=False)
+    turns = sort_turns(Rollout(), [scaled, at("b", "1", "1")], model_generation=MODEL_GENERATION)
+    assert (len(turns.changed), turns.total, turns.outdated) == (2, 2, ())
 
 
 def test_without_a_rollout_any_digest_is_allowed() -> None:
@@ -203,7 +231,7 @@ GATE_CASES = (
 
 @pytest.mark.parametrize("case", GATE_CASES, ids=lambda case: case.id)
 def test_gate_is_asked_before_a_change_goes_further(case: GateCase) -> None:
-    assert needs_gate(case.rollout, case.placements) is case.asks, case.reason
+    assert needs_gate(case.rollout, case.placements, model_generation=MODEL_GENERATION) is case.asks, case.reason
 
 
 def test_nothing_changes_while_the_gate_is_closed() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from function.kube.manifests import Manifest, flag, mapping, prune, text
+from function.kube.manifests import Manifest, flag, integer, mapping, prune, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class RolloutRecord:
     served_digest: str = ""  # spec digest of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
     update: PendingUpdate | None = None  # None: all pods run `served_digest`, or it takes no part in a roll-out
+    model_generation: int = 0  # of the model that the placement has read last; 0: of a file, or not reported
 
 
 def parse_rollout(block: Manifest) -> RolloutRecord:
@@ -26,6 +27,7 @@ def parse_rollout(block: Manifest) -> RolloutRecord:
         served_digest=text(block, "served"),
         requested_digest=text(block, "requested"),
         update=PendingUpdate(text(update, "message"), stalled=flag(update, "stalled")) if update else None,
+        model_generation=integer(block, "modelGeneration"),
     )
 
 
@@ -35,6 +37,7 @@ def build_rollout(record: RolloutRecord) -> Manifest:
         {
             "served": record.served_digest,
             "requested": record.requested_digest,
+            "modelGeneration": record.model_generation or None,
             "update": {"message": update.message, "stalled": update.stalled} if update else None,
         }
     )
