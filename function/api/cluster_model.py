@@ -31,7 +31,14 @@ from function.api.values import (
     refuse_expansions,
     refuse_templates,
 )
-from function.domain.engines import ENGINES, EXPERT, find_model_faults, find_shape_faults, parse_parallel_flags
+from function.domain.engines import (
+    ENGINES,
+    EXPERT,
+    find_model_faults,
+    find_shape_faults,
+    find_stock_engine,
+    parse_parallel_flags,
+)
 from function.domain.model import (
     CPU,
     GGUF,
@@ -60,6 +67,7 @@ from function.domain.settings import BUILT_IN, Settings
 from function.kube.manifests import Manifest, integer, text
 
 _OWN_SOURCE = {"hf": "HuggingFace", "oci": "OCI", "pvc": "PVC"}
+_FILE_PAGE = re.compile(r"https?://(?:www\.)?(?:huggingface|hf)\.co/[^/]+/[^/]+/blob/.*")
 _REPOSITORY_PAGE = re.compile(r"https?://(?:www\.)?huggingface\.co/([^/]+/[^/?#]+)(?:[?#].*|/|/tree/.*)?")
 
 
@@ -194,6 +202,8 @@ def _parse_uri(block: schemas.Uri, secrets: _SecretRule, problems: Problems) -> 
         at.add_invalid(uri, f"{ADDRESS_FORM}{hint}")
     elif page := _REPOSITORY_PAGE.fullmatch(uri):
         at.add_invalid(uri, f"given as spec.huggingFace.repo: {page[1]}, as this is a web page")
+    elif _FILE_PAGE.fullmatch(uri):
+        at.add_invalid(uri, "written with /resolve/ in place of /blob/, as this is a web page")
     elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
         at.add_invalid(uri, f"one file with its {parts} parts merged, as no other file is fetched")
     refuse_expansions(uri, at)
@@ -287,6 +297,9 @@ def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problem
     image = parse_image(block.image, problems["image"])
     if block.name not in set(EngineName):
         return None
+    own_engine = find_stock_engine(image)
+    if own_engine and own_engine != block.name:
+        problems["image"].add_invalid(image, f"an image of {block.name}, as in engine.name, and not of {own_engine}")
     return Engine(
         name=EngineName(block.name),
         image=image,

@@ -23,6 +23,7 @@ from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
+from function.status.model_deployment import note_missing_prices
 from function.status.weights import describe_load, note_costs
 from function.weights.claim import estimate_load
 from function.weights.faults import find_faults, find_remarks
@@ -42,7 +43,9 @@ def list_remarks(plan: Plan) -> list[str]:
     """Returns slow, small or doubtful choices, and the rule by which they were chosen."""
     if plan.scheduling is None:
         return []
-    chosen = (*explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
+    without_price = note_missing_prices(plan.scheduling.request.deployment, plan.scheduling.scope.environments)
+    prices = [f"placement.prefer {without_price}"] if without_price else []
+    chosen = (*prices, *explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
     savings = (saving.message for saving in find_savings(plan))
     return [*_note_doubts(plan.scheduling), *chosen, *savings, *_name_holders(plan)]
 

@@ -1,4 +1,4 @@
-"""`capacity`: the users, the free GPUs and the largest replica that fits of each pool, by the ledger.
+"""`capacity`: the users, the free GPUs and the largest replica of each pool that could be placed, by the ledger.
 
 Where nodes are observed, how many of those declared can be used, and why not all; `--suggest` writes the pools that
 they would be declared as.
@@ -27,8 +27,8 @@ from function.status.inference_environment import build_node_facts
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
-    "ENVIRONMENT", "POOL", "READY", "FREE", "LARGEST", "GPUS", "NODES", "USABLE", "ACCELERATOR", "MEMORY", "NETWORK",
-    "MULTINODE", "PRICE", "USED BY",
+    "ENVIRONMENT", "POOL", "READY", "NOT SCHEDULABLE", "FREE", "LARGEST", "GPUS", "NODES", "USABLE", "ACCELERATOR",
+    "MEMORY", "NETWORK", "MULTINODE", "PRICE", "USED BY",
 )  # fmt: skip
 _USERS_SHOWN = 2
 
@@ -45,7 +45,7 @@ _USERS_SHOWN = 2
 def capacity(
     *, sources: Sources, suggesting: bool, by: str | None, selector: Selector | None, watch: bool, form: Form
 ) -> None:
-    """Show environments and pools: who uses them, what is free, and the largest replica that still fits.
+    """Show environments and pools: who uses them, what is free, and the largest replica that could be placed.
 
     With files the deployments in them count as 'plan' would place them. --selector selects environments.
     """
@@ -150,7 +150,7 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
     rows = [_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages]
-    hidden = {header for header in ("USABLE", "PRICE") if not any(row.get(header) for row in rows)}
+    hidden = {header for header in ("NOT SCHEDULABLE", "USABLE", "PRICE") if not any(row.get(header) for row in rows)}
     hidden |= set() if wide else {"MEMORY", "NETWORK", "MULTINODE"}
     headers = [header for header in _HEADERS if header not in hidden]
     return format_table(headers, ([row.get(header) for header in headers] for row in rows))
@@ -166,6 +166,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
     return {
         "ENVIRONMENT": environment.name,
         "READY": ready,
+        "NOT SCHEDULABLE": paint("; ".join(usage.obstacles), BAD) if usage.obstacles else "",
         "POOL": pool.name,
         "ACCELERATOR": pool.accelerator_type,
         "MEMORY": gib(pool.memory_per_gpu) if pool.memory_per_gpu else "",
@@ -199,6 +200,7 @@ def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
         "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
+        "notSchedulable": [*usage.obstacles],
         "largestReplica": usage.largest,
         "usedBy": users,
     }

@@ -18,7 +18,7 @@ from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.names import GROUP
-from function.kube.selectors import Taint
+from function.kube.selectors import Taint, find_untolerated
 from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
 from function.remote.nodes import Node, summarize_pools
 from function.status.inference_environment import describe_drift
@@ -63,9 +63,22 @@ class Usage:
         return sum(level * nodes for level, nodes in self.capacity.free.items()) if self.capacity else 0
 
     @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why nothing new is placed here now. A deployment may tolerate a taint."""
+        environment, pool = self.environment, self.pool
+        pool_reason = f" ({pool.unschedulable_reason})" if pool and pool.unschedulable_reason else ""
+        possible = (
+            "being deleted" if environment.deleting else "",
+            "" if environment.ready else f"not Ready: {environment.ready_message or 'no reason is known'}",
+            *(f"taint {taint.describe()}" for taint in find_untolerated(environment.taints, ())),
+            f"unschedulable{pool_reason}" if pool and pool.unschedulable else "",
+        )
+        return tuple(filter(None, possible))
+
+    @property
     def largest(self) -> str:
-        """The size of the largest replica that still fits."""
-        free = self.capacity.free if self.capacity else {}
+        """The size of the largest replica that could be placed now, in a deployment without tolerations."""
+        free = self.capacity.free if self.capacity and not self.obstacles else {}
         shapes = []
         for level in (level for level, nodes in free.items() if level and nodes):
             spans_nodes = self.pool and self.pool.multi_node and not self.pool.needs_exclusive_node(2, level)

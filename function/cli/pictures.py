@@ -106,7 +106,8 @@ class Canvas:
             left = x + _NODES_DRAWN * (width + 6) + 4
             self.lines.append(f'<text x="{left}" y="{self.y + 14}" fill="{DIM}">+{format_count(more, "node")}</text>')
         self.y += height
-        free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}"
+        why_none = f"; {'; '.join(usage.obstacles)}" if usage.obstacles else ""
+        free = f"{usage.free} of {usage.gpus} GPUs free, largest replica {usage.largest}{why_none}"
         self.text(x, f"{free}; {format_users(add_up_users(usage.holdings)) or 'not used'}", DIM, _SMALL)
 
     def _draw_node(self, x: int, size: tuple[int, int], owners: Sequence[str]) -> None:

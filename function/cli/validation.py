@@ -59,6 +59,7 @@ from function.scheduling.verdicts import SchedulingRequest
 from function.serving.service import find_pool_problems
 from function.status.cluster_model import list_notes
 from function.status.inference_environment import list_pool_notes
+from function.status.model_deployment import note_missing_prices
 from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
@@ -478,6 +479,8 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     if scheduling is None:
         return
     environments = read_environments(store, _read_settings(store, manifest)[0])
+    if without_price := note_missing_prices(scheduling.deployment, environments):
+        yield Problem("spec.placement.prefer", without_price)
     requests = [*_list_requests(scheduling, environments or (_NOWHERE,))]
     for request in requests:
         yield from find_remarks(request)

@@ -116,10 +116,12 @@ class EngineSpec:
     positional_weights: bool  # whether the first argument may be the model
     managed_flags: tuple[ManagedFlags, ...]
     author_flags: tuple[str, ...] = ()  # further known flags, which belong to the author
+    common_flags: tuple[str, ...]  # others that authors often write, known only to notice a misspelt one
     # Flags that may name another repository than the model's, or let the engine look for one, in every spelling.
     repository_flags: tuple[str, ...]
     tokenizer_flag: str
     context_flag: str  # tokens of the longest request with its answer
+    memory_share_flag: str  # the share of a GPU's memory that the engine uses
     tls_flags: tuple[str, ...] = ()  # besides certificate and key
 
     health_path: str  # that KServe asks for the engine's health
@@ -186,6 +188,12 @@ _VLLM = EngineSpec(
         ),
     ),
     author_flags=(BACKEND,),
+    common_flags=(
+        *("--max-num-seqs", "--max-num-batched-tokens", "--enable-chunked-prefill", "--enable-prefix-caching"),
+        *("--quantization", "--kv-cache-dtype", "--load-format", "--enforce-eager", "--async-scheduling"),
+        *("--enable-auto-tool-choice", "--tool-call-parser", "--reasoning-parser", "--chat-template", "--enable-lora"),
+        *("--max-loras", "--max-lora-rank", "--limit-mm-per-prompt", "--kv-transfer-config", "--compilation-config"),
+    ),
     repository_flags=(
         *("--tokenizer", "--hf-config-path", "--generation-config", "--trust-remote-code"),
         *("--speculative-config", "-sc", "--spec-model", "--speculative-model"),
@@ -193,6 +201,7 @@ _VLLM = EngineSpec(
     ),
     tokenizer_flag="--tokenizer",
     context_flag="--max-model-len",
+    memory_share_flag="--gpu-memory-utilization",
     tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
     health_path="/health",
     health_timeout=5,
@@ -235,6 +244,12 @@ _SGLANG = EngineSpec(
         _FILE,
         ManagedFlags(names=("--nnodes", "--node-rank", "--dist-init-addr", "--nccl-init-addr"), reason=_RANK),
     ),
+    common_flags=(
+        *("--max-running-requests", "--max-total-tokens", "--chunked-prefill-size", "--max-prefill-tokens"),
+        *("--quantization", "--kv-cache-dtype", "--load-format", "--attention-backend", "--schedule-policy"),
+        *("--tool-call-parser", "--reasoning-parser", "--chat-template", "--disable-radix-cache", "--enable-metrics"),
+        *("--cuda-graph-max-bs", "--enable-torch-compile", "--speculative-algorithm", "--served-model-name"),
+    ),
     repository_flags=(
         *("--tokenizer-path", "--trust-remote-code", "--model-checksum"),
         *("--speculative-draft-model-path", "--speculative-draft-model", "--speculative-token-map"),
@@ -242,6 +257,7 @@ _SGLANG = EngineSpec(
     ),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",
+    memory_share_flag="--mem-fraction-static",
     # `/health` answers alike in all ranks; in old releases, it also answers if one of the ranks is dead.
     # `/health_generate` makes a token, for which it takes up to twenty seconds by itself.
     health_path="/health_generate",
@@ -266,8 +282,13 @@ def get_version(engine: Engine) -> Version | None:
 
 def is_stock(engine: Engine) -> bool:
     """Tells whether an image is the stock image of its engine, from any registry."""
-    repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", engine.image)
-    return f"/{repository}".endswith(f"/{ENGINES[engine.name].stock_image}")
+    return find_stock_engine(engine.image) is engine.name
+
+
+def find_stock_engine(image: str) -> EngineName | None:
+    """Returns the engine whose stock image this is, from any registry; None if it is another image."""
+    repository = re.sub(r"(:[^/@]*)?(@.*)?$", "", image)
+    return next((name for name, spec in ENGINES.items() if f"/{repository}".endswith(f"/{spec.stock_image}")), None)
 
 
 def has_ability(engine: Engine, ability: Ability) -> bool:

@@ -1,8 +1,10 @@
 """Status of a ClusterModel or Model: whether it is valid, and the size of its profiles and weights."""
 
+import re
 from collections.abc import Iterator
 
 from function.contract import Condition
+from function.domain.engine_flags import list_flag_notes
 from function.domain.engines import ENGINES, get_last_value, get_version
 from function.domain.files import DESCRIPTIONS, TOKENIZERS, lacks_all
 from function.domain.model import (
@@ -25,6 +27,8 @@ from function.reasons import ConditionType, ModelValid, Status
 from function.status.conditions import faulty
 from function.weights.claim import compute_size
 from function.weights.request import cache_key, source_uri
+
+_PINNED = re.compile(r"@|:(?!latest$)[^/:@]+$")  # an image with a digest, or a tag other than `latest`
 
 
 def build_model_valid(model: Model) -> Condition:
@@ -65,6 +69,10 @@ def _list_profile_notes(profile: Profile, model: Model) -> Iterator[tuple[str, s
     file = find_single_file(model.source)
     if (file or shape is None or shape.nodes > 1) and get_version(engine) is None:
         yield "engine.image", "does not show the engine's version, so the newest is assumed; set engine.version"
+    elif not _PINNED.search(engine.image):
+        yield "engine.image", "has no tag or the tag latest, so pods may run different versions; name a tag or a digest"
+    for note in list_flag_notes(engine):
+        yield "engine.args", note
     if shape and shape.nodes > 1 and profile.pods_across_nodes is Spread.NONE:
         field = "replicaTopology.placement.podsAcrossNodes"
         yield field, "is none: two pods may share a node, but each is charged a whole one"

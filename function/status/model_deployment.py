@@ -5,12 +5,13 @@ depend on the order of environments and placements.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
 from function.contract import Condition
 from function.domain.allocation import format_replicas
-from function.domain.placement import Placement, Rollout
+from function.domain.environment import Environment
+from function.domain.placement import Deployment, Placement, Preference, Rollout
 from function.kube.manifests import JSON, Manifest, condition, integer, listing, mapping, prune
 from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
 from function.kube.names import LABEL_DEPLOYMENT, label_value
@@ -194,6 +195,14 @@ def _describe_changing(placement: Placement) -> str:
     if placement.ready and placement.rollout.update:
         return f"{placement.name} on {placement.environment}: {placement.rollout.update.message}"
     return _describe_unready(placement)
+
+
+def note_missing_prices(deployment: Deployment, environments: Iterable[Environment]) -> str:
+    """Returns a note if the cheapest pool is preferred and no pool has a price; empty otherwise."""
+    pools = [pool for environment in environments for pool in environment.pools]
+    if deployment.prefer is not Preference.CHEAPEST or not pools or any(pool.price for pool in pools):
+        return ""
+    return "is Cheapest, and no pool has a price, so the smallest that suffices is chosen; set price of the pools"
 
 
 def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:

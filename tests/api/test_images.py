@@ -27,6 +27,20 @@ def manifest(kind: str, story: str) -> Manifest:
     return copy.deepcopy(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "image", "other"),
+    [("SGLang", "mirror.local:5000/vllm/vllm-openai:v0.15.0", "vLLM"), ("vLLM", "lmsysorg/sglang:v0.5.10", "SGLang")],
+)
+def test_refuses_the_image_of_another_engine(name: str, image: str, other: str) -> None:
+    model = manifest("ClusterModel", "gemma-one-gpu")
+    mapping(listing(model, "spec.serving")[0], "engine").update({"name": name, "image": image})
+    (problem,) = parse_model(model, BUILT_IN).problems
+    assert str(problem) == (
+        f'spec.serving[0].engine.image: "{image}" is not allowed; must be an image of {name}, as in engine.name, and '
+        f"not of {other}"
+    )
+
+
 @pytest.mark.parametrize("image", NOT_PULLED)
 def test_refuses_an_invalid_image_of_an_engine(image: str) -> None:
     model = manifest("ClusterModel", "gemma-one-gpu")

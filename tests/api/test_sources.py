@@ -168,6 +168,9 @@ FAULTS = [
     Fault("page-of-a-repository", "what would be downloaded is HTML", _uri("https://huggingface.co/a/b/tree/main"),
           (Problem("spec.uri.uri", '"https://huggingface.co/a/b/tree/main" is not allowed; must be given as '
                    "spec.huggingFace.repo: a/b, as this is a web page"),)),
+    Fault("page-of-a-file", "what would be downloaded is HTML", _uri("https://huggingface.co/a/b/blob/main/x.gguf"),
+          (Problem("spec.uri.uri", '"https://huggingface.co/a/b/blob/main/x.gguf" is not allowed; must be written with '
+                   "/resolve/ in place of /blob/, as this is a web page"),)),
     Fault("uri-type", "a value of the wrong type is reported only once", {"source": "URI", "uri": {"uri": 3}},
           (Problem("spec.uri.uri", "3 is not allowed; must be text"),)),
     Fault("path", "a path stays within its claim", {"source": "PVC", "pvc": {"claimName": "a", "path": "b/../../c"}},

@@ -5,11 +5,12 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from function.kube.manifests import Manifest, listing, mapping
+from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import Live, example, find_manifest
 from tests.cli.process import EXAMPLES, cells, output_of, run, write
 
@@ -87,6 +88,39 @@ def test_host_network_pods_use_their_node_exclusively(kimi: list[Manifest], tmp_
         assert (found["gpus"]["free"], found["largestReplica"]) == (free, largest)
         assert f"{free} of 16 GPUs free" in output_of("capacity", "-f", given, "-o", "svg")
         del pool[block]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (
+            "spec.taints",
+            [{"key": "modelplane.ai/cordon", "effect": "NoSchedule", "reason": "repair on Friday"}],
+            "taint modelplane.ai/cordon:NoSchedule (repair on Friday)",
+        ),
+        ("spec.nodePools.0.unschedulable", True, "unschedulable"),
+        (
+            "metadata.annotations",
+            {"crossplane.io/paused": "true"},
+            "not Ready: paused by its annotation crossplane.io/paused",
+        ),
+    ],
+    ids=["cordoned", "pool", "paused"],
+)
+def test_says_in_every_output_that_nothing_new_is_placed(place: str, value: JSON, why: str, tmp_path: Path) -> None:
+    environment = copy.deepcopy(find_manifest(example("kimi-k2-two-nodes"), "InferenceEnvironment"))
+    *way, last = place.split(".")
+    parent: Any = environment
+    for step in way:
+        parent = parent[int(step)] if step.isdigit() else parent.setdefault(step, {})
+    parent[last] = value
+    files = ("-f", write(tmp_path, environment))
+    for form in ("table", "wide"):
+        (row,) = cells(output_of("capacity", *files, "-o", form))
+        assert row[3:6] == [why, "32", "none"]
+    (found,) = json.loads(output_of("capacity", *files, "-o", "json"))
+    assert (found["notSchedulable"], found["largestReplica"], found["gpus"]["free"]) == ([why], "none", 32)
+    assert f"largest replica none; {why}; not used" in output_of("capacity", *files, "-o", "svg")
 
 
 def test_writes_wide_and_names() -> None:

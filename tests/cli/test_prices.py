@@ -40,6 +40,15 @@ def test_says_that_currencies_are_not_compared(manifests: dict[str, Manifest], t
     assert "costs in EUR and USD are not compared: those in EUR come first" in shown
 
 
+def test_says_that_no_pool_has_a_price(manifests: dict[str, Manifest], tmp_path: Path) -> None:
+    for name in ("h100-fra", "l40s-ams"):
+        del listing(manifests[name], "spec.nodePools")[0]["price"]
+    given = write(tmp_path, *manifests.values())
+    why = "is Cheapest, and no pool has a price, so the smallest that suffices is chosen; set price of the pools"
+    assert f"note: placement.prefer {why}" in output_of("plan", "-f", given)
+    assert f"ModelDeployment batch/qwen: spec.placement.prefer: {why}" in output_of("validate", given)
+
+
 def test_says_what_the_cheapest_would_be(manifests: dict[str, Manifest], tmp_path: Path) -> None:
     del mapping(manifests["qwen"], "spec")["placement"]
     shown = output_of("plan", "-f", write(tmp_path, *manifests.values()))

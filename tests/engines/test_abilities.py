@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from function.domain.engine_flags import DTYPE, DTYPES, find_meant_flag, list_common_flags
 from function.domain.engines import ENGINES, SERVED_NAME, Ability, EngineSpec, has_ability
 from function.domain.model import Engine, EngineName
 from function.kube.manifests import list_texts
@@ -108,9 +109,18 @@ def test_knows_no_flag_that_no_version_has(matrix: Matrix, name: EngineName) -> 
     assert unknown <= GONE
 
 
+@pytest.mark.parametrize("release", [*VLLM, *SGLANG], ids=name_release)
+def test_no_flag_of_an_engine_counts_as_misspelt(matrix: Matrix, release: Release) -> None:
+    answers = matrix(release)[1]
+    known = list_common_flags(ENGINES[name_engine(release)])
+    assert {flag: meant for flag in answers.options if (meant := find_meant_flag(flag, known))} == {}
+    assert set(list_texts(answers.choices, DTYPE)) <= set(DTYPES)
+
+
 def _list_flags(spec: EngineSpec) -> list[str]:
     managed = [name for flags in spec.managed_flags for name in flags.names]
     single = [spec.expert_flag.partition("=")[0], spec.join_timeout_flag, spec.tokenizer_flag, spec.context_flag]
+    single += [spec.memory_share_flag, DTYPE]
     sizes = (flag for flags in spec.size_flags.values() for flag in flags)
     several = (
         *sizes,
@@ -118,6 +128,7 @@ def _list_flags(spec: EngineSpec) -> list[str]:
         *spec.weights_flags,
         *spec.tls_flags,
         *spec.author_flags,
+        *spec.common_flags,
         *spec.repository_flags,
     )
     shared = [spec.shared_ranks_flag] if spec.shared_ranks_flag else []

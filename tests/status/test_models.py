@@ -14,6 +14,10 @@ UNKNOWN = engine(image="vllm/vllm-openai@sha256:00ff")
 FILE = replace(HUB, file="kimi.gguf")
 WHERE = "spec.serving[default]."
 NEWEST = f"{WHERE}engine.image: does not show the engine's version, so the newest is assumed; set engine.version"
+ARGS = f"{WHERE}engine.args: "
+SHARE_FLAG = "--mem-fraction-static"
+A_SHARE = "must be a share of the GPU's memory, more than 0 and at most 1"
+MOVES = f"{WHERE}engine.image: has no tag or the tag latest, so pods may run different versions; name a tag or a digest"
 TOKENIZER = f"{WHERE}engine.args: engines do not read the tokenizer in kimi.gguf well"
 SHARE = "replicaTopology.placement.podsAcrossNodes: is none: two pods may share a node, but each is charged a whole one"
 BEYOND = (
@@ -46,6 +50,25 @@ CASES = [
     Case("version-on-one-node", "a replica of one node does not depend on the version",
          one(engine=UNKNOWN, shape=shape(1, 8))),
     Case("version-of-any-shape", "a computed shape may span nodes", one(engine=UNKNOWN, shape=None), (NEWEST,)),
+    Case("image-without-tag", "two pods of one service may run different images",
+         one(engine=engine(image="vllm/vllm-openai"), shape=shape(1, 8)), (MOVES,)),
+    Case("image-latest", "latest means another image tomorrow",
+         one(engine=engine(image="mirror.local:5000/vllm/vllm-openai:latest"), shape=shape(1, 8)), (MOVES,)),
+    Case("image-of-a-registry-with-a-port", "the port is no tag",
+         one(engine=engine(image="mirror.local:5000/vllm/vllm-openai"), shape=shape(1, 8)), (MOVES,)),
+    Case("misspelt-flag", "one letter is missing", one(engine=engine("--max-modl-len=8192")),
+         (f"{ARGS}--max-modl-len is not a flag of vLLM that is known here; did you mean --max-model-len?",)),
+    Case("misspelt-flag-of-sglang", "each engine has its own flags",
+         one(engine=engine("--mem-fraction-statics=0.9", image=SGLANG)),
+         (f"{ARGS}--mem-fraction-statics is not a flag of SGLang that is known here; did you mean {SHARE_FLAG}?",)),
+    Case("flags-as-parsers-take-them", "a beginning, --no- before a switch, and a key after a dot are no slips",
+         one(engine=engine("--max-model=1", "--no-enable-prefix-caching", "--speculative-config.model=x"))),
+    Case("unknown-flag", "a custom image may know any flag", one(engine=engine("--my-own-flag=1"))),
+    Case("percent", "the share of memory is no percentage", one(engine=engine("--gpu-memory-utilization=95")),
+         (f"{ARGS}--gpu-memory-utilization=95; {A_SHARE}",)),
+    Case("share", "the whole memory is allowed", one(engine=engine("--gpu-memory-utilization", "1"))),
+    Case("dtype", "engines know no such type", one(engine=engine("--dtype=float8")),
+         (f"{ARGS}--dtype=float8; must be one of auto, bfloat16, float, float16, float32, half",)),
     Case("tag", "a tag may later name another image", replace(one(), source=OciSource(image="models/kimi:1")),
          ("spec.oci.image: names a tag, which may move; a digest always means the same weights",)),
     Case("none", "pods may share nodes, but each pod is charged a node", one(pods_across_nodes=Spread.NONE),

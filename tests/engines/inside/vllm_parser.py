@@ -220,10 +220,11 @@ def main():
     parser, serve = make_parser()
     actions = [*_actions(parser)]
     options = sorted({option for action in actions for option in action.option_strings})
+    choices = {option: [*a.choices] for a in actions if a.choices for option in a.option_strings}
     texts = {option: a.help or "" for a in actions if is_text(a) for option in a.option_strings}
     said = [run(parser, serve, arguments, asked["model"]) for arguments in asked["commands"]]
     with os.fdopen(answers, "w") as out:
-        json.dump({"options": options, "texts": texts, "answers": said}, out, default=str)
+        json.dump({"options": options, "choices": choices, "texts": texts, "answers": said}, out, default=str)
 
 
 def is_text(action):
