@@ -14,6 +14,7 @@ import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -46,6 +47,7 @@ ADDRESS_FORM = f"an address of {', '.join(f'{scheme}://' for scheme in SCHEMES)}
 DURATION_FORM = "a duration like 30s, 10m or 1h30m"
 _CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
 _MAX_VALUE_LENGTH = 60
+_DEEPEST = 6  # levels of fields at which a misplaced field is looked for
 _BYTES = re.compile(r"([0-9]{1,9}[KMGTP])i?B")
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
@@ -152,9 +154,30 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
         for key in block:
             below = join_path(at, key)
             if key not in known and below != _CROSSPLANE:
-                close = join_path(path, key) if key in top else find_nearest(key, known)
+                close = join_path(path, key) if key in top else _find_deeper(schema, key, path)
+                close = close or find_nearest(key, known)
                 hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
+
+
+def _find_deeper(schema: Any, name: str, path: str, depth: int = _DEEPEST) -> str:
+    """Returns the path of the only field of this name below a type; empty if there is none or are several."""
+    found = [at for at in _list_paths(schema, path, depth) if at.rpartition(".")[2] == name]
+    return found[0] if len(found) == 1 else ""
+
+
+@lru_cache(maxsize=256)
+def _list_paths(schema: Any, path: str, depth: int) -> tuple[str, ...]:
+    """Returns the path of every field below a type, without what is in lists and maps."""
+    if get_origin(schema) in (Union, types.UnionType):
+        return tuple(at for branch in get_args(schema) for at in _list_paths(branch, path, depth))
+    if not _is_model(schema) or not depth:
+        return ()
+    paths = []
+    for name, info in schema.model_fields.items():
+        at = join_path(path, info.alias or name)
+        paths += [at, *_list_paths(info.annotation, at, depth - 1)]
+    return tuple(paths)
 
 
 def find_duplicates(schema: type[BaseModel], value: JSON, path: str) -> Iterator[Problem]:

@@ -16,6 +16,20 @@ def test_field_that_is_indented_too_far_is_named_by_its_path() -> None:
     assert [*found] == [Problem("spec.cluster.storage", "is not a field; did you mean spec.storage?")]
 
 
+def test_field_that_belongs_deeper_is_named_by_its_path() -> None:
+    """`spec.replicas` is what a Deployment of Kubernetes has."""
+    found = [*find_unknown_fields(DeploymentSpec, {"replicas": 2, "fixed": {"replicas": 2}}, "spec")]
+    assert found == [
+        Problem("spec.replicas", "is not a field; did you mean spec.scaling.fixed.replicas?"),
+        Problem("spec.fixed", "is not a field; did you mean spec.scaling.fixed?"),
+    ]
+
+
+def test_field_of_several_places_is_not_guessed() -> None:
+    (found,) = find_unknown_fields(EnvironmentSpec, {"secretRef": {}}, "spec")
+    assert "did you mean spec." not in found.message
+
+
 def test_fields_of_crossplane_are_accepted() -> None:
     """Every composite has `spec.crossplane`, whose fields belong to Crossplane."""
     assert not [*find_unknown_fields(DeploymentSpec, {"crossplane": {"compositionRef": {"name": "x"}}}, "spec")]
