@@ -102,11 +102,22 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "it is not YAML"
         advice = "" if _ADVICE in problem else ". Correct the YAML"
-        yield _refuse(file, mark.line + 1 if mark else line, f"{problem}{advice}")
+        at = mark.line + 1 if mark else line
+        yield _refuse(file, *(_explain_syntax(content.splitlines(), at) or (at, f"{problem}{advice}")))
     except ValueError as error:  # `!!int foo`, or a number with thousands of digits
         yield _refuse(file, line, f"it has a value that is not what its type says ({error}). Correct the YAML")
     except RecursionError:
         yield _refuse(file, line, "it is nested too deeply, or contains itself. Correct the YAML")
+
+
+def _explain_syntax(lines: Sequence[str], at: int) -> tuple[int, str] | None:
+    """Returns the line and the usual reason why a file is not YAML at a line; None if it is another reason."""
+    template = next((number for number, line in enumerate(lines, 1) if "{{" in line), None)
+    if template is not None:
+        return template, "{{ is part of a template. Render it first, for example with helm template"
+    line = lines[at - 1] if at <= len(lines) else ""
+    has_tab = "\t" in line[: len(line) - len(line.lstrip())]
+    return (at, "it is indented with a tab. Indent with spaces") if has_tab else None
 
 
 def _list_manifests(file: str, node: yaml.Node, document: JSON) -> Iterator[Item | Fault]:

@@ -201,7 +201,9 @@ def _read_object(response: Any) -> Manifest:
 
 def _refuse(what: str, status: int, message: str) -> CliError:
     match status:
-        case 401 | 403:
+        case 401:
+            advice, code = "Log in again, or give the context of another user with --context", Code.UNREACHABLE
+        case 403:
             advice, code = "Ask for the rights that docs/cli.md lists", Code.UNREACHABLE
         case 404:
             advice, code = "Check the name, and that the Configuration is installed (kubectl get xrd)", Code.NOT_FOUND

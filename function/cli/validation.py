@@ -284,8 +284,19 @@ def _find_unresolved_references(store: Store, manifest: Manifest) -> Iterator[Pr
         return
     ref, _ = _find_model(store, manifest)
     if ref.name:
-        yield from _check_name(store, ref, "spec.modelRef.name")
+        yield from _check_model(store, ref, text(manifest, "metadata.namespace"))
     yield from check(store, manifest)
+
+
+def _check_model(store: Store, ref: Ref, namespace: str) -> Iterator[Problem]:
+    """Returns a problem where a model does not exist, also if only a model of the other kind has its name."""
+    other_kind = "Model" if ref.kind == "ClusterModel" else "ClusterModel"
+    other = Ref.resolve(other_kind, namespace, ref.name)
+    if ref in store or other not in store:
+        yield from _check_name(store, ref, "spec.modelRef.name")
+        return
+    remedy = "set kind: Model" if other_kind == "Model" else "leave out kind"
+    yield Problem("spec.modelRef.kind", f"there is no {ref}, and {other} exists; {remedy}")
 
 
 def _find_model(store: Store, manifest: Manifest) -> tuple[Ref, Model | None]:
@@ -557,13 +568,20 @@ def _find_default_class(manifest: Manifest) -> Iterator[Problem]:
         yield Problem(f"{path}.storageClassName", f'"" {message}')
 
 
+def _find_accelerator(required: str, offered: Iterable[str]) -> str:
+    """Returns the accelerator that is meant: the only one with all words of the required type, else a similar one."""
+    words = set(required.lower().replace("_", "-").split("-")) - {""}
+    with_words = [name for name in sorted(set(offered)) if words and words <= set(name.lower().split("-"))]
+    return with_words[0] if len(with_words) == 1 else find_nearest(required, offered)
+
+
 def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
     """Returns what does not fit the model's own profiles, or what the known environments offer."""
     environments = read_environments(store)
     offered = {pool.accelerator_type for environment in environments for pool in environment.pools}
     for profile in model.profiles:
         required = profile.requires.accelerator_type or ""
-        if required not in offered and (close := find_nearest(required, offered)):
+        if required not in offered and (close := _find_accelerator(required, offered)):
             path = f"spec.serving[{profile.name}].replicaTopology.requires.acceleratorType"
             yield Problem(path, f"no pool has {required}; did you mean {close}?")
         shape = profile.shape
