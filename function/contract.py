@@ -23,7 +23,7 @@ class RequiredResource(NamedTuple):
     uid: str = ""  # only for a resource from an API server
 
 
-Answered: TypeAlias = tuple[RequiredResource, ...]
+Answer: TypeAlias = tuple[RequiredResource, ...]
 Pause: TypeAlias = Callable[[], None]
 
 
@@ -36,7 +36,7 @@ class Call:
     xr: Manifest
     observed: Mapping[str, Manifest] = field(default_factory=dict)  # by composition-resource-name, of all steps
     desired_by_earlier_steps: frozenset[str] = frozenset()  # composition-resource-names
-    answers: Mapping[str, Answered] = field(default_factory=dict)  # by requirement name; absent: not answered yet
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # by requirement name; absent: not answered yet
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
     now: float = 0  # seconds since 1970; ModelServices depend on it, and whether an orphan may be gone

@@ -1,6 +1,7 @@
 """Every condition type and reason that users can read.
 
-A class with the name of a condition type has the reasons of this condition.
+A class with the name of a condition type has the reasons of this condition. Where kinds give different reasons for one
+type, each has a class (`PlacementStorage`, `EnvironmentStorageReady`); `Refused` has further reasons of Scheduled.
 
 The order of `Refused` has a meaning: it runs from furthest to nearest, so that the condition of a deployment can name
 the environment that came closest.
@@ -87,7 +88,7 @@ OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
 
 
 class Outlook(Enum):
-    """Whether waiting can help."""
+    """Tells whether waiting can help."""
 
     NEVER = "never"
     CAN_WAIT = "not now"

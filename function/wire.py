@@ -33,7 +33,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
-from function.contract import RESPONSE_BYTES, Answered, Call, Outcome, Pause, RequiredResource, noop
+from function.contract import RESPONSE_BYTES, Answer, Call, Outcome, Pause, RequiredResource, noop
 from function.kube.manifests import JSON, Manifest, text
 from function.reasons import Status
 
@@ -138,7 +138,7 @@ def read_call(received: Received, pause: Pause = noop, *, now: float = 0, trust_
     )
 
 
-def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_versions: bool = False) -> Answered:
+def identify_items(items: Sequence[bytes], pause: Pause = noop, *, trust_versions: bool = False) -> Answer:
     """Returns items with what identifies their content; `pause` is called before an item is parsed.
 
     `trust_versions`: the items come from an API server. Their size covers changes without a new version: fields that a

@@ -27,10 +27,10 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from syrupy.location import PyTestLocation
 
 from function.runner import Runner
-from function.weights.job import SCRIPTS
+from function.weights.job import SCRIPT_FILES
 from tools.cases import GOLDEN, NAMES, has_golden, read_answer, read_case
 
-SCRIPT_NAMES = {script: f"<{name}>" for name, script in SCRIPTS.items()}
+SCRIPT_NAMES = {script: f"<{name}>" for name, script in SCRIPT_FILES.items()}
 
 
 class Answers(SingleFileSnapshotExtension):

@@ -52,7 +52,7 @@ MUTANTS = (
         (*_SERVE, "edit_model", "edit_model"),
         (
             Change(
-                "function.serving.rollout",
+                "function.serving.reconcile",
                 "decide_service",
                 "    if text(written, _URI) != weights.plan.uri:\n"
                 "        if not weights.service_may_read:\n            return ServiceDecision.WEIGHTS_NOT_READY\n"
@@ -73,7 +73,7 @@ MUTANTS = (
         (*_SERVE, "resize_model", "resize_model"),
         (
             Change(
-                "function.serving.rollout",
+                "function.serving.reconcile",
                 "_compose_requested",
                 "is_unchanged = _read_digest(built) == _read_digest(written)",
                 "is_unchanged = False",
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "rolls-past-a-failed-environment",
-        "30: a roll-out goes on although an environment that has changed is not Ready",
+        "30: a rollout goes on although an environment that has changed is not Ready",
         ("create_one_by_one", "use_bad_image", "edit_model"),
         (
             Change(
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "believes-ready-of-old-pods",
-        "30: a roll-out goes on although the new pods of a service on one node do not start",
+        "30: a rollout goes on although the new pods of a service on one node do not start",
         ("create_one_by_one", "use_bad_image", "edit_model"),
         (
             Change(
@@ -316,7 +316,7 @@ MUTANTS = (
         "grows-in-another-shape",
         "25, H1: a service of the earlier shape gets the replicas that were granted for the next one",
         ("reshape_and_scale",),
-        (Change("function.serving.rollout", "_limit_replicas", "allowed if has_shape else 0", "allowed"),),
+        (Change("function.serving.reconcile", "_limit_replicas", "allowed if has_shape else 0", "allowed"),),
         tight=True,
     ),
     Mutant(
@@ -326,7 +326,7 @@ MUTANTS = (
         (
             Change(
                 "function.capacity.ledger",
-                "Ledger.free_capacity",
+                "CapacityView.free_capacity",
                 "if not environment.uid:",
                 "if not environment.uid or environment.name in self._own:",
             ),
@@ -353,7 +353,7 @@ MUTANTS = (
         ("replace_when_full", "lower_limits", "edit_model", "edit_model"),
         (
             Change(
-                "function.serving.rollout",
+                "function.serving.reconcile",
                 "_count_allocated",
                 "min(allocated.replicas, max(0, placement.replicas)) if allocated and is_stopped else 0",
                 "0",
@@ -461,7 +461,7 @@ MUTANTS = (
             Change(
                 "function.traffic.endpoints",
                 "_may_name",
-                "return site.in_place and (site.named or clock.has_settled(entered_at))",
+                "return site.has_local_resources and (site.in_route or clock.has_settled(entered_at))",
                 "return True",
             ),
         ),

@@ -1,4 +1,4 @@
-"""What must never follow from a roll-out.
+"""What must never follow from a rollout.
 
 A further environment changes while one that has changed is not Ready, or a service that is stopped for its new pods
 does not start again.

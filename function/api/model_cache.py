@@ -23,7 +23,7 @@ from function.domain.cache import (
     UserClaim,
 )
 from function.domain.model import ModelRef
-from function.domain.records.weights import parse_hydration
+from function.domain.records.weights import parse_download
 from function.kube.manifests import Manifest, flag, listing, text
 from function.reasons import Phase
 
@@ -97,5 +97,5 @@ def _parse_entry(row: Manifest) -> CacheEntry:
         unreachable=flag(row, "unreachable"),
         access_mode=text(row, "accessMode"),
         message=text(row, "message"),
-        hydration=parse_hydration(row),
+        download=parse_download(row),
     )

@@ -57,11 +57,11 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         replicas=spec.scaling.fixed.replicas,
         selector=parse_selector(spec.environment_selector, problems["environmentSelector"]),
         tolerations=_parse_tolerations(spec.tolerations or (), problems["tolerations"]),
-        cache=parse_cache_choice(spec.model_cache, problems["modelCache"]),
+        storage_choice=parse_cache_choice(spec.model_cache, problems["modelCache"]),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
         rollout=_parse_rollout(spec.rollout),
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
-        service=spec.service is not None,
+        composes_model_service=spec.service is not None,
     )
     if spec.service:
         check_routing(spec.service, problems["service"])
@@ -124,7 +124,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         pool=spec.pool,
         shape=shape,
         replicas=spec.replicas,
-        cache=cache,
+        storage_choice=cache,
         uid=text(manifest, "metadata.uid"),
         generation=integer(manifest, "metadata.generation"),
         version=text(manifest, "metadata.resourceVersion"),

@@ -19,7 +19,7 @@ from function.reasons import Admitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether a placement may start."""
+    """Tells whether a placement may start, and why not."""
 
     reason: Admitted
     replicas: int = 0  # number of admitted replicas
@@ -55,7 +55,7 @@ def build_required_labels(placement: Placement, cache: ModelCache | None) -> dic
     """
     consumers = cache.consumers if cache else ()
     is_known = placement.stage > Stage.NEW and any(consumer.name == placement.name for consumer in consumers)
-    return build_labels(placement.environment, CreatedStorage() if is_known else placement.cache)
+    return build_labels(placement.environment, CreatedStorage() if is_known else placement.storage_choice)
 
 
 def check_admission(placement: Placement, environment: Environment, labels: Mapping[str, str]) -> Admission:
@@ -67,7 +67,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     actual_labels = dict(placement.labels)
     if not environment.uid or request is None:
         return Admission(reason=Admitted.ADMITTED, replicas=max(0, placement.replicas), missing_labels={})
-    grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.has_same_size(request)]
+    grants = [grant for grant in environment.find_grants(placement.uid) if grant.share.has_same_pool_and_size(request)]
     admitted = max((count_usable(grant, placement) for grant in grants), default=None)
     replicas = admitted or 0
     # An environment finds its admitted placements by name, also without the label.
@@ -126,7 +126,7 @@ def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage |
     """Returns an admission within the quota of the namespace: a placement that exceeds the quota keeps what it has."""
     request = placement.requested
     allocated = placement.service.allocated
-    has = allocated.replicas if allocated and request and allocated.has_same_size(request) else 0
+    has = allocated.replicas if allocated and request and allocated.has_same_pool_and_size(request) else 0
     if admission.reason is Admitted.LABEL_MISSING or excess is None:
         return admission
     replicas = min(admission.replicas, has)

@@ -34,7 +34,7 @@ MAX_REJECTED = 1_000
 
 
 def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
-    """Sorts placements into the order in which their requests are charged."""
+    """Returns the sort key by which the requests of placements are charged."""
     return (
         placement.stage < Stage.SERVED,
         not placement.may_have_resources,
@@ -81,7 +81,7 @@ def _collect_holdings(pool: Pool, known: Mapping[str, Placement], granted: Itera
             holdings.add(_key(remaining), remaining)
     for key, placement in known.items():
         share = _find_allocated(placement)
-        is_granted = any(share and grant.share.has_same_size(share) for grant in holdings.grants_of(key))
+        is_granted = any(share and grant.share.has_same_pool_and_size(share) for grant in holdings.grants_of(key))
         if share and share.pool == pool.name and not is_granted:
             holdings.add(key, _make_grant(placement, share))
     return holdings
@@ -106,7 +106,9 @@ def _grant_in_turn(
         if request is None or request.pool != pool.name or not request.replicas:
             continue
         own = holdings.grants_of(key)
-        if any(grant.share.has_same_size(request) and grant.share.replicas >= request.replicas for grant in own):
+        if any(
+            grant.share.has_same_pool_and_size(request) and grant.share.replicas >= request.replicas for grant in own
+        ):
             continue
         fitting = request
         if not placement.uid:  # no grant records that nodes had more GPUs when a placement from a file was written
@@ -121,7 +123,7 @@ def _grant_in_turn(
             left = capacity if capacity and not own else holdings.free_capacity(without=key)
             if left.count_fitting(fitting) >= fitting.replicas:
                 # The grants in other shapes are charged too, until the service has released them.
-                in_other_shapes = (grant for grant in own if not grant.share.has_same_size(request))
+                in_other_shapes = (grant for grant in own if not grant.share.has_same_pool_and_size(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
                 capacity = (
                     take_share(capacity, request) if capacity and not own and holdings.charges_last(request) else None
@@ -182,7 +184,9 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
     if grant.revoked and grant.revoked not in placement.admission.revoked:
         return grant
     shares = (placement.effective_request, placement.service.allocated)
-    replicas = max((share.replicas for share in shares if share and share.has_same_size(grant.share)), default=0)
+    replicas = max(
+        (share.replicas for share in shares if share and share.has_same_pool_and_size(grant.share)), default=0
+    )
     unrevoked = replace(grant, revoked="") if grant.revoked else grant
     usable = count_usable(unrevoked, placement)
     remaining = min(usable, replicas)
@@ -207,7 +211,7 @@ def count_usable(grant: Grant, placement: Placement) -> int:
     """
     released = placement.admission.released
     allocated = placement.service.allocated
-    has = allocated.replicas if allocated and allocated.has_same_size(grant.share) else 0
+    has = allocated.replicas if allocated and allocated.has_same_pool_and_size(grant.share) else 0
     if grant.revoked:
         return min(grant.share.replicas, has)
     # A release of the current spec takes nothing from what this spec requests.
@@ -283,7 +287,7 @@ def _group_by_pool(
     return {pool.name: (placements_of[pool.name], grants_of[pool.name]) for pool in environment.pools}
 
 
-class Ledger:
+class CapacityView:
     """What all placements except those of one deployment have; each pool is computed at its first use.
 
     `own`: the placements of this deployment. `others`: all other placements on environments where `own` are, and on
@@ -292,7 +296,7 @@ class Ledger:
 
     def __init__(self, others: Iterable[Placement], own: Iterable[Placement] = ()) -> None:
         self._others: dict[str, list[Placement]] = defaultdict(list)  # by environment
-        self._own: dict[str, list[Placement]] = defaultdict(list)  # likewise
+        self._own: dict[str, list[Placement]] = defaultdict(list)  # by environment
         self._free: dict[tuple[str, str], PoolCapacity] = {}
         for placement in others:
             self._others[placement.environment].append(placement)
@@ -328,12 +332,12 @@ class Ledger:
         """
         own = self._own[environment.name]
         admitted = {grant.uid for grant in environment.admitted}
-        turn = charge_order(own[-1])
+        own_position = charge_order(own[-1])
         charged = [p for p in self._others.get(environment.name, ()) if is_charged(environment, p, admitted)]
-        concerned, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
-        known = {_key(p): p for p in sorted((*concerned, *own), key=charge_order)}
-        holdings = _collect_holdings(pool, known, granted)
-        _grant_in_turn(pool, [p for p in known.values() if charge_order(p) < turn], holdings, None)
+        placements_of_pool, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
+        placements_by_key = {_key(p): p for p in sorted((*placements_of_pool, *own), key=charge_order)}
+        holdings = _collect_holdings(pool, placements_by_key, granted)
+        _grant_in_turn(pool, [p for p in placements_by_key.values() if charge_order(p) < own_position], holdings, None)
         for placement in own:
             holdings.replace(_key(placement), ())
         return holdings.free_capacity()

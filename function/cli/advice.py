@@ -19,7 +19,7 @@ from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost
 from function.domain.placement import Placement, Preference
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import DropCause, Rank, SchedulingRequest
+from function.scheduling.verdicts import Rank, RemovalCause, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out
 from function.status.cluster_model import note_insufficient_memory
 from function.status.inference_environment import note_tcp_fallback
@@ -99,7 +99,7 @@ def _explain_order(scheduling: Scheduling, rows: Sequence[Row]) -> Iterator[str]
     placed = sorted(row.environment for row in rows if row.verdict == PLACED)
     fitting = {row.environment for row in rows if row.verdict in (PLACED, FITS)}
     # After a rejection, each deployment has its own order of environments.
-    is_spread = any(dropped.cause is DropCause.EVICTED for dropped in scheduling.decision.dropped)
+    is_spread = any(dropped.cause is RemovalCause.EVICTED for dropped in scheduling.decision.dropped)
     deployment = scheduling.request.deployment
     scope = scheduling.scope
     if deployment.prefer is not Preference.DECLARED or not placed or len(fitting) == len(placed) or is_spread:

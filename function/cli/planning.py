@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
 from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
@@ -226,7 +226,7 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
     if plan.scheduling is None:
         return
     scope = plan.scheduling.scope
-    ledger = Ledger(scope.others, scope.own)
+    ledger = CapacityView(scope.others, scope.own)
     for environment in sorted(scope.environments, key=lambda e: e.name):
         if environment.deleting:
             yield Row(environment=environment.name, verdict="deleted", available="being deleted")
@@ -244,7 +244,9 @@ def _list_rows(plan: Plan) -> Iterator[Row]:
             )
 
 
-def _list_candidates(plan: Plan, scheduling: Scheduling, environment: Environment, ledger: Ledger) -> Iterable[Row]:
+def _list_candidates(
+    plan: Plan, scheduling: Scheduling, environment: Environment, ledger: CapacityView
+) -> Iterable[Row]:
     """Returns the candidates of an environment, with the verdict of the decision on those that it chose."""
     rows: dict[tuple[str, str], Row] = {}
     for candidate, refusals in filter_candidates(scheduling.request, environment, ledger):
@@ -280,7 +282,7 @@ def _describe_refused(environment: Environment, refusals: tuple[Refusal, ...]) -
     )
 
 
-def _describe_fitting(candidate: Candidate, ledger: Ledger) -> Row:
+def _describe_fitting(candidate: Candidate, ledger: CapacityView) -> Row:
     rank = rank_candidate(candidate, ledger)
     room = ledger.free_capacity(candidate.environment, candidate.pool)
     as_many_as_possible = replace(candidate.requested, replicas=room.nodes * room.gpus_per_node)

@@ -10,7 +10,7 @@ from function.api.model_deployment import parse_placement
 from function.api.problems import find_nearest
 from function.cli.options import CliError, Code
 from function.composers import COMPOSERS
-from function.contract import Answered, RequiredResource, Requirement
+from function.contract import Answer, RequiredResource, Requirement
 from function.domain.environment import Environment
 from function.domain.model import BrokenEntry
 from function.domain.placement import Placement
@@ -128,7 +128,7 @@ class Store(MutableMapping[Ref, Manifest]):
         """Returns what an object composed, by composition-resource-name."""
         return {key: self[ref] for key, ref in sorted(self._owned[owner].items()) if ref in self}
 
-    def find(self, requirement: Requirement) -> Answered:
+    def find(self, requirement: Requirement) -> Answer:
         """Returns the resources that Crossplane would return."""
         kind = self._kinds[requirement.kind]
         if requirement.name is None:

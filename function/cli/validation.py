@@ -34,7 +34,7 @@ from function.api.problems import (
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.api.values import find_invalid_label
 from function.capacity.admission import build_required_labels
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import count_in_empty_pool
 from function.cli.composing import CONFIG, INPUT_GROUP, build_first_call
 from function.cli.gpus import find_contradictions
@@ -64,7 +64,7 @@ from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.faults import FaultKind, find_faults, find_remarks
-from function.weights.request import StorageRequest, StorageType, build_cache_request, cache_key
+from function.weights.request import StorageType, WeightsRequest, build_cache_request, cache_key
 
 Level: TypeAlias = Literal["error", "warning"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -310,11 +310,11 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = parse_deployment(manifest).value
     if deployment is None:
         return
-    if isinstance(deployment.cache, ModelCacheChoice):
-        ref = Ref("ModelCache", deployment.namespace, deployment.cache.name)
+    if isinstance(deployment.storage_choice, ModelCacheChoice):
+        ref = Ref("ModelCache", deployment.namespace, deployment.storage_choice.name)
         yield from _check_name(store, ref, "spec.modelCache.name")
     service = store.get(Ref("ModelService", deployment.namespace, deployment.name))
-    if deployment.service and service and service not in store.owned(Ref.of(manifest)).values():
+    if deployment.composes_model_service and service and service not in store.owned(Ref.of(manifest)).values():
         yield refuse_foreign_service(deployment.name)
     request = _read_request(store, manifest)
     reasons = (Refused.INVALID_DEPLOYMENT, Refused.STORAGE_TOO_SMALL)
@@ -419,12 +419,12 @@ def _read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:
     )
 
 
-def _request_storage(store: Store, user: Deployment | Placement, model: Model) -> StorageRequest:
-    name = user.cache.name if isinstance(user.cache, ModelCacheChoice) else ""
+def _request_storage(store: Store, user: Deployment | Placement, model: Model) -> WeightsRequest:
+    name = user.storage_choice.name if isinstance(user.storage_choice, ModelCacheChoice) else ""
     cache = store.get(Ref("ModelCache", user.namespace, name))
-    return StorageRequest(
+    return WeightsRequest(
         model=model,
-        choice=user.cache,
+        choice=user.storage_choice,
         named_cache=parse_model_cache(cache).value if cache else None,
         namespace=user.namespace,
         owner=user.name,
@@ -511,7 +511,7 @@ def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Envi
     refused = [
         next((refusal for refusal in refusals if refusal.reason in _REFUSING_EMPTY_POOLS), None)
         for environment in environments
-        for candidate, refusals in filter_candidates(request, environment, Ledger(()))
+        for candidate, refusals in filter_candidates(request, environment, CapacityView(()))
         if candidate and all(refusal.reason is not Refused.NO_POOL_SATISFIES_REQUIREMENTS for refusal in refusals)
     ]
     first = refused[0] if refused else None
@@ -521,7 +521,7 @@ def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Envi
         yield Problem("spec.modelRef", f"{message}. {first.remedy}" if first.remedy else on_environment)
 
 
-def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[StorageRequest]:
+def _list_requests(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[WeightsRequest]:
     """Returns the request for each pool that satisfies a profile; without pools those of profiles with a shape."""
     storage_request = request.storage_request
     replicas = request.deployment.replicas
@@ -530,7 +530,7 @@ def _list_requests(request: SchedulingRequest, environments: Iterable[Environmen
         if not environment.pools:
             shapes = (profile.shape for profile in request.model.profiles)
             yield from (storage_request.with_pool(environment, NO_POOL, shape, replicas) for shape in shapes if shape)
-        for candidate, refusals in filter_candidates(request, environment, Ledger(())):
+        for candidate, refusals in filter_candidates(request, environment, CapacityView(())):
             is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
             if candidate and candidate.shape and not is_refused:
                 yield storage_request.with_pool(environment, candidate.pool, candidate.shape, replicas)

@@ -32,7 +32,7 @@ from function.parts.outcome import complete_conditions, observed_status
 from function.parts.requirements import collect_own_resources
 from function.reasons import CallFailure
 from function.remote.adoption import adopt_all, find_orphans, observe_orphans, select_own
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from function.remote.object_writer import carry_over, keep_undropped
 from function.remote.provider_usage import NO_OBJECTS_LEFT, compose_provider_usages, without_provider_usages
 from function.status.conditions import UNFINISHED, complete, list_changes, with_settings_problems
@@ -52,7 +52,7 @@ class Composer(Generic[Read]):
     read: Callable[[Call, Settings], Read]
     require: Callable[[Call, Read, Settings], Mapping[str, Requirement]]
     compose: Callable[[Call, Read, Settings], Outcome]
-    names: Names = field(default_factory=lambda: Names({}))  # of the resources that it composes
+    names: NamePatterns = field(default_factory=lambda: NamePatterns({}))  # of the resources that it composes
     # `compose` returns the requirements, because they follow from its decision, and adopts the orphans itself.
     requires_in_compose: bool = False
 
@@ -136,7 +136,7 @@ def _require(call: Call, kind: str) -> Mapping[str, Requirement]:
 
 
 def _complete_outcome(
-    call: Call, names: Names, required: Mapping[str, Requirement], compose_kind: Callable[[Call], Outcome]
+    call: Call, names: NamePatterns, required: Mapping[str, Requirement], compose_kind: Callable[[Call], Outcome]
 ) -> Outcome:
     """Composes as if Crossplane had observed the orphans, and adds what the kind need not know.
 
@@ -176,9 +176,9 @@ def _find_expected_version(call: Call, outcome: Outcome) -> str:
     return text(call.xr, "metadata.resourceVersion") if is_stable or has_ledger else ""
 
 
-def _find_names(kind: str) -> Names:
+def _find_names(kind: str) -> NamePatterns:
     """Returns the names under which a kind composes resources; the names of all kinds if the kind is unknown."""
-    return COMPOSERS[kind].names if kind else Names.join(composer.names for composer in COMPOSERS.values())
+    return COMPOSERS[kind].names if kind else NamePatterns.join(composer.names for composer in COMPOSERS.values())
 
 
 def _known_kind(xr: Manifest) -> str:

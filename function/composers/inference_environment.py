@@ -24,7 +24,7 @@ from function.parts.part import Part, join_names, run_parts
 from function.parts.requirements import collect_placements
 from function.parts.storage_class import STORAGE_CLASS_PART
 from function.reasons import ConditionType, Drained
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from function.status import inference_environment as report
 from function.status import references
 
@@ -35,7 +35,7 @@ PARTS: tuple[Part[EnvironmentContext, Any], ...] = (
     LEDGER_PART,
     DRAIN_PART,
 )
-NAMES = Names(join_names(PARTS))
+NAMES = NamePatterns(join_names(PARTS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from function.parts.part import Part, join_names, run_parts
 from function.parts.references import NotComposableError, resolve_model
 from function.reasons import ConditionType, Hydrated, Status
 from function.remote.adoption import find_orphans, observe_orphans
-from function.remote.composed_kinds import OBJECT, Names
+from function.remote.composed_kinds import OBJECT, NamePatterns
 from function.remote.object_writer import CLUSTER_SEPARATOR, carry_over, deletes, find_remote_namespace, keep_undropped
 from function.remote.provider_usage import PROVIDER_USAGE, compose_provider_usages
 from function.status import references
@@ -37,12 +37,12 @@ from function.status import weights as report
 from function.status.conditions import faulty
 from function.weights.claim import Size
 from function.weights.consumers import find_consumers, list_claims, may_delete_weights
-from function.weights.reconcile import SCRIPTS, drop_weights
+from function.weights.reconcile import SCRIPTS_PREFIX, drop_weights
 from function.weights.request import build_cache_request
 
 PARTS: tuple[Part[CacheContext, Any], ...] = (NAMESPACE_PART, CACHED_WEIGHTS_PART)  # on each environment
 _PER_ENVIRONMENT = rf"[^/]+{CLUSTER_SEPARATOR}"
-NAMES = Names(
+NAMES = NamePatterns(
     {**join_names(PARTS, prefix=_PER_ENVIRONMENT), requirements.PROVIDER_USAGE: _PER_ENVIRONMENT + PROVIDER_USAGE}
 )
 # Bytes of a response besides the composed manifests.
@@ -81,7 +81,7 @@ class _OnCluster:
     @property
     def as_observed(self) -> Mapping[str, Composed]:
         """The observed resources without unneeded scripts, because other environments may wait for their bytes."""
-        is_script = {key: key.rpartition(CLUSTER_SEPARATOR)[2].startswith(SCRIPTS) for key in self.observed}
+        is_script = {key: key.rpartition(CLUSTER_SEPARATOR)[2].startswith(SCRIPTS_PREFIX) for key in self.observed}
         needed = {key: item for key, item in self.composed.items() if is_script.get(key)}
         return carry_over({key: m for key, m in self.observed.items() if not is_script[key]}) | needed
 
@@ -142,7 +142,7 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
     entry = cache.entry(name)
     context = CacheContext(
         request=build_cache_request(inputs.model, cache, environment, namespace),
-        recorded=entry.hydration if entry else DownloadRecord(),
+        recorded=entry.download if entry else DownloadRecord(),
         consumers=consumers,
         named_by=named_by,
         writer=writer,
@@ -217,7 +217,9 @@ def _resolve_inputs(call: Call, cache: ModelCache, settings: Settings) -> _Input
         model=model,
         environments=environments,
         selected=selected if cache.environments is None else cache.environments,
-        named_by=tuple(p for p in placements.values() if p.namespace == cache.namespace and p.cache == named_cache),
+        named_by=tuple(
+            p for p in placements.values() if p.namespace == cache.namespace and p.storage_choice == named_cache
+        ),
         consumers=(*find_consumers(cache, placements.values(), owned_claims), *unparsed),
         settings=settings,
     )

@@ -39,20 +39,20 @@ from function.scheduling.gate import find_gate_obstacle
 from function.scheduling.limits import find_exceeded_usage, limit_decision, requests_more
 from function.scheduling.scheduler import delay_deletion_while_serving, drains_first, schedule
 from function.scheduling.turns import assign_turns, needs_gate
-from function.scheduling.verdicts import Assignment, Decision, DropCause, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Decision, RemovalCause, SchedulingRequest
 from function.scheduling.ways_out import FindRequest, Snapshot, WayOut, WayOutCache, find_ways_out
 from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
 from function.status.conditions import faulty
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 
 VERDICT_CACHE = VerdictCache()
 WAYS_OUT = WayOutCache()
 _DROP_REASONS = {
-    DropCause.SCALED_DOWN: "the deployment requests fewer environments",
-    DropCause.REPLACED: "another placement is Ready in its place",
-    DropCause.EVICTED: "its environment has no room for it or takes no placements, and it never served",
+    RemovalCause.SCALED_DOWN: "the deployment requests fewer environments",
+    RemovalCause.REPLACED: "another placement is Ready in its place",
+    RemovalCause.EVICTED: "its environment has no room for it or takes no placements, and it never served",
 }
 
 
@@ -61,7 +61,7 @@ class Scheduling:
     """A decision for a deployment, with all its inputs."""
 
     request: SchedulingRequest
-    storage_request: StorageRequest  # for the weights on any environment
+    storage_request: WeightsRequest  # for the weights on any environment
     scope: Scope
     decision: Decision
     usage: QuotaUsage | None = None  # how much of its quota the namespace uses; None: not needed, or no quota
@@ -115,7 +115,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     is_settled = is_steady and not scheduling.scope.deleting
     # Crossplane calls again until the requirements are stable, up to five times. The search for a placement has taken
     # one call, so the earlier requirements stay.
-    earlier = require(call, parsed, settings) if scheduling.scope.searched else {}
+    earlier = require(call, parsed, settings) if scheduling.scope.requires_lost_placements else {}
     return Outcome(
         requirements={**earlier, **scheduling.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
@@ -175,9 +175,9 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
 
 def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
     """Returns the inputs of a decision, without the decision."""
-    storage_request = StorageRequest(
+    storage_request = WeightsRequest(
         model=model,
-        choice=deployment.cache,
+        choice=deployment.storage_choice,
         named_cache=scope.cache,
         namespace=deployment.namespace,
         owner=deployment.name,
@@ -234,7 +234,7 @@ def _is_steady(scheduling: Scheduling) -> bool:
         and decision.placed >= decision.desired
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
-        and all(drop.cause is DropCause.SCALED_DOWN for drop in decision.dropped)
+        and all(drop.cause is RemovalCause.SCALED_DOWN for drop in decision.dropped)
         and all(_is_unchanged(assignment, scheduling) for assignment in decision.assignments)
     )
 
@@ -317,7 +317,7 @@ def _check_gate(
 
 def _compose_model_service(call: Call, deployment: Deployment) -> dict[str, Composed]:
     """Returns the ModelService of a deployment with all fields of its `service`, if it has one."""
-    if not deployment.service:
+    if not deployment.composes_model_service:
         return {}
     manifest: Manifest = {
         "apiVersion": names.VERSION,
@@ -343,10 +343,10 @@ def _compose_provider_usages(call: Call, scheduling: Scheduling) -> dict[str, Co
     configs = {environment.name: environment.provider_config for environment in scope.environments}
     staying = {environment.name for environment in scope.environments if not environment.deleting}
     dropped = [drop.placement for drop in scheduling.decision.dropped]
-    names = {placement.environment for placement in (*scope.deleting, *dropped)}
-    names |= {placement.environment for placement in scope.own} - staying
+    environment_names = {placement.environment for placement in (*scope.deleting, *dropped)}
+    environment_names |= {placement.environment for placement in scope.own} - staying
     composed: dict[str, Composed] = {}
-    for name in sorted(names):
+    for name in sorted(environment_names):
         key = f"{PROVIDER_USAGE}-{name}"
         composed[key] = compose_provider_usage(call.xr, key, configs.get(name) or name_provider_config(name))
     return composed
@@ -354,7 +354,7 @@ def _compose_provider_usages(call: Call, scheduling: Scheduling) -> dict[str, Co
 
 def _report_url(call: Call, deployment: Deployment) -> Manifest:
     url = text(call.observed.get(SERVICE_KEY), "status.url")
-    return {"url": url} if deployment.service and url else {}
+    return {"url": url} if deployment.composes_model_service and url else {}
 
 
 def refuse_foreign_service(name: str) -> Problem:
@@ -458,7 +458,7 @@ def _label_placement(deployment: Deployment, environment: str) -> dict[str, str]
     return {
         **names.MANAGED_BY,
         names.LABEL_DEPLOYMENT: names.label_value(deployment.name),
-        **build_labels(environment, deployment.cache),
+        **build_labels(environment, deployment.storage_choice),
     }
 
 

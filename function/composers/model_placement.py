@@ -28,12 +28,12 @@ from function.parts.pod_deployment import KEPT_POD_DEPLOYMENT_PART, POD_DEPLOYME
 from function.parts.previous_weights import PREVIOUS_WEIGHTS_PART
 from function.parts.references import RESOLVED, NotComposableError, resolve_placement
 from function.parts.service import KEPT_SERVICE_PART, SERVICE_PART
-from function.parts.weights import WEIGHTS_PART, request_storage
+from function.parts.weights import WEIGHTS_PART, request_weights
 from function.reasons import ConditionType, Status
 from function.remote.adoption import find_orphans
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from function.serving.digest import compute_spec_digest
-from function.serving.rollout import build_serving_request
+from function.serving.reconcile import build_serving_request
 from function.status import model_placement as report
 from function.status import references
 from function.weights.faults import find_faults, list_remaining_faults
@@ -48,7 +48,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     CACHE_USAGE_PART,
     POD_DEPLOYMENT_PART,
 )
-NAMES = Names(join_names(PARTS))
+NAMES = NamePatterns(join_names(PARTS))
 # Run while a reference does not resolve.
 KEPT_PARTS: tuple[Part[KeptPlacement, Any], ...] = (
     KEPT_ADMISSION_PART,
@@ -107,8 +107,8 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
         resolved = resolve_placement(call, placement, settings)
     except NotComposableError:
         return None
-    is_hydrated = bool(resolved.placement.weights.hydration.completed_at)
-    storage = request_storage(call, resolved)
+    is_hydrated = bool(resolved.placement.weights.download.completed_at)
+    storage = request_weights(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
     request = build_serving_request(resolved, plan_weights(storage), placement.replicas)
@@ -124,9 +124,9 @@ def require(call: Call, parsed: Parsed[Placement | None], settings: Settings) ->
         return required
     required[requirements.MODEL] = requirements.require_model(placement.model, placement.namespace)
     required[requirements.ENVIRONMENT] = requirements.require_object("InferenceEnvironment", placement.environment)
-    if isinstance(placement.cache, ModelCacheChoice):
+    if isinstance(placement.storage_choice, ModelCacheChoice):
         required[requirements.CACHE] = requirements.require_object(
-            "ModelCache", placement.cache.name, placement.namespace
+            "ModelCache", placement.storage_choice.name, placement.namespace
         )
     if may_exceed(placement, settings.limits_of(placement.namespace)):
         required[requirements.PLACEMENTS] = requirements.require_placements(placement.namespace)

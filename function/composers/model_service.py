@@ -20,7 +20,7 @@ from function.parts.outcome import keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
 from function.parts.routing import ENDPOINTS_PART, PER_GATEWAY, ROUTE_PART, ModelServiceContext
 from function.reasons import BackendsResolved, ConditionType, Status
-from function.remote.composed_kinds import OBJECT, Names, ResourceKind
+from function.remote.composed_kinds import OBJECT, NamePatterns, ResourceKind
 from function.remote.object_writer import CLUSTER_SEPARATOR
 from function.remote.provider_usage import PROVIDER_USAGE
 from function.status import model_service as report
@@ -30,7 +30,7 @@ from function.traffic import routes
 from function.traffic.endpoints import plan_traffic
 
 PARTS: tuple[Part[ModelServiceContext, Any], ...] = (ROUTE_PART, ENDPOINTS_PART)
-NAMES = Names({**join_names(PARTS), requirements.PROVIDER_USAGE: PER_GATEWAY + PROVIDER_USAGE})
+NAMES = NamePatterns({**join_names(PARTS), requirements.PROVIDER_USAGE: PER_GATEWAY + PROVIDER_USAGE})
 
 
 def read(call: Call, _: Settings) -> Parsed[ModelService | None]:

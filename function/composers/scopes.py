@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_placement
-from function.contract import Answered, Call, RequiredResource, Requirement
+from function.contract import Answer, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement
@@ -24,11 +24,11 @@ from function.kube.manifests import Manifest, listing, text
 from function.kube.names import VERSION
 from function.parts import requirements
 from function.remote.adoption import find_orphan_placements, find_orphans
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from function.remote.provider_usage import PROVIDER_USAGE
 
 SERVICE_KEY = "model-service"  # composition-resource-name of the ModelService of a deployment
-NAMES = Names(
+NAMES = NamePatterns(
     {
         (VERSION, "ModelPlacement"): "placement-.+",
         (VERSION, "ModelService"): SERVICE_KEY,
@@ -50,7 +50,9 @@ class Scope:
     others: tuple[Placement, ...] = ()  # placements of other deployments
     # Own placements and ProviderConfigUsages that Crossplane did not observe, by composition-resource-name.
     orphans: Mapping[str, Manifest]
-    searched: bool = False  # a placement of the status was neither observed nor listed, and is required by name
+    requires_lost_placements: bool = (
+        False  # a placement of the status was neither observed nor listed, and is required by name
+    )
     cache: ModelCache | None = None
 
     @property
@@ -85,13 +87,13 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         required |= by_name
         known += [item for key in by_name for item in _parse_items(call.answers.get(key, ()))]
     orphans = find_orphan_placements(call.xr, call.observed, known)
-    if deployment.service and SERVICE_KEY not in call.observed:
+    if deployment.composes_model_service and SERVICE_KEY not in call.observed:
         required[requirements.MODEL_SERVICE] = requirements.require_object(
             "ModelService", deployment.name, deployment.namespace
         )
-    if isinstance(deployment.cache, ModelCacheChoice):
+    if isinstance(deployment.storage_choice, ModelCacheChoice):
         required[requirements.CACHE] = requirements.require_object(
-            "ModelCache", deployment.cache.name, deployment.namespace
+            "ModelCache", deployment.storage_choice.name, deployment.namespace
         )
     # These placements are its own even if a user has changed their deploymentRef, which is then composed again.
     own = tuple(
@@ -107,7 +109,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         own=own,
         deleting=_find_deleting(call, known),
         orphans=orphans | find_orphans(call, usages, NAMES),
-        searched=bool(by_name),
+        requires_lost_placements=bool(by_name),
         cache=next((cache for cache in caches if cache), None),
     )
 
@@ -167,7 +169,7 @@ def _find_deleting(
     return tuple(p for _, p in placements if p and p.deleting and uid and p.owner == uid)
 
 
-def _parse_items(answer: Answered) -> list[tuple[RequiredResource, Placement | None]]:
+def _parse_items(answer: Answer) -> list[tuple[RequiredResource, Placement | None]]:
     return [(item, parse_placement(item.load()).value) for item in answer]
 
 

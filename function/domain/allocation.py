@@ -60,7 +60,7 @@ class Share:
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node * self.replicas
 
-    def has_same_size(self, other: "Share") -> bool:
+    def has_same_pool_and_size(self, other: "Share") -> bool:
         """Tells whether both are of the same pool and replica size, whatever the number of replicas."""
         return (self.pool, self.nodes, self.gpus_per_node) == (other.pool, other.nodes, other.gpus_per_node)
 
@@ -90,7 +90,7 @@ class Release:
         """Returns how many replicas of a share count that was granted for this generation of the spec."""
         if generation > self.generation:
             return share.replicas
-        return min(share.replicas, self.request.replicas) if share.has_same_size(self.request) else 0
+        return min(share.replicas, self.request.replicas) if share.has_same_pool_and_size(self.request) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

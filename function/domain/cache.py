@@ -57,11 +57,11 @@ class CacheEntry:
     unreachable: bool = False  # the cluster gives no answer
     access_mode: str = ""  # empty: unknown
     message: str = ""
-    hydration: DownloadRecord = DownloadRecord()
+    download: DownloadRecord = DownloadRecord()
 
     def is_mountable_from(self, namespace: str) -> bool:
         """Tells whether pods of a remote namespace can mount the claim, as far as the claim's namespace is known."""
-        return self.hydration.namespace in ("", namespace)
+        return self.download.namespace in ("", namespace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

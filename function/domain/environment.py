@@ -211,7 +211,9 @@ class Environment:
 
     def count_admitted(self, uid: str, request: Share) -> int | None:
         """Returns how many replicas of a size a placement is admitted for; None: it has no grant of that size."""
-        return max((g.share.replicas for g in self.find_grants(uid) if g.share.has_same_size(request)), default=None)
+        return max(
+            (g.share.replicas for g in self.find_grants(uid) if g.share.has_same_pool_and_size(request)), default=None
+        )
 
 
 def is_part_of_gpu(resource: str) -> bool:

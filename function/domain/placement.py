@@ -36,7 +36,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """A roll-out of one environment after the other."""
+    """A rollout of one environment after the other."""
 
     order: tuple[str, ...] = ()  # environments that come first
     paused: bool = False
@@ -52,11 +52,11 @@ class Deployment:
     replicas: int = 1  # on each environment
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
-    cache: StorageChoice = CreatedStorage()
+    storage_choice: StorageChoice = CreatedStorage()
     prefer: Preference = Preference.DECLARED
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
-    service: bool = False  # it composes a ModelService of its name
+    composes_model_service: bool = False  # it composes a ModelService of its name
 
 
 class Stage(IntEnum):
@@ -80,19 +80,19 @@ class Placement:
     pool: str
     shape: Shape | None  # None: the recorded topology cannot be read
     replicas: int = 1
-    cache: StorageChoice = CreatedStorage()
+    storage_choice: StorageChoice = CreatedStorage()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file
     version: str = ""  # metadata.resourceVersion; empty in a file
     created: str = ""  # RFC 3339
-    vram: int | None = None  # bytes; of the model at the last decision, if the shape was computed from it
+    vram: int | None = None  # bytes that the model required when the shape was computed; None: it was declared
     price: Price | None = None  # of its pool, at the last decision
     has_served: bool = False  # its status records that it was Ready once
     ready: bool = False  # it serves
     unreachable: bool = False
     deleting: bool = False
     phase: Phase = Phase.PENDING
-    obstacle: str = ""  # first condition other than ServiceReady that is not True; it may serve nevertheless
+    obstacle: str = ""  # first condition other than ServiceReady that is not True; the placement may serve all the same
     lists_objects: bool = False  # its spec has an Object in Crossplane's list, which a lost status does not affect
     owner: str = ""  # uid of the ModelDeployment that composed it
     labels: tuple[tuple[str, str], ...] = ()
@@ -130,7 +130,7 @@ class Placement:
         """How far it has come; `has_served` is recorded a moment after `ready`."""
         if self.has_served or self.ready:
             return Stage.SERVED
-        return Stage.COMPOSED if self.weights.uri or self.service.uri else Stage.NEW
+        return Stage.COMPOSED if self.weights.planned_uri or self.service.serving_uri else Stage.NEW
 
     @property
     def may_have_resources(self) -> bool:

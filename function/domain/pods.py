@@ -126,7 +126,7 @@ def _merge_security(weaker: Manifest, stronger: Manifest) -> Manifest:
     return merged | {"capabilities": capabilities} if capabilities else merged
 
 
-TYPE = "kubernetes.io/dockerconfigjson"
+DOCKER_CONFIG_TYPE = "kubernetes.io/dockerconfigjson"
 KEY = ".dockerconfigjson"  # the only key of this type
 
 

@@ -50,8 +50,8 @@ def _keep_admission(context: KeptPlacement, _: Decisions) -> PartOutcome[None]:
     """Reports what the ledger reads, and whether the placement can start at all."""
     placement = context.placement
     grants = context.environment.find_grants(placement.uid) if context.environment else ()
-    is_hopeless = any(condition.reason in _CANNOT_START for condition in context.conditions)
-    cannot_start = is_hopeless and placement.stage is Stage.NEW and has_nothing_composed(context.call)
+    needs_edit = any(condition.reason in _CANNOT_START for condition in context.conditions)
+    cannot_start = needs_edit and placement.stage is Stage.NEW and has_nothing_composed(context.call)
     return PartOutcome(
         decision=None,
         conditions=(report.build_cannot_start(),) if cannot_start else (),

@@ -7,7 +7,7 @@ from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.service import SERVICE_PART
 from function.remote.composed_kinds import USAGE_KIND, USAGE_VERSION
-from function.remote.object_writer import SERVICE
+from function.remote.object_writer import SERVICE_PREFIX
 from function.weights.consumers import USAGE_KEY, build_usage, decide_usage
 
 
@@ -25,11 +25,11 @@ CACHE_USAGE_PART = Part(run=_protect_cache, names={(USAGE_VERSION, USAGE_KIND): 
 def _keep_usage(context: KeptPlacement, _: Decisions) -> PartOutcome[None]:
     """Composes the Usage that is missing: the service may read from the ModelCache."""
     placement, observed = context.placement, context.call.observed
-    has_service = any(key.startswith(SERVICE) for key in observed)
+    has_service = any(key.startswith(SERVICE_PREFIX) for key in observed)
     may_read = has_service and bool(context.call.answers.get(requirements.CACHE))
-    if not (isinstance(placement.cache, ModelCacheChoice) and may_read and USAGE_KEY not in observed):
+    if not (isinstance(placement.storage_choice, ModelCacheChoice) and may_read and USAGE_KEY not in observed):
         return PartOutcome(decision=None)
-    return PartOutcome(decision=None, desired=Desired(build_usage(placement, placement.cache.name)))
+    return PartOutcome(decision=None, desired=Desired(build_usage(placement, placement.storage_choice.name)))
 
 
 KEPT_CACHE_USAGE_PART = Part(run=_keep_usage)

@@ -12,14 +12,14 @@ from function.remote.composed_kinds import OBJECT
 from function.remote.object_writer import ObjectWriter
 from function.weights.consumers import list_claims, may_delete_weights
 from function.weights.reconcile import ReconciledWeights, reconcile_weights
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheContext:
     """What the parts of a ModelCache read for one of its environments."""
 
-    request: StorageRequest
+    request: WeightsRequest
     recorded: DownloadRecord
     consumers: Collection[Consumer]
     named_by: Collection[Placement]  # the placements that name the cache

@@ -14,12 +14,12 @@ from function.kube.manifests import Manifest
 from function.remote.composed_kinds import ResourceKind
 
 Context_contra = TypeVar("Context_contra", contravariant=True)  # what all parts of one kind of composite read
-Decision = TypeVar("Decision")
+DecisionT = TypeVar("DecisionT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartOutcome(Generic[Decision]):
-    decision: Decision  # for later parts, and for the composer
+class PartOutcome(Generic[DecisionT]):
+    decision: DecisionT  # for later parts, and for the composer
     desired: Desired = Desired()
     conditions: tuple[Condition, ...] = ()
     status: Manifest = field(default_factory=dict)  # the fields that this part alone writes
@@ -27,8 +27,8 @@ class PartOutcome(Generic[Decision]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part(Generic[Context_contra, Decision]):
-    run: Callable[[Context_contra, "Decisions"], PartOutcome[Decision]]
+class Part(Generic[Context_contra, DecisionT]):
+    run: Callable[[Context_contra, "Decisions"], PartOutcome[DecisionT]]
     # For each kind that the part composes: the regular expression of its composition-resource-names.
     names: Mapping[ResourceKind, str] = field(default_factory=dict)
 
@@ -39,16 +39,16 @@ class Decisions:
     def __init__(self) -> None:
         self._by_part: dict[Part[Any, Any], object] = {}
 
-    def add(self, part: Part[Any, Decision], decision: Decision) -> None:
+    def add(self, part: Part[Any, DecisionT], decision: DecisionT) -> None:
         self._by_part[part] = decision
 
-    def of(self, part: Part[Any, Decision]) -> Decision:
+    def of(self, part: Part[Any, DecisionT]) -> DecisionT:
         """Returns what a part decided.
 
         Raises:
             KeyError: The part has not been run yet, because it comes later in the list.
         """
-        return cast("Decision", self._by_part[part])
+        return cast("DecisionT", self._by_part[part])
 
 
 def run_parts(parts: Iterable[Part[Context_contra, Any]], context: Context_contra) -> PartOutcome[Decisions]:

@@ -13,14 +13,14 @@ from function.serving.pod_deployment import POD_DEPLOYMENT, find_update, observe
 
 
 def _observe_pods(context: PlacementContext, decisions: Decisions) -> PartOutcome[None]:
-    rollout = decisions.of(SERVICE_PART)
-    service = rollout.remote.manifest
+    reconciled = decisions.of(SERVICE_PART)
+    service = reconciled.remote.manifest
     status: Manifest = {}
     if context.rolls_out_in_order:
         update = find_update(service, context.writer.read(POD_DEPLOYMENT))
         record = RolloutRecord(
-            served_digest=rollout.served_digest,
-            requested_digest=rollout.requested_digest,
+            served_digest=reconciled.served_digest,
+            requested_digest=reconciled.requested_digest,
             update=update,
             model_generation=context.resolved.model.generation,
         )

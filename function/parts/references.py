@@ -103,9 +103,9 @@ def _resolve_environment(call: Call, name: str, settings: Settings) -> Environme
 
 
 def _resolve_cache(call: Call, placement: Placement) -> ModelCache | None:
-    if not isinstance(placement.cache, ModelCacheChoice):
+    if not isinstance(placement.storage_choice, ModelCacheChoice):
         return None
-    name = placement.cache.name
+    name = placement.storage_choice.name
     parsed = parse_model_cache(_load(call, CACHE, references.cache_not_found(name, placement.namespace)))
     if parsed.value is None:
         reason = ReferencesResolved.CACHE_NOT_FOUND

@@ -6,7 +6,7 @@ A requirement that is not answered yet makes a condition Unknown; an empty answe
 from collections.abc import Collection, Iterable, Mapping
 
 from function.api import model_deployment
-from function.contract import Answered, Call, RequiredResource, Requirement
+from function.contract import Answer, Call, RequiredResource, Requirement
 from function.domain.model import ModelRef
 from function.domain.placement import Placement
 from function.kube.manifests import condition, flag, listing, text
@@ -55,7 +55,7 @@ def require_definition(name: str) -> Requirement:
     return Requirement(api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition", name=name)
 
 
-def is_served(answer: Answered, version: str) -> bool:
+def is_served(answer: Answer, version: str) -> bool:
     """Tells whether the answer to `require_definition` shows that a version of the kind is served: `v1`."""
     for item in answer:
         manifest = item.load()
@@ -126,7 +126,7 @@ def require_unobserved_resources(call: Call, kinds: Collection[ResourceKind] = _
     return dict(sorted(required.items()))
 
 
-def collect_own_resources(call: Call, names: Iterable[str]) -> tuple[Answered, bool]:
+def collect_own_resources(call: Call, names: Iterable[str]) -> tuple[Answer, bool]:
     """Returns the answered resources of the composite itself, and whether all requirements for them are answered."""
     answers = [call.answers.get(name) for name in names if name == OBJECTS or name.startswith(_RESOURCE)]
     return tuple(item for answer in answers for item in answer or ()), None not in answers

@@ -64,7 +64,7 @@ ENDPOINTS_PART = Part(
     run=_compose_endpoints,
     names={
         OBJECT: PER_GATEWAY + routes.REMOTE_ROUTE,
-        routes.SERVICE_KIND: PER_GATEWAY + routes.SERVICE,
+        routes.SERVICE_KIND: PER_GATEWAY + routes.GATEWAY_SERVICE,
         routes.SLICE_KIND: PER_GATEWAY + routes.SLICE,
         routes.TLS_KIND: PER_GATEWAY + routes.TLS,
     },
@@ -78,12 +78,12 @@ def _compose_endpoint(context: ModelServiceContext, endpoint: Endpoint) -> Desir
     prefix = site.key + CLUSTER_SEPARATOR
     if endpoint.leaving:
         return Desired(carry_over(site.observed)).with_prefix(prefix)
-    if not endpoint.workloads or site.gateway is None:
+    if not endpoint.service_weights or site.gateway is None:
         why = "nothing serves behind its gateway, and no request can reach it any more"
         return Desired(drops=tuple(Drop(prefix + key, why) for key in site.observed))
     gateway = site.gateway
     writer = build_writer(context.call, context.settings, gateway.provider_config, site.observed, scope=site.key)
-    route = routes.build_remote_route(context.service, gateway, site.remote_namespace, endpoint.workloads)
+    route = routes.build_remote_route(context.service, gateway, site.remote_namespace, endpoint.service_weights)
     composed = {routes.REMOTE_ROUTE: writer.compose(routes.REMOTE_ROUTE, route, ManagementPolicy.FULL)}
     for key, manifest in routes.build_local_resources(context.service, gateway).items():
         composed[key] = Composed(manifest=manifest, ready=key in site.observed)

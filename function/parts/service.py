@@ -8,31 +8,31 @@ from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.weights import WEIGHTS_PART
 from function.remote.composed_kinds import HASHED, OBJECT
-from function.remote.object_writer import SERVICE
-from function.serving.rollout import PULL, HeldServices, ReconciledService, keep_services, reconcile_service
+from function.remote.object_writer import SERVICE_PREFIX
+from function.serving.reconcile import PULL_PREFIX, HeldServices, ReconciledService, keep_services, reconcile_service
 from function.status import model_placement as report
 
 
 def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartOutcome[ReconciledService]:
     resolved = context.resolved
     admission = decisions.of(ADMISSION_PART)
-    rollout = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission)
+    reconciled = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission)
     events: tuple[Event, ...] = ()
-    if rollout.rollout_blocked:
+    if reconciled.rollout_blocked:
         blocked = report.build_rollout_blocked(
-            resolved.placement, admission, same_node_is_full=rollout.same_node_is_full
+            resolved.placement, admission, same_node_is_full=reconciled.same_node_is_full
         )
         events = (blocked,)
     return PartOutcome(
-        decision=rollout,
-        desired=Desired({**rollout.pull_secrets, **rollout.composed}, rollout.drops),
-        conditions=report.build_service_conditions(resolved, rollout),
-        status=report.build_service_status(context.call, resolved, rollout),
+        decision=reconciled,
+        desired=Desired({**reconciled.pull_secrets, **reconciled.composed}, reconciled.drops),
+        conditions=report.build_service_conditions(resolved, reconciled),
+        status=report.build_service_status(context.call, resolved, reconciled),
         events=events,
     )
 
 
-SERVICE_PART = Part(run=_reconcile_service, names={OBJECT: f"(?:{PULL}|{SERVICE}){HASHED}"})
+SERVICE_PART = Part(run=_reconcile_service, names={OBJECT: f"(?:{PULL_PREFIX}|{SERVICE_PREFIX}){HASHED}"})
 
 
 def _keep_service(context: KeptPlacement, _: Decisions) -> PartOutcome[HeldServices]:

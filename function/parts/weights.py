@@ -5,19 +5,25 @@ from function.domain.placement import ResolvedPlacement
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
 from function.remote.composed_kinds import HASHED, OBJECT
-from function.remote.object_writer import SERVICE
+from function.remote.object_writer import SERVICE_PREFIX
 from function.status import model_placement as report
-from function.weights.job import JOB
-from function.weights.reconcile import CLAIM, SCRIPTS, SECRET_COPY, ReconciledWeights, reconcile_weights
-from function.weights.request import StorageRequest
+from function.weights.job import JOB_PREFIX
+from function.weights.reconcile import (
+    CLAIM_PREFIX,
+    SCRIPTS_PREFIX,
+    SECRET_COPY_PREFIX,
+    ReconciledWeights,
+    reconcile_weights,
+)
+from function.weights.request import WeightsRequest
 
-WEIGHTS_NAMES = f"{CLAIM}.+|(?:{JOB}|{SCRIPTS}|{SECRET_COPY}){HASHED}"
+WEIGHTS_NAMES = f"{CLAIM_PREFIX}.+|(?:{JOB_PREFIX}|{SCRIPTS_PREFIX}|{SECRET_COPY_PREFIX}){HASHED}"
 
 
 def _reconcile_weights(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     placement = context.resolved.placement
-    request = request_storage(context.call, context.resolved)
-    weights = reconcile_weights(request, context.writer, placement.weights.hydration, placement.service.uri)
+    request = request_weights(context.call, context.resolved)
+    weights = reconcile_weights(request, context.writer, placement.weights.download, placement.service.serving_uri)
     return PartOutcome(
         decision=weights,
         desired=weights.current,
@@ -29,14 +35,14 @@ def _reconcile_weights(context: PlacementContext, _: Decisions) -> PartOutcome[R
 WEIGHTS_PART = Part(run=_reconcile_weights, names={OBJECT: WEIGHTS_NAMES})
 
 
-def request_storage(call: Call, resolved: ResolvedPlacement) -> StorageRequest:
+def request_weights(call: Call, resolved: ResolvedPlacement) -> WeightsRequest:
     placement = resolved.placement
-    request = StorageRequest(
+    request = WeightsRequest(
         model=resolved.model,
-        choice=placement.cache,
+        choice=placement.storage_choice,
         namespace=resolved.namespace,
         owner=placement.name,
         named_cache=resolved.cache,
-        service_exists=any(key.startswith(SERVICE) for key in call.observed),
+        service_exists=any(key.startswith(SERVICE_PREFIX) for key in call.observed),
     )
     return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)

@@ -16,18 +16,24 @@ on the reconcile that observes it (decisions 9 and 14).
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from function.contract import Answered, Call, Composed, RequiredResource
+from function.contract import Answer, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, find_controller, get, is_deleting, parse_time, strings, text
 from function.kube.names import COMPOSITION_KEY, MANAGED_BY
-from function.remote.composed_kinds import Names, find_control_plane_kind
-from function.remote.object_writer import SERVICE, carry_over, reapply_observed, stop_managing, with_resource_version
+from function.remote.composed_kinds import NamePatterns, find_control_plane_kind
+from function.remote.object_writer import (
+    SERVICE_PREFIX,
+    carry_over,
+    reapply_observed,
+    stop_managing,
+    with_resource_version,
+)
 
 ((_LABEL, _MANAGER),) = MANAGED_BY.items()
 _MOST_LATE_SECONDS = 60
 
 
-def select_own(call: Call, names: Names) -> Call:
+def select_own(call: Call, names: NamePatterns) -> Call:
     """Returns the call with only those observed resources that this function composed under these names."""
     observed = {
         name: manifest
@@ -37,7 +43,7 @@ def select_own(call: Call, names: Names) -> Call:
     return replace(call, observed=observed)
 
 
-def is_own(name: str, manifest: Manifest, names: Names) -> bool:
+def is_own(name: str, manifest: Manifest, names: NamePatterns) -> bool:
     """Tells whether this function composed a resource that no earlier step desires.
 
     A resource under a name that only another release gives is recognised by its label.
@@ -79,7 +85,7 @@ def find_orphan_placements(
     return orphans
 
 
-def find_orphans(call: Call, listed: Answered, names: Names, *, deleting: bool = False) -> dict[str, Manifest]:
+def find_orphans(call: Call, listed: Answer, names: NamePatterns, *, deleting: bool = False) -> dict[str, Manifest]:
     """Returns the orphans under some names by composition-resource-name; placements have `find_orphan_placements`.
 
     `listed` are the resources that have the label of the composite or that the composite lists. If two have the same
@@ -129,7 +135,7 @@ def adopt_all(composed: Mapping[str, Composed], call: Call, orphans: Mapping[str
         key: stop_managing(orphans[key]) if text(orphans[key], "kind") == "Object" else reapply_observed(orphans[key])
         for key in orphans.keys() - composed.keys()
     }
-    service_leaves = any(key.startswith(SERVICE) for key in leaving)
+    service_leaves = any(key.startswith(SERVICE_PREFIX) for key in leaving)
     desired = {**(carry_over(call.observed) if service_leaves else composed), **leaving}
     left_alone = {key for key in leaving if _may_be_gone(orphans[key], call.now)}
     return adopt({key: item for key, item in desired.items() if key not in left_alone}, orphans)

@@ -267,7 +267,7 @@ def find_gpu_cluster_kind(manifest: Manifest) -> GpuClusterKind | None:
     return _ON_GPU_CLUSTERS.get(_identify(manifest))
 
 
-class Names:
+class NamePatterns:
     """The composition-resource-names under which a kind of composite composes resources, by their kinds."""
 
     def __init__(self, patterns: Mapping[ResourceKind, str]) -> None:
@@ -283,9 +283,9 @@ class Names:
             )
 
     @staticmethod
-    def join(several: Iterable["Names"]) -> "Names":
+    def join(several: Iterable["NamePatterns"]) -> "NamePatterns":
         """Returns the names that any of these include."""
-        joined = Names({})
+        joined = NamePatterns({})
         for names in several:
             for kind, pattern in names.patterns.items():
                 earlier = joined.patterns.get(kind)

@@ -25,7 +25,7 @@ from function.remote.health import assess_ready_condition
 from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
 
 PROVIDER_CONFIG_LABELS = ("crossplane.io/provider-config", "crossplane.io/provider-config-kind")  # of a usage
-NAMESPACE, SERVICE = "namespace", "service-"  # composition-resource-name, and prefix of such names
+NAMESPACE, SERVICE_PREFIX = "namespace", "service-"  # composition-resource-name, and prefix of such names
 # Ends the prefix of a composition-resource-name that names the cluster, if a composite has several clusters.
 CLUSTER_SEPARATOR = "/"
 _OBJECT_NAME_LIMIT = 63

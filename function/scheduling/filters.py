@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from function.api.parse_cache import CacheStats
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolCapacity, compute_shape, count_in_empty_pool
 from function.contract import noop
 from function.domain.allocation import QuotaUsage, Share
@@ -28,7 +28,7 @@ from function.scheduling.refusals import Field, Refusal, Value
 from function.scheduling.verdicts import Assignment, Infeasible, Rank, SchedulingRequest, Verdict
 from function.weights.faults import StorageFault
 
-FilterFunc: TypeAlias = Callable[[Environment, Ledger], Verdict]  # for one request
+FilterFunc: TypeAlias = Callable[[Environment, CapacityView], Verdict]  # for one request
 MAX_REQUESTS = 64  # as many as may be pending in a fleet; they are compared one by one
 MAX_VERDICTS = 64_000  # 0.6 kB each (docs/performance.md), so that all of them take 40 MB
 Step: TypeAlias = tuple[int, Refusal]  # the step that refuses (a position in `CHECKS`, or beyond), and the refusal
@@ -229,19 +229,19 @@ def find_step(refusal: Refusal) -> int:
 
 
 def filter_candidates(
-    request: SchedulingRequest, environment: Environment, ledger: Ledger
+    request: SchedulingRequest, environment: Environment, ledger: CapacityView
 ) -> Iterator[tuple[Candidate | None, tuple[Refusal, ...]]]:
     """Returns every candidate that `filter_environment` would try if none were feasible, with all its refusals."""
     for candidate, steps in _try_candidates(request, environment, ledger):
         yield candidate, tuple(refusal for _, refusal in steps)
 
 
-def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+def filter_for_reschedule(request: SchedulingRequest, environment: Environment, ledger: CapacityView) -> Verdict:
     """Filters an environment for an existing placement: neither an outage nor the quota is a reason to leave it."""
     return filter_environment(replace(request, quota_usage=None), replace(environment, ready=True), ledger)
 
 
-def filter_environment(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+def filter_environment(request: SchedulingRequest, environment: Environment, ledger: CapacityView) -> Verdict:
     """Returns the feasible candidate for a new placement, else every refusal of the nearest candidate.
 
     The nearest candidate is the candidate whose first refusal comes at the latest step; of several such candidates, the
@@ -271,11 +271,11 @@ def filter_environment(request: SchedulingRequest, environment: Environment, led
     if chosen is not None:
         return chosen
     refusals = min(((refusal, *(later for _, later in steps)) for refusal, steps in nearest), key=len)
-    return Infeasible(refusals=refusals, failed_at=nearest_step)
+    return Infeasible(refusals=refusals, failed_step=nearest_step)
 
 
 def _try_candidates(
-    request: SchedulingRequest, environment: Environment, ledger: Ledger
+    request: SchedulingRequest, environment: Environment, ledger: CapacityView
 ) -> Iterator[tuple[Candidate | None, Iterator[Step]]]:
     """Yields every candidate with its refusals; None stands for a refusal that comes before a pool is tried."""
     if environment.broken:
@@ -324,7 +324,7 @@ def _check_selector(environment: Environment, selector: Selector, field: Field, 
     )
 
 
-def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
+def _assign(candidate: Candidate, ledger: CapacityView) -> Assignment:
     assert candidate.shape is not None  # a candidate without a shape is refused
     model = candidate.request.model
     return Assignment(
@@ -339,7 +339,7 @@ def _assign(candidate: Candidate, ledger: Ledger) -> Assignment:
     )
 
 
-def _run_filters(candidate: Candidate, ledger: Ledger) -> Iterator[Step]:
+def _run_filters(candidate: Candidate, ledger: CapacityView) -> Iterator[Step]:
     """Runs all filters lazily, because only the nearest pools need all refusals."""
     for step, check in enumerate(CHECKS):
         refusal = check(candidate)
@@ -366,7 +366,7 @@ def check_schedulable(candidate: Candidate) -> Iterator[Refusal]:
         yield candidate.refuse(Field.UNSCHEDULABLE, None, reason, Refused.POOL_UNSCHEDULABLE)
 
 
-def check_capacity(candidate: Candidate, ledger: Ledger) -> Refusal | None:
+def check_capacity(candidate: Candidate, ledger: CapacityView) -> Refusal | None:
     shape = candidate.shape
     if shape is None or shape.gpus_per_node > candidate.pool.gpus_per_node:
         return None  # reported by check_gpus_per_node
@@ -410,7 +410,7 @@ def choose_quota_reason(excess: QuotaUsage) -> Refused:
     return Refused.BUDGET_EXCEEDED if excess.exceeds_budget else Refused.QUOTA_EXCEEDED
 
 
-def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
+def rank_candidate(candidate: Candidate, ledger: CapacityView) -> Rank | None:
     """Returns how a feasible candidate compares with others; None if the first declared pool is preferred."""
     request = candidate.request
     shape = candidate.shape
@@ -424,7 +424,9 @@ def rank_candidate(candidate: Candidate, ledger: Ledger) -> Rank | None:
     return Rank(
         profile=request.model.profiles.index(profile),
         spare=None if memory_per_gpu is None else memory_per_gpu * shape.gpus - required,
-        left=ledger.free_capacity(candidate.environment, candidate.pool).count_left_on_fullest(candidate.requested),
+        free_on_fullest_node=ledger.free_capacity(candidate.environment, candidate.pool).count_left_on_fullest(
+            candidate.requested
+        ),
         cost=price.cost(candidate.requested.gpus) if price and prefer is Preference.CHEAPEST else None,
     )
 
@@ -459,8 +461,8 @@ class VerdictCache:
 
     A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as
     before. A verdict is valid as long as its inputs are the same: the request (not the deployment that makes it), the
-    environment, and the placements that are counted on it (`Ledger.counted_placements`). Parsed objects are cached too,
-    so comparing identities is enough to see that nothing changed.
+    environment, and the placements that are counted on it (`CapacityView.counted_placements`). Parsed objects are cached
+    too, so comparing identities is enough to see that nothing changed.
     """
 
     def __init__(self) -> None:
@@ -480,7 +482,7 @@ class VerdictCache:
             others.pop()
         self._requests = [(key, entries), *others]
 
-        def filter_cached(environment: Environment, ledger: Ledger) -> Verdict:
+        def filter_cached(environment: Environment, ledger: CapacityView) -> Verdict:
             counted = ledger.counted_placements(environment)
             entry = entries.get(environment.name)
             if entry is None or entry.environment is not environment or entry.counted != counted:

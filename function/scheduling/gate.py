@@ -1,9 +1,9 @@
-"""The gate of a roll-out: an object of the user's whose condition must be True before the next environment changes.
+"""The gate of a rollout: an object of the user's whose condition must be True before the next environment changes.
 
 turns.py decides whether a change needs the gate.
 """
 
-from function.contract import Answered
+from function.contract import Answer
 from function.domain.placement import Gate
 from function.kube.manifests import condition, integer, is_condition_current, is_deleting, text
 from function.kube.messages import truncate_middle
@@ -13,7 +13,7 @@ from function.remote.health import is_current
 _MAX_STATE = 256  # bytes of what the object says
 
 
-def find_gate_obstacle(gate: Gate, answer: Answered | None) -> str:
+def find_gate_obstacle(gate: Gate, answer: Answer | None) -> str:
     """Returns why a gate does not let the next environment change; empty if it does.
 
     `answer` has the object that is the gate; None while Crossplane has not answered. A condition about an earlier

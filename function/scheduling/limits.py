@@ -13,7 +13,7 @@ from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import Assignment, Decision, Infeasible
 
 
-def count_more(assignment: Assignment) -> int:
+def count_extra_gpus(assignment: Assignment) -> int:
     """Returns the GPUs of an assignment beyond the GPUs that its placement is charged for."""
     placement = assignment.placement
     shares = (placement.requested, placement.service.allocated) if placement else ()
@@ -23,7 +23,7 @@ def count_more(assignment: Assignment) -> int:
 def charge_assignments(usage: QuotaUsage, assignments: Iterable[Assignment]) -> QuotaUsage:
     """Returns the usage with the assignments charged, as far as the quota allows it."""
     for each in assignments:
-        more = count_more(each)
+        more = count_extra_gpus(each)
         is_new = each.placement is None
         if more and not usage.find_excess(more, each.price, is_new=is_new):
             usage = usage.with_more(f"its own on {each.environment}", more, each.price, is_new=is_new)
@@ -70,7 +70,7 @@ def limit_decision(
             required=excess.requested,
             quota_usage=excess,
         )
-        refusals.append(Infeasible(refusals=(refusal,), failed_at=find_step(refusal), current_replicas=current))
+        refusals.append(Infeasible(refusals=(refusal,), failed_step=find_step(refusal), current_replicas=current))
         if current is not None:
             accepted.append(replace(assignment, replicas=current))
         elif existing:
@@ -97,11 +97,11 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
         return False
     if current is not None:
         return request.replicas > current
-    return existing.requested is None or not existing.requested.has_same_size(request)
+    return existing.requested is None or not existing.requested.has_same_pool_and_size(request)
 
 
 def _current_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas of the planned shape it has; None if it has another shape, or may have no replicas."""
     current = existing.effective_request
     request = planned.requested
-    return current.replicas if current and request and current.has_same_size(request) else None
+    return current.replicas if current and request and current.has_same_pool_and_size(request) else None

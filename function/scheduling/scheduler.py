@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TypeAlias
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import compute_shape
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
@@ -42,9 +42,9 @@ from function.scheduling.refusals import Field, Refusal
 from function.scheduling.verdicts import (
     Assignment,
     Decision,
-    DropCause,
-    Dropped,
     Infeasible,
+    Removal,
+    RemovalCause,
     SchedulingRequest,
     Verdict,
 )
@@ -68,11 +68,11 @@ class Retained:
     # shape has no room. They keep running meanwhile.
     to_reschedule: list[Placement] = field(default_factory=list)
     # Evicted placements, and all but one of several placements on the same environment.
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[Removal] = field(default_factory=list)
 
 
 def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, str]:
-    """Sorts placements; the placements that are kept longest come first.
+    """Returns the sort key of placements by which those that are kept longest come first.
 
     Placements that are not being deleted come first, then Ready placements, then placements that were Ready, then
     placements that may have resources. Equals are sorted by environment and name.
@@ -88,7 +88,7 @@ def retention_order(placement: Placement) -> tuple[bool, bool, bool, bool, str, 
 
 
 def retain(
-    request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: Ledger
+    request: SchedulingRequest, environments: Mapping[str, Environment], own: Iterable[Placement], ledger: CapacityView
 ) -> Retained:
     """Decides which placements of a deployment are kept; `environments` has no environment that is being deleted."""
     used: set[str] = set()
@@ -96,9 +96,9 @@ def retain(
     for placement in sorted(own, key=retention_order):
         environment = environments.get(placement.environment)
         if placement.environment in used:
-            retained.dropped.append(Dropped(placement=placement, cause=DropCause.SCALED_DOWN))
+            retained.dropped.append(Removal(placement=placement, cause=RemovalCause.SCALED_DOWN))
         elif environment is not None and _must_evict(environment, placement, ledger):
-            retained.dropped.append(Dropped(placement=placement, cause=DropCause.EVICTED))
+            retained.dropped.append(Removal(placement=placement, cause=RemovalCause.EVICTED))
         elif environment is not None and _is_still_valid(request, environment, placement):
             retained.kept.append(placement)
         else:
@@ -107,7 +107,7 @@ def retain(
     return retained
 
 
-def _must_evict(environment: Environment, placement: Placement, ledger: Ledger) -> bool:
+def _must_evict(environment: Environment, placement: Placement, ledger: CapacityView) -> bool:
     """Tells whether a placement must give up its environment.
 
     There are two cases. In the first, there is no room for the placement and it was never Ready: two deployments chose
@@ -150,7 +150,7 @@ def _is_still_valid(request: SchedulingRequest, environment: Environment, placem
 
 
 def scale_existing(
-    request: SchedulingRequest, environment: Environment, placement: Placement, ledger: Ledger
+    request: SchedulingRequest, environment: Environment, placement: Placement, ledger: CapacityView
 ) -> tuple[Assignment, Infeasible | None]:
     """Returns the assignment of a kept placement that has a shape, and why the placement cannot be scaled up.
 
@@ -179,12 +179,12 @@ def scale_existing(
         price=pool.price if pool else None,
     )
     refusals = tuple(refusal for _, refusal in steps)
-    not_scaled = Infeasible(refusals=refusals, failed_at=steps[0][0], current_replicas=current) if steps else None
+    not_scaled = Infeasible(refusals=refusals, failed_step=steps[0][0], current_replicas=current) if steps else None
     return assignment, not_scaled
 
 
 def _find_scaling_refusals(
-    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: Ledger
+    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: CapacityView
 ) -> list[Step]:
     pool = environment.pool(placement.pool)
     profile = request.find_profile(placement.profile)
@@ -202,7 +202,7 @@ def _find_scaling_refusals(
     candidate = Candidate(request, environment, profile, pool, shape)
     faults = candidate.storage_faults
     replicas = request.deployment.replicas
-    if placement.service.uri or placement.weights.hydration.completed_at:
+    if placement.service.serving_uri or placement.weights.download.completed_at:
         faults = find_faults_for_existing_claim(faults, placement.weights.access_mode, shape.nodes, replicas)
     storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
     shortage = find_shortage(candidate, ledger.free_capacity(environment, pool))
@@ -210,10 +210,10 @@ def _find_scaling_refusals(
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _SchedulingInputs:
     request: SchedulingRequest
     environments: Mapping[str, Environment]  # by name, in this order; none is being deleted
-    ledger: Ledger  # what others have
+    ledger: CapacityView  # what others have
     make_filter: FilterFactory
     usage: QuotaUsage | None
 
@@ -236,8 +236,8 @@ def schedule(
     own = [p for p in placements if p.deployment == deployment.name and p.namespace == deployment.namespace]
     others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
     known = sorted((e for e in environments if not e.deleting), key=attrgetter("name"))
-    ledger = Ledger(others, own)
-    snapshot = _Snapshot(request, {e.name: e for e in known}, ledger, make_filter, usage)
+    ledger = CapacityView(others, own)
+    snapshot = _SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage)
 
     desired = deployment.environments
     retained = retain(request, snapshot.environments, own, ledger)
@@ -294,7 +294,9 @@ def find_unsatisfiable_storage(
     return first_fault
 
 
-def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], limit: int) -> tuple[Assignment, ...]:
+def _reschedule_in_place(
+    snapshot: _SchedulingInputs, placements: Iterable[Placement], limit: int
+) -> tuple[Assignment, ...]:
     rescheduled: list[Assignment] = []
     for placement in placements:
         environment = snapshot.environments.get(placement.environment)
@@ -307,12 +309,12 @@ def _reschedule_in_place(snapshot: _Snapshot, placements: Iterable[Placement], l
 
 
 def _choose_environments(
-    snapshot: _Snapshot, retained: Retained, used: frozenset[str], limit: int
+    snapshot: _SchedulingInputs, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
     """Chooses environments until there are enough; an evicted placement may be chosen again, in another shape."""
     if limit <= 0:
         return (), ()
-    evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is DropCause.EVICTED}
+    evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is RemovalCause.EVICTED}
     quota = _QuotaFilter(snapshot, snapshot.usage) if snapshot.usage else None
     chosen: list[Assignment] = []
     refused: list[Infeasible] = []
@@ -334,7 +336,7 @@ def _choose_environments(
 class _QuotaFilter:
     """Keeps new placements within the quota of the namespace. Each chosen placement is charged to the quota."""
 
-    def __init__(self, snapshot: _Snapshot, usage: QuotaUsage) -> None:
+    def __init__(self, snapshot: _SchedulingInputs, usage: QuotaUsage) -> None:
         self._snapshot = snapshot
         self._usage = usage
         self._filter: FilterFunc | None = None  # for the current usage, once it is needed
@@ -352,7 +354,7 @@ class _QuotaFilter:
         self._filter = None
 
 
-def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
+def _filter_in_order(snapshot: _SchedulingInputs, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
     """Returns verdicts in the order in which environments are chosen, by name.
 
     If the deployment prefers the cheapest or the smallest pool, the refusals come first, then the feasible environments
@@ -379,7 +381,7 @@ def _filter_in_order(snapshot: _Snapshot, used: frozenset[str], *, after_evictio
 
 def _split_carried_and_dropped(
     retained: Retained, kept: Sequence[Placement], assignments: tuple[Assignment, ...], desired: int
-) -> tuple[tuple[Placement, ...], tuple[Dropped, ...]]:
+) -> tuple[tuple[Placement, ...], tuple[Removal, ...]]:
     reused = [a.placement for a in assignments if a.placement is not None]
     moving = [p for p in retained.to_reschedule if p not in reused]
     ready = sum(p.ready and not p.deleting for p in kept)
@@ -387,9 +389,9 @@ def _split_carried_and_dropped(
     surplus = moving[to_carry:]
     dropped = (
         *(d for d in retained.dropped if d.placement not in reused),
-        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in retained.kept[len(kept) :]),
-        *(Dropped(placement=p, cause=DropCause.REPLACED) for p in surplus[:ready]),
-        *(Dropped(placement=p, cause=DropCause.SCALED_DOWN) for p in surplus[ready:]),
+        *(Removal(placement=p, cause=RemovalCause.SCALED_DOWN) for p in retained.kept[len(kept) :]),
+        *(Removal(placement=p, cause=RemovalCause.REPLACED) for p in surplus[:ready]),
+        *(Removal(placement=p, cause=RemovalCause.SCALED_DOWN) for p in surplus[ready:]),
     )
     carried = (*(p for p in kept if p.shape is None), *moving[:to_carry])
     return (
@@ -409,7 +411,7 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
     `services`: the ModelServices of the namespace; None while they are not known. A placement is not deleted either
     while it is not yet observed to be draining: a service may be about to list it.
     """
-    draining: list[Dropped] = []
+    draining: list[Removal] = []
     for dropped in filter(_may_serve, decision.dropped):
         placement = dropped.placement
         listings = services or ()
@@ -422,7 +424,7 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
     return replace(decision, dropped=released, draining=tuple(draining))
 
 
-def _may_serve(dropped: Dropped) -> bool:
+def _may_serve(dropped: Removal) -> bool:
     placement = dropped.placement
     # A placement with Objects that its status does not mention may serve unnoticed.
     is_unrecorded = placement.lists_objects and placement.stage is Stage.NEW

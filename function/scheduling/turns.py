@@ -1,4 +1,4 @@
-"""Turns of a roll-out over environments: which placement may change its service, from reported digests alone.
+"""Turns of a rollout over environments: which placement may change its service, from reported digests alone.
 
 A placement reports the digest of its service and the requested digest. It changes a running service only to the digest
 that it is allowed. A placement that never had a service takes no part. A placement that had a turn and reports nothing
@@ -16,7 +16,7 @@ from function.domain.placement import Placement, Rollout
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The placements that take part in a roll-out, in its order."""
+    """The placements that take part in a rollout, in its order."""
 
     changed: tuple[Placement, ...] = ()  # are Ready, and all their pods serve what is requested
     changing: tuple[Placement, ...] = ()  # may change, or have changed, and have not arrived
@@ -32,7 +32,7 @@ class Turns:
 def sort_turns(
     rollout: Rollout, placements: Iterable[Placement], leaving: Collection[Placement] = (), *, model_generation: int = 0
 ) -> Turns:
-    """Returns the placements of a roll-out by their state.
+    """Returns the placements of a rollout by their state.
 
     Placements in `leaving` stay as observed and get no turn, but while one of them changes, no other placement may
     change.
@@ -48,7 +48,7 @@ def sort_turns(
         placement
         for placement in (*changed, *waiting)
         if model_generation not in {0, placement.rollout.model_generation}  # 0: of a file
-        # A spec also changes with `replicas`, which no roll-out waits for.
+        # A spec also changes with `replicas`, which no rollout waits for.
         or (waiting and not placement.status_is_current)
     )
     may_change = [] if rollout.paused or changing or outdated else sort_by_turn(rollout, waiting)
@@ -117,6 +117,6 @@ def _has_arrived(placement: Placement) -> bool:
 
 
 def _get_position(rollout: Rollout) -> Callable[[Placement], tuple[int, str]]:
-    """Returns the key that sorts placements in the order of a roll-out."""
+    """Returns the key that sorts placements in the order of a rollout."""
     position = {name: index for index, name in enumerate(rollout.order)}
     return lambda p: (position.get(p.environment, len(position)), p.environment)

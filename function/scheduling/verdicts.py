@@ -14,14 +14,14 @@ from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
 from function.weights.faults import StorageFault, find_faults
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingRequest:
     deployment: Deployment
     model: Model
-    storage_request: StorageRequest | None = None  # finds why pools have no storage; None: storage is not checked
+    storage_request: WeightsRequest | None = None  # finds why pools have no storage; None: storage is not checked
     # Returns why a profile cannot run with the settings that a pool adds to its pods.
     serving_check: Callable[[Profile, Shape, Pool], tuple[Problem, ...]] = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused the first choice.
@@ -77,12 +77,12 @@ class Rank:
     profile: int  # position among the declared profiles
     # Bytes of GPU memory of one replica beyond what is required, negative where it is less; None: not declared.
     spare: int | None
-    left: int  # free GPUs on the fullest node that would be used
+    free_on_fullest_node: int  # free GPUs on the fullest node that would be used
     cost: Cost | None = None  # of all replicas, if the cheapest is preferred; None: the pool has no price
 
     @property
     def sort_key(self) -> tuple[int, bool, Cost, bool, bool, int]:
-        """Sorts by profile and cost, then by spare memory (sufficient, insufficient, not declared)."""
+        """The sort key: by profile and cost, then by spare memory (sufficient, insufficient, not declared)."""
         spare = self.spare or 0
         cost = (self.cost is None, self.cost or NO_COST)
         return self.profile, *cost, self.spare is None, spare < 0, abs(spare)
@@ -104,13 +104,13 @@ class Assignment:
 
     @property
     def preference(self) -> tuple[int, bool, Cost, bool, bool, int, int, str, str]:
-        """Sorts by rank where a pool is preferred, then by the GPUs that are left, then by name."""
+        """The sort key: by rank where a pool is preferred, then by the GPUs that are left, then by name."""
         assert self.rank is not None
-        return *self.rank.sort_key, self.rank.left, self.environment, self.pool
+        return *self.rank.sort_key, self.rank.free_on_fullest_node, self.environment, self.pool
 
     @property
     def preference_after_eviction(self) -> tuple[int, bool, Cost, bool, bool, int]:
-        """Sorts by rank alone: equals stay in the order of their hash, so that two deployments try different ones."""
+        """The sort key: by rank alone; equals stay in the order of their hash, so that two deployments try different ones."""
         assert self.rank is not None
         return self.rank.sort_key
 
@@ -136,7 +136,7 @@ class Infeasible:
     """Every refusal of the nearest pool of one environment, in the order of the filters."""
 
     refusals: tuple[Refusal, ...]
-    failed_at: int = 0  # the first failing step: the order of `Refused`, and finer
+    failed_step: int = 0  # the first failing step: the order of `Refused`, and finer
     current_replicas: int | None = None  # replicas that keep running there, if a placement cannot be scaled up
 
     @property
@@ -169,16 +169,16 @@ class Infeasible:
 Verdict: TypeAlias = Assignment | Infeasible
 
 
-class DropCause(StrEnum):
+class RemovalCause(StrEnum):
     SCALED_DOWN = "ScaledDown"
     REPLACED = "Replaced"
     EVICTED = "Evicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class Removal:
     placement: Placement
-    cause: DropCause
+    cause: RemovalCause
     held_by: tuple[str, ...] = ()  # ModelServices that may send it requests, while it drains; empty: not known yet
 
 
@@ -186,8 +186,8 @@ class Dropped:
 class Decision:
     assignments: tuple[Assignment, ...] = ()  # desired, and counted as placed
     carried: tuple[Placement, ...] = ()  # carried over as observed; only placements on `unreadable` count as placed
-    dropped: tuple[Dropped, ...] = ()
-    draining: tuple[Dropped, ...] = ()  # deleted once no ModelService sends requests to them
+    dropped: tuple[Removal, ...] = ()
+    draining: tuple[Removal, ...] = ()  # deleted once no ModelService sends requests to them
     # Every environment that was tried and refused, and the environments where a placement cannot be scaled up. No
     # environment is tried after enough are placed.
     refusals: tuple[Infeasible, ...] = ()
@@ -205,4 +205,4 @@ class Decision:
         """The refusals that matter, nearest first: once enough is placed, only placements that cannot be scaled up."""
         needs_more = self.placed < self.desired
         unresolved = (each for each in self.refusals if needs_more or each.current_replicas is not None)
-        return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_at, infeasible.environment))
+        return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_step, infeasible.environment))

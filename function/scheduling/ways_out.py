@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-from function.capacity.ledger import Ledger, publish_free
+from function.capacity.ledger import CapacityView, publish_free
 from function.domain.allocation import NO_COST, Cost
 from function.domain.environment import Environment, Pool
 from function.domain.model import OR_BETTER, BandwidthRequirement, Model, Profile
@@ -24,7 +24,7 @@ from function.kube.names import PAUSED
 from function.kube.selectors import Selector, Toleration, find_untolerated
 from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment
-from function.scheduling.limits import charge_assignments, count_more
+from function.scheduling.limits import charge_assignments, count_extra_gpus
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import retention_order, scale_existing
 from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
@@ -82,13 +82,13 @@ class Snapshot:
         """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
         request = self.request
         where = self.environments[environment]
-        ledger = Ledger(self.others_on(environment), self.own)
+        ledger = CapacityView(self.others_on(environment), self.own)
         if environment not in self.growing:
             return isinstance(filter_environment(request, where, ledger), Assignment)
         existing = min((p for p in self.own if p.environment == environment), key=retention_order)
         assignment, infeasible = scale_existing(request, where, existing, ledger)
         usage = request.quota_usage
-        more = count_more(assignment)
+        more = count_extra_gpus(assignment)
         return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
 
     def list_refusals(self, infeasible: Infeasible) -> list[tuple[Refusal, ...]]:
@@ -96,7 +96,7 @@ class Snapshot:
         name = infeasible.environment
         if name in self.growing:
             return [infeasible.refusals]
-        ledger = Ledger(self.others_on(name), self.own)
+        ledger = CapacityView(self.others_on(name), self.own)
         return [refusals for _, refusals in filter_candidates(self.request, self.environments[name], ledger)]
 
     def has_queue(self, environment: Environment, pool: str) -> bool:
@@ -148,7 +148,7 @@ class WayOut:
 
     @property
     def sort_key(self) -> tuple[object, ...]:
-        """Sorts the cheapest to the front; equals stay as they are found, with the nearest environment first."""
+        """The sort key by which the cheapest come first; equals stay as they are found, with the nearest environment first."""
         effort = len(self.moves) or self.nodes
         return [*Way].index(self.way), self.cost is None, self.cost or NO_COST, effort
 
@@ -178,7 +178,7 @@ class WayOutCache:
 
 def find_ways_out(snapshot: Snapshot, decision: Decision) -> tuple[WayOut, ...]:
     """Finds the ways out of the refusals of a decision by the nearest environments, cheapest first."""
-    refused = sorted(decision.unresolved, key=lambda i: (-i.failed_at, _measure_lack(i.refusals[0]), i.environment))
+    refused = sorted(decision.unresolved, key=lambda i: (-i.failed_step, _measure_lack(i.refusals[0]), i.environment))
     nearest = [] if decision.general_refusal else refused[:_MAX_ENVIRONMENTS]
     snapshot = snapshot.with_decision(decision)
     targets = MoveTargets(snapshot, {assignment.environment for assignment in decision.assignments})
@@ -270,7 +270,7 @@ class MoveTargets:
         self._snapshot = snapshot
         self._assigned = assigned  # environments on which the deployment itself takes room now
         self._placements = (*snapshot.own, *(p for placements in snapshot.others.values() for p in placements))
-        self._ledger = Ledger(self._placements)
+        self._ledger = CapacityView(self._placements)
         self._left = _MAX_TRIED
 
     def find(self, moving: Sequence[Placement]) -> tuple[Move, ...]:

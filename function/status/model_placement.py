@@ -21,18 +21,18 @@ from function.kube.urls import parse_origin
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
 from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
-from function.remote.object_writer import SERVICE
+from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import ObservedObject, State
-from function.serving.rollout import ReconciledService, ServiceDecision, name_inference_service
+from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
 from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
-from function.weights.planner import StoragePlan
+from function.weights.planner import WeightsPlan
 from function.weights.reconcile import ReconciledWeights
 from function.weights.request import parse_claim_uri
-from function.weights.state import StorageState
+from function.weights.state import WeightsState
 
 # The cluster answers, whatever became of the last write: the mirrored manifest is current.
 _ANSWERED = {State.PRESENT, State.REJECTED, State.UNKNOWN_FIELD, State.CONFLICT, State.WEBHOOK_FAILED}
@@ -56,20 +56,20 @@ _accepted = partial(Condition, ConditionType.SERVICE_ACCEPTED)
 _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
-def build_storage_ready(state: StorageState) -> Condition:
+def build_storage_ready(state: WeightsState) -> Condition:
     return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
 
 
-def build_service_conditions(resolved: ResolvedPlacement, rollout: ReconciledService) -> tuple[Condition, Condition]:
+def build_service_conditions(resolved: ResolvedPlacement, reconciled: ReconciledService) -> tuple[Condition, Condition]:
     """Returns ServiceAccepted and ServiceReady."""
     placement = resolved.placement
-    missing_secret = rollout.missing_pull_secret
-    ready = build_service_ready(rollout.remote, placement.replicas, has_served=placement.has_served)
+    missing_secret = reconciled.missing_pull_secret
+    ready = build_service_ready(reconciled.remote, placement.replicas, has_served=placement.has_served)
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
         ready = replace(ready, message=f"{ready.message}. {note}")
-    return build_service_accepted(rollout), ready
+    return build_service_accepted(reconciled), ready
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
@@ -100,17 +100,17 @@ def build_rollout_blocked(placement: Placement, admission: Admission, *, same_no
     return Event(reason="RolloutNeedsRoom", message=truncate_middle(message), warning=True)
 
 
-def build_service_accepted(rollout: ReconciledService) -> Condition:
-    remote = rollout.remote
-    if rollout.problems:
-        return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, rollout.problems)
+def build_service_accepted(reconciled: ReconciledService) -> Condition:
+    remote = reconciled.remote
+    if reconciled.problems:
+        return faulty(ConditionType.SERVICE_ACCEPTED, ServiceAccepted.REJECTED, reconciled.problems)
     if remote.refused:
         return _accepted(Status.FALSE, ServiceAccepted.REJECTED, remote.problem)
     if remote.state is State.KIND_MISSING:
         message = "The cluster does not serve LLMInferenceService; install KServe"
         return _accepted(Status.FALSE, ServiceAccepted.REJECTED, message)
-    if not remote.seen and rollout.decision in _NOT_COMPOSED:
-        return _accepted(Status.FALSE, *_NOT_COMPOSED[rollout.decision])
+    if not remote.seen and reconciled.decision in _NOT_COMPOSED:
+        return _accepted(Status.FALSE, *_NOT_COMPOSED[reconciled.decision])
     if remote.state is State.UNSEEN:
         return _accepted(Status.FALSE, ServiceAccepted.APPLYING, "The service is being created")
     if not remote.present:
@@ -213,13 +213,13 @@ def _describe_free(free: Free | None) -> str:
 
 
 def build_progress(
-    xr: Manifest, conditions: Sequence[Condition], state: StorageState | None, remote: ObservedObject
+    xr: Manifest, conditions: Sequence[Condition], state: WeightsState | None, remote: ObservedObject
 ) -> Manifest:
     serves = any(c.reason == ServiceReady.SERVING for c in conditions)
     return {"phase": _phase(conditions, state, remote), "served": serves or flag(xr, "status.served")}
 
 
-def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: ObservedObject) -> Phase:
+def _phase(conditions: Sequence[Condition], state: WeightsState | None, remote: ObservedObject) -> Phase:
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
@@ -233,13 +233,13 @@ def _phase(conditions: Sequence[Condition], state: StorageState | None, remote: 
     return Phase.STARTING if state.status is Status.TRUE else state.phase
 
 
-def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: ReconciledService) -> Manifest:
+def build_service_status(call: Call, resolved: ResolvedPlacement, reconciled: ReconciledService) -> Manifest:
     """Returns `status.gpus`, `service`, `gateway` and `readyReplicas`."""
-    remote = rollout.remote.manifest
+    remote = reconciled.remote.manifest
     last = resolved.placement.service
-    service = _record_service(call, resolved, rollout)
+    service = _record_service(call, resolved, reconciled)
     ready_replicas = build_ready_replicas(remote)
-    if resolved.placement.has_served and not rollout.remote.seen and last.name == service.name:
+    if resolved.placement.has_served and not reconciled.remote.seen and last.name == service.name:
         service = _keep_last_reported(last, service)
         ready_replicas |= prune({"readyReplicas": get(call.xr, "status.readyReplicas")})
     return {
@@ -249,19 +249,19 @@ def build_service_status(call: Call, resolved: ResolvedPlacement, rollout: Recon
     }
 
 
-def _record_service(call: Call, resolved: ResolvedPlacement, rollout: ReconciledService) -> ServiceRecord:
+def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: ReconciledService) -> ServiceRecord:
     """Returns the record of the service: its name, its weights, what it takes of which pool, and how it is reached."""
-    remote = rollout.remote.manifest
-    observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE)]
-    serving_uri = find_serving_uri(rollout.remote, observed, resolved.placement.service.uri)
+    remote = reconciled.remote.manifest
+    observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE_PREFIX)]
+    serving_uri = find_serving_uri(reconciled.remote, observed, resolved.placement.service.serving_uri)
     backend_service_name = text(remote, "status.workloads.service.name")
     return ServiceRecord(
         name=text(remote, "metadata.name") or name_inference_service(resolved.placement, resolved.shape),
         namespace=text(remote, "metadata.namespace") or resolved.namespace,
         url=get_service_url(remote),
-        uri=serving_uri,
-        applied_uri=find_applied_uri([item.manifest for item in rollout.composed.values()], serving_uri),
-        allocated=rollout.allocated,
+        serving_uri=serving_uri,
+        applied_uri=find_applied_uri([item.manifest for item in reconciled.composed.values()], serving_uri),
+        allocated=reconciled.allocated,
         backend_service_name=backend_service_name,
         # Clients cannot notice a service that has no Kubernetes Service yet.
         traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
@@ -291,12 +291,12 @@ def build_storage(call: Call, resolved: ResolvedPlacement, weights: ReconciledWe
     return prune({"storage": block or None})
 
 
-def _build_storage(resolved: ResolvedPlacement, weights: ReconciledWeights, plan: StoragePlan) -> Manifest:
+def _build_storage(resolved: ResolvedPlacement, weights: ReconciledWeights, plan: WeightsPlan) -> Manifest:
     bandwidth = resolved.environment.storage.read_bandwidth
     loads = estimate_load(plan.bytes_on_claim, bandwidth)
     size = plan.claim.size if plan.claim else None
-    hydration = weights.hydration if plan.job else DownloadRecord()
-    record = WeightsRecord(uri=plan.uri, access_mode=weights.access_mode, hydration=hydration)
+    hydration = weights.download if plan.job else DownloadRecord()
+    record = WeightsRecord(planned_uri=plan.uri, access_mode=weights.access_mode, download=hydration)
     displayed: Manifest = {
         "type": plan.storage_type,
         "claimName": plan.claim_name or None,

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Consumer
 from function.domain.model import DownloadedSource, Model, Problem
-from function.domain.records.weights import build_hydration
+from function.domain.records.weights import build_download
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.weights.claim import LoadEstimate, Size, SizeFrom
 from function.weights.reconcile import ReconciledWeights
-from function.weights.request import StorageRequest, StorageType, cache_key, source_uri
-from function.weights.state import StorageState, WeightsStatus
+from function.weights.request import StorageType, WeightsRequest, cache_key, source_uri
+from function.weights.state import WeightsFinding, WeightsState
 
 _HOUR, _MINUTE = 3600, 60
 # What makes room on a claim whose size neither a deployment nor a ModelCache sets.
@@ -27,7 +27,7 @@ _SIZE_ADVICE: Mapping[StorageType | None, str] = {
 }
 
 
-def describe_storage(state: StorageState) -> str:
+def describe_storage(state: WeightsState) -> str:
     """Formats the message of a finding with its problems, and with remarks about the choice of storage."""
     problems = "; ".join(map(str, state.problems))
     size = "storage.size of the ModelCache" if state.for_cache else "modelCache.size"
@@ -37,7 +37,7 @@ def describe_storage(state: StorageState) -> str:
         environment=state.environment,
         # A ModelCache names each environment.
         place="" if state.for_cache else f"Environment {state.environment}: ",
-        claim=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
+        subject=f"{state.name} in namespace {state.namespace} of environment {state.environment}",
         name=state.name,
         namespace=state.namespace,
         message=state.message,
@@ -48,9 +48,9 @@ def describe_storage(state: StorageState) -> str:
         problems=problems,
         obstacle=state.remote.problem,
     )
-    if state.finding is WeightsStatus.CLAIM_NOT_SEEN:
+    if state.finding is WeightsFinding.CLAIM_NOT_SEEN:
         message = state.remote.problem or message
-    if problems and state.finding is WeightsStatus.HYDRATED:
+    if problems and state.finding is WeightsFinding.HYDRATED:
         message = f"{message}; {problems}"
     return ". Note: ".join([message, *map(str, state.remarks)])
 
@@ -61,7 +61,7 @@ def format_redownload_note(weights_bytes: int | None, replicas: int = 1) -> str:
     return f"{start} downloads {gib(weights_bytes) if weights_bytes else 'the weights'} again"
 
 
-def note_costs(request: StorageRequest) -> Iterator[Problem]:
+def note_costs(request: WeightsRequest) -> Iterator[Problem]:
     """Yields a remark for each storage choice that costs more than it seems to, with the field that makes it."""
     model = request.model
     case = request.storage_type
@@ -103,7 +103,7 @@ def _format_duration(seconds: int) -> str:
 class Row(CacheEntry):
     """The status of one environment, and the inputs of the condition."""
 
-    state: StorageState | None = None  # of the weights; None: the environment does not exist or is invalid
+    state: WeightsState | None = None  # of the weights; None: the environment does not exist or is invalid
     too_large: bool = False  # nothing is added, because Crossplane would not read the response
 
     @property
@@ -124,7 +124,7 @@ def build_row(environment: str, weights: ReconciledWeights, recorded: CacheEntry
         phase=phase,
         message=truncate_middle(describe_storage(state)),
         unreachable=state.unreachable,
-        hydration=weights.hydration,
+        download=weights.download,
         access_mode=weights.access_mode,
         state=state,
     )
@@ -137,7 +137,7 @@ def build_missing_row(environment: str, recorded: CacheEntry | None) -> Row:
         environment=environment,
         phase=entry.phase,
         message=f"InferenceEnvironment {environment} does not exist or is invalid; existing objects are kept",
-        hydration=entry.hydration,
+        download=entry.download,
         access_mode=entry.access_mode,
     )
 
@@ -158,7 +158,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     message = f"{ready} of {len(rows)} environments {have} the weights"
     if not rows:
         message = "No environment is named or selected"
-    elif all(row.state and row.state.finding is WeightsStatus.PRESTAGED for row in rows):
+    elif all(row.state and row.state.finding is WeightsFinding.PRESTAGED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures come first, then clusters that do not answer, then the environments that are furthest from Ready.
     incomplete.sort(
@@ -180,9 +180,9 @@ def _judge_hydration(rows: Sequence[Row], incomplete: Sequence[Row]) -> tuple[St
     if unreachable:
         all_failed = all(state.reason is PlacementStorage.SYNC_FAILED for state in unreachable)
         return Status.UNKNOWN, Hydrated.SYNC_FAILED if all_failed else Hydrated.UNREACHABLE
-    if WeightsStatus.CLAIM_NOT_FOUND in findings:
+    if WeightsFinding.CLAIM_NOT_FOUND in findings:
         return Status.FALSE, Hydrated.CLAIM_NOT_FOUND
-    if WeightsStatus.UNPLANNABLE in findings:
+    if WeightsFinding.UNPLANNABLE in findings:
         return Status.FALSE, Hydrated.INVALID_CACHE
     if any(row.state is None and not row.is_ready for row in rows):
         return Status.FALSE, Hydrated.ENVIRONMENT_NOT_FOUND
@@ -213,7 +213,7 @@ def build_cache_status(
                 "unreachable": row.unreachable or None,
                 "accessMode": row.access_mode or None,
                 "message": row.message,
-                **build_hydration(row.hydration),
+                **build_download(row.download),
             }
         )
         for row in rows

@@ -21,7 +21,7 @@ from function.kube.manifests import Manifest, parse_time, text
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.urls import Origin
 from function.remote.composed_kinds import assess
-from function.traffic.routes import MAX_BACKENDS, ROUTE, SERVICE, SLICE, TLS
+from function.traffic.routes import GATEWAY_SERVICE, MAX_BACKENDS, ROUTE, SLICE, TLS
 from function.traffic.shares import (
     choose_placements,
     compute_shares,
@@ -30,7 +30,7 @@ from function.traffic.shares import (
     find_surplus,
     keep_last_weights,
     limit_to_backends,
-    to_weights,
+    to_route_weights,
 )
 from function.traffic.sites import Site, find_obstacle, gather_sites
 
@@ -47,7 +47,7 @@ class Endpoint:
 
     entry: EndpointEntry
     site: Site | None = None  # None: there is no gateway
-    workloads: Mapping[str, int] = field(default_factory=dict)  # weights on the cluster; none: it is not composed
+    service_weights: Mapping[str, int] = field(default_factory=dict)  # weights on the cluster; none: it is not composed
     leaving: bool = False  # what is composed stays as observed
 
 
@@ -81,7 +81,7 @@ class _Plan:
     obstacles: Mapping[str, str]  # why a placement cannot serve, by its name; empty: it can
     candidates: Mapping[str, Sequence[Placement]]  # placements that can serve, by key of the site
     entered: Mapping[str, int | None]  # when everything was first seen in place, by key of the site
-    nameable: Collection[str]  # keys of the sites that the control plane's route may name
+    may_enter_route: Collection[str]  # keys of the sites that the control plane's route may name
     shares: Mapping[str, Fraction]  # by placement
     weights: Mapping[str, int]  # on the control plane, by key of the site
     surplus: Collection[str]  # placements for which the routes have no room
@@ -119,8 +119,8 @@ def plan_traffic(
     }
     clock = _Clock(now, platform.settle)
     entered = {key: _find_entered_at(site, clock) for key, site in sites.items()}
-    nameable = {key for key, site in sites.items() if _may_name(site, entered[key], clock)}
-    in_route = {key: candidates[key] for key in sites if key in nameable}
+    may_enter_route = {key for key, site in sites.items() if _may_name(site, entered[key], clock)}
+    in_route = {key: candidates[key] for key in sites if key in may_enter_route}
     in_route |= _find_previous_sites(ordered, sites, obstacles, in_route)
     route = observed.get(ROUTE, {})
     chosen = choose_placements(service, sites, in_route, route)
@@ -129,7 +129,7 @@ def plan_traffic(
     if surplus:
         shares = compute_shares(service, [p for p in chosen if shares[p.name] and p.name not in surplus])
     site_shares = {key: _add_shares(shares, placements) for key, placements in in_route.items()}
-    weights = {key: weight for key, weight in to_weights(site_shares).items() if weight}
+    weights = {key: weight for key, weight in to_route_weights(site_shares).items() if weight}
     if chosen and all(p.unreachable for p in chosen):
         keys = [key for key, placements in in_route.items() if any(p in chosen for p in placements)]
         weights = keep_last_weights(sites, keys, route) or weights
@@ -139,7 +139,7 @@ def plan_traffic(
         obstacles=obstacles,
         candidates=candidates,
         entered=entered,
-        nameable=nameable,
+        may_enter_route=may_enter_route,
         shares=shares,
         weights=weights,
         surplus=surplus,
@@ -162,7 +162,7 @@ def _find_obstacle(
 
 def _may_name(site: Site, entered_at: int | None, clock: _Clock) -> bool:
     """Tells whether the control plane's route may name a site."""
-    return site.in_place and (site.named or clock.has_settled(entered_at))
+    return site.has_local_resources and (site.in_route or clock.has_settled(entered_at))
 
 
 def _add_shares(shares: Mapping[str, Fraction], placements: Iterable[Placement]) -> Fraction:
@@ -192,7 +192,7 @@ def _may_get_requests(placement: Placement, site: Site) -> bool:
     not listed. A new placement behind a gateway in use may get requests only once the status lists it.
     """
     is_known = site.is_listed(placement) or site.is_routed(placement)
-    return (is_known and site.named) if placement.draining else (is_known or not site.named)
+    return (is_known and site.in_route) if placement.draining else (is_known or not site.in_route)
 
 
 def _find_previous_sites(
@@ -202,18 +202,20 @@ def _find_previous_sites(
     waiting = [
         p for p in placements if p.service.gateway and not obstacles[p.name] and p.service.gateway.key not in in_route
     ]
-    vacated = {key: site for key, site in sites.items() if site.named and site.in_place and not site.members}
+    vacated = {
+        key: site for key, site in sites.items() if site.in_route and site.has_local_resources and not site.members
+    }
     previous = {key: [p for p in waiting if site.is_listed(p)] for key, site in vacated.items()}
     return {key: moved for key, moved in previous.items() if moved}
 
 
 def _find_entered_at(site: Site, clock: _Clock) -> int | None:
     """Returns when everything was first seen in place; None if the route names the site, or something is missing."""
-    if site.named or not site.prepared:
+    if site.in_route or not site.prepared:
         return None
     recorded = clock.time_of(site.entry.since if site.entry.state in _ENTERING else None)
     # The status may be older than the parts: one of them may have been deleted and composed again since.
-    parts = (site.observed.get(key) for key in (SERVICE, SLICE, TLS))
+    parts = (site.observed.get(key) for key in (GATEWAY_SERVICE, SLICE, TLS))
     created = [parse_time(text(part, "metadata.creationTimestamp")) for part in parts]
     return max([recorded, *(time for time in created if time is not None and time <= clock.now)])
 
@@ -236,14 +238,14 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
         prepared = [p for p in candidates if not p.draining]
         shares = {name: share or Fraction(1) for name, share in compute_shares(plan.service, prepared).items()}
         shares = {p.name: shares[p.name] for p in limit_to_backends(site, prepared, shares)}
-    weights = to_weights(shares)
+    weights = to_route_weights(shares)
     workloads = {p.service.backend_service_name: weights[p.name] for p in candidates if p.name in weights}
     shown = [p for p in site.members if not p.draining or (p.name in weights and weight)]
     is_applied = site.has_seen_only(workloads) or (site.withdrawn and not weight)
     rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, plan)) for p in shown]
     rows += _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=is_applied)
     entry = _build_entry(site, rows, weight, _find_state(site, plan, candidates), plan.entered[site.key])
-    return Endpoint(site=site, entry=entry, workloads=workloads)
+    return Endpoint(site=site, entry=entry, service_weights=workloads)
 
 
 def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:
@@ -322,7 +324,7 @@ def _find_state(site: Site, plan: _Plan, candidates: Sequence[Placement]) -> End
         return EndpointState.UNREACHABLE
     if all(p.draining for p in candidates):
         return EndpointState.DRAINING
-    return EndpointState.SERVING if site.key in plan.nameable else EndpointState.WARMING
+    return EndpointState.SERVING if site.key in plan.may_enter_route else EndpointState.WARMING
 
 
 def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
@@ -335,9 +337,9 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
         return "its cluster does not answer, and other endpoints serve meanwhile"
     if not plan.service.backends[placement.deployment]:
         return f"the weight of {placement.deployment} is 0"
-    if site.named and not site.is_listed(placement):
+    if site.in_route and not site.is_listed(placement):
         return "it gets requests as soon as the status lists it"
-    if site.key not in plan.nameable:
+    if site.key not in plan.may_enter_route:
         return _explain_warming(site)
     if placement.name in plan.surplus:
         return f"a route names at most {MAX_BACKENDS} backends, and others come first"
@@ -347,7 +349,7 @@ def _explain(placement: Placement, site: Site, plan: _Plan) -> str:
 
 
 def _explain_warming(site: Site) -> str:
-    if not site.in_place:
+    if not site.has_local_resources:
         return "its Service and EndpointSlice are not observed yet"
     if site.being_deleted:
         return _DELETING

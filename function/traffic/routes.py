@@ -16,7 +16,7 @@ from function.kube.urls import AddressType, Origin
 from function.remote.composed_kinds import ROUTE_VERSION
 
 ROUTE = "route"  # composition-resource-name of the route on the control plane
-REMOTE_ROUTE, SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
+REMOTE_ROUTE, GATEWAY_SERVICE, SLICE, TLS = "route", "service", "slice", "tls"  # of each gateway, after its key
 MAX_BACKENDS = 16  # of a rule, by the CRDs of Gateway API
 WORKLOAD_PORT = 8000  # of the Kubernetes Service that KServe creates for the pods
 ROUTE_KIND = (ROUTE_VERSION, "HTTPRoute")  # apiVersion and kind
@@ -92,7 +92,7 @@ def build_local_resources(service: ModelService, gateway: Gateway) -> dict[str, 
     metadata = _metadata(service, name)
     port: Manifest = {"name": "http", "port": origin.port, "protocol": "TCP"}
     resources: dict[str, Manifest] = {
-        SERVICE: {
+        GATEWAY_SERVICE: {
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": metadata,
@@ -129,7 +129,7 @@ def lacks_tls_name(gateway: Gateway) -> bool:
     return gateway.origin.scheme == "https" and not is_name
 
 
-def read_weights(route: Manifest) -> dict[str, int]:
+def read_route_weights(route: Manifest) -> dict[str, int]:
     refs = (ref for rule in listing(route, "spec.rules") for ref in listing(rule, "backendRefs"))
     return {text(ref, "name"): integer(ref, "weight", 1) for ref in refs}
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from function.domain.model_service import Distribution, ModelService
 from function.domain.placement import Placement
 from function.kube.manifests import Manifest, text
-from function.traffic.routes import MAX_BACKENDS, SERVICE, read_weights
+from function.traffic.routes import GATEWAY_SERVICE, MAX_BACKENDS, read_route_weights
 from function.traffic.sites import Site
 
 MAX_WEIGHT = 1_000_000  # of Gateway API
@@ -55,7 +55,7 @@ def find_failover_environment(service: ModelService, placements: Iterable[Placem
     return first.environment
 
 
-def to_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:
+def to_route_weights(shares: Mapping[K, Fraction]) -> dict[K, int]:
     """Returns the smallest integers in proportion to shares; if one exceeds MAX_WEIGHT, the nearest allowed integers.
 
     A share that is not 0 is never rounded to 0.
@@ -83,7 +83,7 @@ def choose_placements(
     if reachable and service.withdraws_unreachable:
         candidates = reachable
     staying = [p for p in reachable if not p.draining]
-    is_full = len(read_weights(route)) >= MAX_BACKENDS
+    is_full = len(read_route_weights(route)) >= MAX_BACKENDS
     replaced = {p.deployment for p in staying} if is_full else find_served(sites, staying)
     return [p for p in candidates if not (p.draining and p.deployment in replaced)]
 
@@ -109,7 +109,7 @@ def find_surplus(
     by_size = sorted((key for key, total in totals.items() if total), key=lambda key: (-totals[key], key))
     largest = {p.deployment: key for key in reversed(by_size) for p in limited[key] if p.deployment not in served}
     first = {*largest.values()}
-    kept = sorted(by_size, key=lambda key: (not sites[key].named, key not in first))[:MAX_BACKENDS]
+    kept = sorted(by_size, key=lambda key: (not sites[key].in_route, key not in first))[:MAX_BACKENDS]
     return {name for name, share in shares.items() if share} - {p.name for key in kept for p in limited[key]}
 
 
@@ -121,6 +121,6 @@ def limit_to_backends(site: Site, placements: Iterable[Placement], shares: Mappi
 
 def keep_last_weights(sites: Mapping[str, Site], keys: Iterable[str], route: Manifest) -> dict[str, int]:
     """Returns the weights of the observed route: no cluster answers, but their gateways may still serve."""
-    last = read_weights(route)
-    names = {key: text(sites[key].observed[SERVICE], "metadata.name") for key in keys}
+    last = read_route_weights(route)
+    names = {key: text(sites[key].observed[GATEWAY_SERVICE], "metadata.name") for key in keys}
     return {key: last[name] for key, name in sorted(names.items()) if name in last}

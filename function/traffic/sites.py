@@ -12,14 +12,14 @@ from function.remote.health import is_programmed
 from function.remote.object_writer import CLUSTER_SEPARATOR
 from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
 from function.traffic.routes import (
+    GATEWAY_SERVICE,
     REMOTE_ROUTE,
     ROUTE,
-    SERVICE,
     SLICE,
     TLS,
     lacks_tls_name,
     name_gateway_service,
-    read_weights,
+    read_route_weights,
 )
 
 
@@ -32,7 +32,7 @@ class Site:
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
     origin: Origin | None  # of the gateway
     entry: EndpointEntry  # of the status; empty: it lists none
-    named: bool  # the route names it, as observed or, where it is not observed, as the status says
+    in_route: bool  # the route names it, as observed or, where it is not observed, as the status says
     withdrawn: bool  # the control plane's gateway has seen a route without it
 
     @property
@@ -41,20 +41,20 @@ class Site:
         return read_object(self.observed.get(REMOTE_ROUTE))
 
     @property
-    def in_place(self) -> bool:
-        """Whether everything on the control plane that the route would name is observed."""
+    def has_local_resources(self) -> bool:
+        """Tells whether everything on the control plane that the route would name is observed."""
         needs_tls = self.gateway is not None and self.gateway.origin.scheme == "https"
-        return self.observed.keys() >= {SERVICE, SLICE, *({TLS} if needs_tls else ())}
+        return self.observed.keys() >= {GATEWAY_SERVICE, SLICE, *({TLS} if needs_tls else ())}
 
     @property
     def being_deleted(self) -> bool:
-        """Whether an observed object of the site is being deleted, after the site was dropped."""
+        """Tells whether an observed object of the site is being deleted, after the site was dropped."""
         return any(map(is_deleting, self.observed.values()))
 
     @property
     def prepared(self) -> bool:
-        """Whether requests reach a pod from the control plane's gateway, and nothing on the way is being deleted."""
-        return self.in_place and is_up(self.remote) and not self.being_deleted
+        """Tells whether requests reach a pod from the control plane's gateway, and nothing on the way is being deleted."""
+        return self.has_local_resources and is_up(self.remote) and not self.being_deleted
 
     @property
     def remote_namespace(self) -> str:
@@ -76,16 +76,16 @@ class Site:
     def is_routed(self, placement: Placement) -> bool:
         """Tells whether the route on the cluster, as last written, names a placement."""
         written = read_written(self.observed.get(REMOTE_ROUTE))
-        return placement.service.backend_service_name in read_weights(written)
+        return placement.service.backend_service_name in read_route_weights(written)
 
     def sends_to(self, placement: Placement) -> bool:
         """Tells whether the observed routes name a placement, on the control plane and on the cluster."""
-        return self.named and placement.service.backend_service_name in read_weights(self.remote.manifest)
+        return self.in_route and placement.service.backend_service_name in read_route_weights(self.remote.manifest)
 
     def has_seen_only(self, workloads: Iterable[str]) -> bool:
         """Tells whether the cluster's gateway has seen a route that names only these Kubernetes Services."""
         route = self.remote.manifest
-        return self.remote.present and read_weights(route).keys() <= set(workloads) and is_programmed(route)
+        return self.remote.present and read_route_weights(route).keys() <= set(workloads) and is_programmed(route)
 
 
 def gather_sites(
@@ -106,14 +106,14 @@ def gather_sites(
             composed.setdefault(key, {})[part] = manifest
     entries = {find_gateway_key(entry.address): entry for entry in service.entries if entry.address}
     route = observed.get(ROUTE, {})
-    named = read_weights(route)
+    named = read_route_weights(route)
     sites = []
     for key in sorted(members.keys() | composed.keys()):
         entry = entries.get(key, EndpointEntry(environment=""))
         parts = composed.get(key, {})
         origins = (p.service.gateway.origin for p in members.get(key, ()) if p.service.gateway)
         origin = next(origins, None) or parse_origin(entry.address) or _find_origin(key, parts)
-        name = name_gateway_service(service, origin) if origin else text(parts.get(SERVICE), "metadata.name")
+        name = name_gateway_service(service, origin) if origin else text(parts.get(GATEWAY_SERVICE), "metadata.name")
         sites.append(
             Site(
                 key=key,
@@ -121,7 +121,7 @@ def gather_sites(
                 observed=parts,
                 origin=origin,
                 entry=entry,
-                named=name in named or (not route and entry.weight > 0),
+                in_route=name in named or (not route and entry.weight > 0),
                 withdrawn=bool(route) and name not in named and is_programmed(route),
             )
         )

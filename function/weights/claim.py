@@ -38,7 +38,7 @@ class Size:
 
     @property
     def is_stated(self) -> bool:
-        """Whether a user states it for these bytes; other sizes are bounds that drift with pools and profiles."""
+        """Tells whether a user states it for these bytes; other sizes are bounds that drift with pools and profiles."""
         return self.source in (SizeFrom.EXPLICIT, SizeFrom.DISK)
 
 
@@ -55,7 +55,7 @@ class ClaimPlan:
 
     @property
     def is_of_default_class(self) -> bool:
-        """Whether the cluster chooses the class of a claim that is created."""
+        """Tells whether the cluster chooses the class of a claim that is created."""
         return self.policy is not ManagementPolicy.OBSERVE_ONLY and self.class_name == ""
 
 

@@ -56,9 +56,9 @@ def find_consumers(
     choice = ModelCacheChoice(name=cache.name)
     consumers = []
     for placement in placements:
-        uris = (placement.service.uri, placement.service.applied_uri)
+        uris = (placement.service.serving_uri, placement.service.applied_uri)
         claims = owned_claims.get(placement.environment, ())
-        is_consumer = placement.cache == choice or any(parse_claim(uri) in claims for uri in uris)
+        is_consumer = placement.storage_choice == choice or any(parse_claim(uri) in claims for uri in uris)
         if is_consumer and placement.namespace == cache.namespace:
             uri = _find_uri(placement)
             consumers.append(Consumer(name=placement.name, environment=placement.environment, uri=uri))
@@ -72,7 +72,7 @@ def _find_uri(placement: Placement) -> str:
     """
     if placement.service.applied_uri:
         return ""
-    return placement.service.uri or ("" if placement.stage is Stage.SERVED else placement.weights.uri)
+    return placement.service.serving_uri or ("" if placement.stage is Stage.SERVED else placement.weights.planned_uri)
 
 
 def may_delete_weights(

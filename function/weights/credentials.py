@@ -6,7 +6,7 @@ other schemes, every key of the Secret becomes a variable (`AWS_ACCESS_KEY_ID` â
 https).
 
 The provider copies a Secret from the control plane by reference, so its values never pass through this function. The
-copy is deleted once the bytes are verified. If the environment names a Secret that is already on the remote cluster,
+copy is deleted once the weights are verified and no pod downloads by itself any more. If the environment names a Secret that is already on the remote cluster,
 there is no copy. On one node without a claim, every pod downloads when it starts, so the copy stays there.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from function.contract import Composed
 from function.domain.model import DownloadedSource, HuggingFaceSource, SecretKey, UriSource
-from function.domain.pods import TYPE, PullSecret
+from function.domain.pods import DOCKER_CONFIG_TYPE, PullSecret
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import MANAGED_BY
 from function.remote.object_writer import ManagementPolicy, ObjectWriter
@@ -93,4 +93,8 @@ def plan_credential(source: DownloadedSource, existing: str | None, name: str) -
 
 def list_pull_secret_copies(secrets: Iterable[PullSecret]) -> tuple[SecretCopy, ...]:
     """Lists the copies with which images are pulled; Secrets that are on the cluster already are not copied."""
-    return tuple(SecretCopy(name=secret.name, origin=secret.source, type=TYPE) for secret in secrets if secret.source)
+    return tuple(
+        SecretCopy(name=secret.name, origin=secret.source, type=DOCKER_CONFIG_TYPE)
+        for secret in secrets
+        if secret.source
+    )

@@ -14,7 +14,7 @@ from function.domain.model import DownloadedSource, ModelRef, Problem, PvcSource
 from function.kube import quantity
 from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, is_shared
-from function.weights.request import CREATED_CLAIM, StorageRequest, StorageType, model_directory
+from function.weights.request import CREATED_CLAIM, StorageType, WeightsRequest, model_directory
 
 # The text is the API's, full stop included.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
@@ -74,7 +74,7 @@ class StorageFault:
 
     @property
     def is_of_cache(self) -> bool:
-        """Whether a ModelCache requests the weights, and no deployment."""
+        """Tells whether a ModelCache requests the weights, and no deployment."""
         return self.field.startswith("spec.storage")
 
 
@@ -252,7 +252,7 @@ NEW_CLAIM_FAULTS = frozenset(
 )
 
 
-def find_faults(request: StorageRequest) -> tuple[StorageFault, ...]:
+def find_faults(request: WeightsRequest) -> tuple[StorageFault, ...]:
     """Finds every fault, in the order of the rules."""
     return (
         *_check_source(request),
@@ -291,7 +291,7 @@ def find_faults_for_existing_claim(
     return (*remaining, fault)
 
 
-def find_remarks(request: StorageRequest) -> Iterator[Problem]:
+def find_remarks(request: WeightsRequest) -> Iterator[Problem]:
     """Finds remarks, which are worth knowing but refuse nothing.
 
     They are about a claim that is smaller than the weights on storage that ignores sizes, and about settings of a claim
@@ -299,7 +299,7 @@ def find_remarks(request: StorageRequest) -> Iterator[Problem]:
     """
     if not request.environment.storage.size_enforced:
         yield from (fault.problem for fault in _find_small_claim(request))
-    options = request.managed_options
+    options = request.created_storage
     fields = {
         "size": options.size is not None,
         "storageClassName": options.class_name is not None,
@@ -321,11 +321,11 @@ def find_remarks(request: StorageRequest) -> Iterator[Problem]:
     yield from (Problem(path, f"has no effect, as {reason}") for path in paths)
 
 
-def _storage_block(request: StorageRequest) -> str:
+def _storage_block(request: WeightsRequest) -> str:
     return "spec.storage" if request.for_cache else "spec.modelCache"
 
 
-def _find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
+def _find_small_claim(request: WeightsRequest) -> Iterator[StorageFault]:
     disk = request.model.disk
     capacity = request.stated_capacity
     if not disk or not capacity or capacity >= disk:
@@ -339,7 +339,7 @@ def _find_small_claim(request: StorageRequest) -> Iterator[StorageFault]:
 
 
 def _fault(
-    request: StorageRequest, kind: FaultKind, field: str, *, actual: str = "", required: str = ""
+    request: WeightsRequest, kind: FaultKind, field: str, *, actual: str = "", required: str = ""
 ) -> StorageFault:
     return StorageFault(
         kind=kind,
@@ -352,7 +352,7 @@ def _fault(
     )
 
 
-def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_source(request: WeightsRequest) -> Iterator[StorageFault]:
     source = request.model.source
     if request.for_cache and request.storage_type in (StorageType.OCI, StorageType.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
@@ -364,56 +364,56 @@ def _check_source(request: StorageRequest) -> Iterator[StorageFault]:
         )
 
 
-def _check_empty_dir(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_empty_dir(request: WeightsRequest) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
-    if request.managed_options.type is CacheType.EMPTY_DIR and request.storage_type in CREATED_CLAIM:
+    if request.created_storage.type is CacheType.EMPTY_DIR and request.storage_type in CREATED_CLAIM:
         yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
     if request.storage_type is not StorageType.EMPTY_DIR or request.service_exists:
         return
-    if not request.managed_options.preload:
+    if not request.created_storage.preload:
         yield _fault(request, FaultKind.EMPTY_DIR_UNFILLED, "preload")
     account = request.environment.storage.download.service_account_name
     if account:
         yield _fault(request, FaultKind.EMPTY_DIR_ACCOUNT, "spec.storage.download.serviceAccountName", actual=account)
 
 
-def _check_access_mode(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_access_mode(request: WeightsRequest) -> Iterator[StorageFault]:
     """A claim that is created must be ReadWriteMany unless a single pod mounts it."""
     mode = request.access_mode
     if request.storage_type not in CREATED_CLAIM or mode == READ_WRITE_MANY or request.pod_count == 1:
         return
-    if request.storage_type is not StorageType.SHARED and request.managed_options.access_mode is not None:
+    if request.storage_type is not StorageType.SHARED and request.created_storage.access_mode is not None:
         kind, field = FaultKind.OWN_ACCESS_MODE, "accessMode"
     else:
         kind, field = FaultKind.ACCESS_MODE, "spec.storage.accessMode"
     yield _fault(request, kind, field, actual=mode, required=READ_WRITE_MANY)
 
 
-def _check_size(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_size(request: WeightsRequest) -> Iterator[StorageFault]:
     if request.storage_type in CREATED_CLAIM and request.claim_size is None:
         yield _fault(request, FaultKind.SIZE, "size")
     if request.environment.storage.size_enforced:
         yield from _find_small_claim(request)
 
 
-def _check_storage_class(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_storage_class(request: WeightsRequest) -> Iterator[StorageFault]:
     if request.storage_type not in CREATED_CLAIM:
         return
     if request.class_name is None:
         # A class of the deployment does not help if all models of a namespace share the environment's claim.
         yield _fault(
-            request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.managed_options.class_name or ""
+            request, FaultKind.STORAGE_CLASS, "storageClassName", actual=request.created_storage.class_name or ""
         )
     elif request.class_name and request.class_name == request.environment.storage.missing_class:
         yield _fault(request, FaultKind.CLASS_NOT_FOUND, "storageClassName", actual=request.class_name)
 
 
-def _check_named_cache(request: StorageRequest) -> Iterator[StorageFault]:
+def _check_named_cache(request: WeightsRequest) -> Iterator[StorageFault]:
     """Checks that the named ModelCache has this model's bytes on the environment, and that pods can mount them."""
     source = request.model.source
     cache = request.named_cache
     entry = request.named_cache_entry
-    path = entry.hydration.path if entry else ""
+    path = entry.download.path if entry else ""
     if not isinstance(request.choice, ModelCacheChoice) or not isinstance(source, DownloadedSource):
         return  # see `_check_source`
     if cache is None:

@@ -44,14 +44,14 @@ from function.weights.request import cache_key, model_directory, source_uri
 from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
-JOB = "job-"
+JOB_PREFIX = "job-"
 MOUNT = "/mnt/models"
 CONTAINER, PREPARE_CONTAINER = "download", "prepare"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
 SECONDS_WITHOUT_POD = 600
 
 DOWNLOAD, PREPARE = "download.py", "prepare.py"
-SCRIPTS = {
+SCRIPT_FILES = {
     name: resources.files("function.weights.scripts").joinpath(file).read_text()
     for name, file in (
         (DOWNLOAD, "download_script.py"),
@@ -184,7 +184,7 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     The scripts have 30 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
     status that the provider reports. Changed scripts get a new ConfigMap.
     """
-    content = [f"{name}\n{script}" for name, script in sorted(SCRIPTS.items())]
+    content = [f"{name}\n{script}" for name, script in sorted(SCRIPT_FILES.items())]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -194,7 +194,7 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
             "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
         },
         "immutable": True,
-        "data": {**SCRIPTS},
+        "data": {**SCRIPT_FILES},
     }
 
 
@@ -430,7 +430,7 @@ def find_jobs_of_download(
     return tuple(
         key
         for key, observed in sorted(writer.observed.items())
-        if key.startswith(JOB) and _identify_download(read_written(observed)) == download
+        if key.startswith(JOB_PREFIX) and _identify_download(read_written(observed)) == download
     )
 
 
@@ -452,7 +452,7 @@ def find_equivalent_job(writer: ObjectWriter, job: Manifest, same_download: Iter
         has_same_retry = manifests.get(read_written(writer.observed[key]), "metadata.annotations") == retry
         if has_same_retry and assess(writer.read(key).manifest).up:
             return key
-    return JOB + manifests.text(job, "metadata.name")
+    return JOB_PREFIX + manifests.text(job, "metadata.name")
 
 
 def name_scripts(job: Manifest) -> str:

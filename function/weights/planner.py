@@ -17,8 +17,8 @@ from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.request import (
-    StorageRequest,
     StorageType,
+    WeightsRequest,
     cache_key,
     claim_uri,
     model_directory,
@@ -55,7 +55,7 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoragePlan:
+class WeightsPlan:
     """What to compose, and the URI that the service reads."""
 
     storage_type: StorageType
@@ -75,13 +75,13 @@ class StoragePlan:
         return self.bound if self.claim_name else None
 
 
-def plan_weights(request: StorageRequest) -> StoragePlan:
+def plan_weights(request: WeightsRequest) -> WeightsPlan:
     """Plans the claim, the Job and the URI for one placement or ModelCache.
 
     The request may have only faults that do not count if the claim and the weights exist.
     """
     source = request.model.source
-    plan = StoragePlan(storage_type=request.storage_type, uri=source_uri(source), bound=request.weights_upper_bound)
+    plan = WeightsPlan(storage_type=request.storage_type, uri=source_uri(source), bound=request.weights_upper_bound)
     match source:
         case OciSource():
             return plan
@@ -90,7 +90,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
             return replace(plan, claim=claim, claim_name=source.claim, path=source.path.strip("/"))
     plan = replace(plan, key=cache_key(source))
     if entry := request.named_cache_entry:
-        claim_name, path = entry.hydration.claim, entry.hydration.path
+        claim_name, path = entry.download.claim, entry.download.path
         return replace(plan, uri=claim_uri(claim_name, serving_path(source, path)), claim_name=claim_name, path=path)
     if request.storage_type is StorageType.EMPTY_DIR:
         credential = _plan_credential(request, source, request.owner)
@@ -99,7 +99,7 @@ def plan_weights(request: StorageRequest) -> StoragePlan:
     return _plan_download(request, source, plan)
 
 
-def name_claim(request: StorageRequest) -> str:
+def name_claim(request: WeightsRequest) -> str:
     """Names the claim that a request downloads to, or that a source names; empty where there is none of its own."""
     source = request.model.source
     if isinstance(source, PvcSource):
@@ -116,7 +116,7 @@ def name_claim(request: StorageRequest) -> str:
     return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
 
 
-def _plan_download(request: StorageRequest, source: DownloadedSource, plan: StoragePlan) -> StoragePlan:
+def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: WeightsPlan) -> WeightsPlan:
     """Adds the claim, and unless the user fills it, the Job with its scripts and Secrets."""
     claim_policy, job_policy = CASES[request.storage_type]
     path = model_directory(source)
@@ -160,13 +160,13 @@ def _plan_download(request: StorageRequest, source: DownloadedSource, plan: Stor
     return replace(plan, job=job, copies=(*credential.copies, *list_pull_secret_copies(pull_secrets)))
 
 
-def _owner_identity(request: StorageRequest) -> tuple[str, ...]:
+def _owner_identity(request: WeightsRequest) -> tuple[str, ...]:
     """Returns what distinguishes a ModelCache's objects by environment, and from those of a namesake placement."""
     is_own = request.for_cache and request.storage_type is StorageType.MANAGED
     return ("ModelCache", request.environment.name) if is_own else ()
 
 
-def _plan_credential(request: StorageRequest, source: DownloadedSource, stem: str, *owner: str) -> Credential:
+def _plan_credential(request: WeightsRequest, source: DownloadedSource, stem: str, *owner: str) -> Credential:
     secret = source.secret
     identity = (secret.namespace, secret.name, secret.key) if secret else ()
     name = names.build_name(stem, request.namespace, *owner, stem, "credential", *identity)

@@ -7,11 +7,11 @@ Placements and ModelCaches use the same plans. What is deleted, and when:
 - Scripts: once no Job can start a pod that mounts them.
 - Jobs: once another Job replaces them, or none is planned. A finished Job stays, whatever the download settings become,
   and is only observed. If its cluster cleans it up, it is not created again.
-- Everything that belongs to other bytes: once the caller says that nothing reads them.
+- Everything that belongs to earlier weights: once the caller says that nothing reads them.
 
 An Object that several composites share has no Delete policy. To delete one, one call adds the policy, and a later call
-drops the Object. An Object that only observed has no finalizer yet. It is dropped once the provider has added one;
-before that, the remote object would stay behind.
+drops the Object. An Object that has only observed so far has no finalizer. It is dropped only after the provider has
+added one; otherwise the remote object would stay behind.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ from function.weights.faults import (
     list_remaining_faults,
 )
 from function.weights.job import (
-    JOB,
+    JOB_PREFIX,
     differs_in_scripts_alone,
     find_equivalent_job,
     find_jobs_of_download,
@@ -56,12 +56,12 @@ from function.weights.job import (
     needs_privileges,
     with_pod_start_deadline,
 )
-from function.weights.planner import JobPlan, StoragePlan, name_claim, plan_weights
-from function.weights.request import StorageRequest, StorageType, parse_claim_uri
+from function.weights.planner import JobPlan, WeightsPlan, name_claim, plan_weights
+from function.weights.request import StorageType, WeightsRequest, parse_claim_uri
 from function.weights.state import (
     DownloadState,
-    StorageState,
-    WeightsStatus,
+    WeightsFinding,
+    WeightsState,
     describe_cache,
     describe_download,
     find_claim_obstacle,
@@ -69,8 +69,8 @@ from function.weights.state import (
     is_gone,
 )
 
-CLAIM, SCRIPTS, SECRET_COPY = "claim-", "scripts-", "token-"
-_PREFIXES = (CLAIM, JOB, SCRIPTS, SECRET_COPY)
+CLAIM_PREFIX, SCRIPTS_PREFIX, SECRET_COPY_PREFIX = "claim-", "scripts-", "token-"
+_PREFIXES = (CLAIM_PREFIX, JOB_PREFIX, SCRIPTS_PREFIX, SECRET_COPY_PREFIX)
 
 
 class JobDecision(Enum):
@@ -82,43 +82,43 @@ class JobDecision(Enum):
     NOT_PLANNED = "nothing is downloaded, or the user fills the claim"
     LEAVE_ABSENT = "the weights are verified, and the Job is not on its cluster: it is not created again"
     OBSERVE = "the weights are verified: the Job is only observed"
-    RESTART = "the claim that its Job filled has been replaced since: that Job is deleted first"
-    KEEP = "a Job with other settings completed it on a claim that is gone, and is kept until the claim is back"
+    RESTART = "the claim was replaced after an earlier Job filled it: the earlier Job is deleted first"
+    KEEP = "an earlier Job completed this download on a claim that is gone, and is kept until the claim is back"
     WAIT_FOR_CLAIM = "the claim is missing, refused, of unknown state or not mountable"
-    WAIT_FOR_SUPERSEDED = "another Job may still write into its directory, and is deleted first"
-    WAIT_FOR_ANSWER = "another composite may have started it, and the cluster has not said yet whether it exists"
-    RUN = "it starts, runs or has failed"
+    WAIT_FOR_SUPERSEDED = "another Job may still write into the directory of these weights, and is deleted first"
+    WAIT_FOR_ANSWER = "another composite may have started this Job, and the cluster has not said yet whether it exists"
+    RUN = "the Job starts, runs or has failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledWeights:
-    current: Desired = Desired()  # for the bytes of the plan
-    # The scripts of other bytes, while these bytes are read. Their other objects stay because nothing drops them.
-    others_while_read: Desired = Desired()
-    others_once_unread: Desired = Desired()  # for all that belongs to other bytes, once nothing reads them
-    state: StorageState
-    plan: StoragePlan | None  # None: no plan is possible
+    current: Desired = Desired()  # for the planned weights
+    # The scripts of earlier weights, while something reads those. Their other objects stay because nothing drops them.
+    previous_while_read: Desired = Desired()
+    previous_once_unread: Desired = Desired()  # for all of earlier weights, once nothing reads them
+    state: WeightsState
+    plan: WeightsPlan | None  # None: no plan is possible
     service_may_read: bool  # a service may be composed on the plan's URI
     job_decision: JobDecision | None = None  # None: no plan is possible
     job_name: str = ""  # of the Job that stands for the planned one, and has the log; empty: none is planned
     completion_recorded: bool = False  # in status, where it outlives the Job
-    hydration: DownloadRecord = DownloadRecord()
+    download: DownloadRecord = DownloadRecord()
     access_mode: str = ""  # of the claim
 
     def desire_previous(self, *, are_read: bool) -> Desired:
-        """Returns what becomes of everything that belongs to other bytes."""
-        return self.others_while_read if are_read else self.others_once_unread
+        """Returns what becomes of everything of earlier weights."""
+        return self.previous_while_read if are_read else self.previous_once_unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Download(DownloadState):
+class _Reconciliation(DownloadState):
     """One plan, with everything that decides what becomes of its objects; without a Job nothing is downloaded."""
 
     writer: ObjectWriter
-    request: StorageRequest
-    plan: StoragePlan
+    request: WeightsRequest
+    plan: WeightsPlan
     serving_uri: str
-    claim_obstacle: StorageState | None  # what is wrong with the claim, if anything
+    claim_obstacle: WeightsState | None  # what is wrong with the claim, if anything
     job_key: str = ""  # of the Job that stands for the planned one; empty: none is planned
     superseded: tuple[str, ...] = ()  # other Jobs for the same download that may still write
     write_failures: tuple[str, ...] = ()  # Jobs that prove that root must prepare the directory
@@ -133,7 +133,7 @@ class _Download(DownloadState):
 _COMPOSED = (JobDecision.WAIT_FOR_ANSWER, JobDecision.RUN)  # with its scripts
 
 
-def decide_job(download: _Download) -> JobDecision:
+def decide_job(download: _Reconciliation) -> JobDecision:
     """Decides what happens to the planned Job.
 
     Neither its claim nor another Job holds back a Job that is composed already. If faults leave no plan, nothing is
@@ -150,7 +150,7 @@ def decide_job(download: _Download) -> JobDecision:
         return JobDecision.OBSERVE if exists else JobDecision.LEAVE_ABSENT
     if download.is_outdated:
         return JobDecision.RESTART
-    if key != JOB + job_plan.name:
+    if key != JOB_PREFIX + job_plan.name:
         return JobDecision.KEEP
     if not is_composed and download.claim_obstacle:
         return JobDecision.WAIT_FOR_CLAIM
@@ -166,7 +166,7 @@ def decide_job(download: _Download) -> JobDecision:
 
 
 def reconcile_weights(
-    request: StorageRequest, writer: ObjectWriter, recorded: DownloadRecord, serving_uri: str = ""
+    request: WeightsRequest, writer: ObjectWriter, recorded: DownloadRecord, serving_uri: str = ""
 ) -> ReconciledWeights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
@@ -179,7 +179,7 @@ def reconcile_weights(
     if claim_name and isinstance(source, DownloadedSource):
         same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
-    claim = writer.read(CLAIM + claim_name)
+    claim = writer.read(CLAIM_PREFIX + claim_name)
     request = replace(
         request,
         observed_access_mode=get_access_mode(claim.manifest),
@@ -191,7 +191,7 @@ def reconcile_weights(
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
         return _refuse(request, faults, recorded)
     plan = plan_weights(request)
-    download = _Download(
+    download = _Reconciliation(
         writer=writer,
         request=request,
         plan=plan,
@@ -213,7 +213,7 @@ def reconcile_weights(
     weights_exist = bool(same_download) or download.is_hydrated or plan.uri == serving_uri
     if list_remaining_faults(faults, claim_exists=claim_exists, weights_exist=weights_exist):
         return _refuse(request, faults, recorded)
-    return _apply_plan(download)
+    return _compose_plan(download)
 
 
 def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterable[str]) -> JobPlan:
@@ -222,11 +222,11 @@ def _keep_running_job(writer: ObjectWriter, plan: JobPlan, same_download: Iterab
     An upgrade thus restarts no download, and the next Job gets the new scripts. A Job that several composites share is
     replaced nevertheless: a new composite knows only the planned Job, and both Jobs would write into one directory.
     """
-    is_replaced = plan.policy is ManagementPolicy.FULL and JOB + plan.name not in writer.observed
+    is_replaced = plan.policy is ManagementPolicy.FULL and JOB_PREFIX + plan.name not in writer.observed
     for key in same_download if is_replaced else ():
         written = read_written(writer.observed[key])
-        scripts = read_written(writer.observed.get(SCRIPTS + name_scripts(written)))
-        is_known = scripts and key == JOB + text(written, "metadata.name")
+        scripts = read_written(writer.observed.get(SCRIPTS_PREFIX + name_scripts(written)))
+        is_known = scripts and key == JOB_PREFIX + text(written, "metadata.name")
         if is_known and _may_write(writer.read(key)) and differs_in_scripts_alone(written, plan.manifest):
             deadline = get(plan.manifest, "spec.activeDeadlineSeconds")
             manifest: Manifest = {**written, "spec": {**mapping(written, "spec"), "activeDeadlineSeconds": deadline}}
@@ -238,7 +238,7 @@ def _may_write(job: ObservedObject) -> bool:
     return assess(job.manifest).level is Level.PROGRESSING and not is_gone(job)
 
 
-def _apply_plan(download: _Download) -> ReconciledWeights:
+def _compose_plan(download: _Reconciliation) -> ReconciledWeights:
     """Composes the objects of a plan without faults, and describes their state."""
     request = download.request
     plan = download.plan
@@ -261,36 +261,36 @@ def _apply_plan(download: _Download) -> ReconciledWeights:
                 _compose_jobs(download, decision),
             ]
         ),
-        others_while_read=others_while_read,
-        others_once_unread=others_once_unread,
+        previous_while_read=others_while_read,
+        previous_once_unread=others_once_unread,
         state=state,
         plan=plan,
         job_decision=decision,
-        job_name=download.job_key.removeprefix(JOB),
+        job_name=download.job_key.removeprefix(JOB_PREFIX),
         service_may_read=_service_may_read(download),
         completion_recorded=download.completion_recorded,
-        hydration=download.next_record,
+        download=download.next_record,
         access_mode=request.observed_access_mode or (plan.claim.access_mode if plan.claim else ""),
     )
 
 
-def _refuse(request: StorageRequest, faults: tuple[StorageFault, ...], recorded: DownloadRecord) -> ReconciledWeights:
+def _refuse(request: WeightsRequest, faults: tuple[StorageFault, ...], recorded: DownloadRecord) -> ReconciledWeights:
     """Changes nothing, and reports the faults."""
     kinds = {fault.kind for fault in faults}
     if FaultKind.CACHE_NOT_SHARED in kinds:
-        finding = WeightsStatus.CACHE_NOT_SHARED
+        finding = WeightsFinding.CACHE_NOT_SHARED
     else:
-        finding = WeightsStatus.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else WeightsStatus.UNPLANNABLE
+        finding = WeightsFinding.CLAIM_TOO_SMALL if kinds <= SIZE_FAULTS else WeightsFinding.UNPLANNABLE
     problems = tuple(fault.problem for fault in faults)
     return ReconciledWeights(
-        state=StorageState(finding=finding, environment=request.environment.name, problems=problems),
+        state=WeightsState(finding=finding, environment=request.environment.name, problems=problems),
         plan=None,
         service_may_read=False,
-        hydration=recorded,
+        download=recorded,
     )
 
 
-def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: ObservedObject) -> StorageState | None:
+def _find_claim_obstacle(request: WeightsRequest, plan: WeightsPlan, claim: ObservedObject) -> WeightsState | None:
     if plan.claim is None:
         return None
     # The consumers of a ModelCache know the mode of its claim, and how many of their pods would mount it.
@@ -300,28 +300,28 @@ def _find_claim_obstacle(request: StorageRequest, plan: StoragePlan, claim: Obse
     return find_claim_obstacle(plan.claim, claim, pods)
 
 
-def _compose_claim(download: _Download) -> dict[str, Composed]:
+def _compose_claim(download: _Reconciliation) -> dict[str, Composed]:
     claim = download.plan.claim
     if claim is None:
         return {}
     # Complete weights fit into the claim, so the claim must not grow because a bound has drifted since.
     if download.is_hydrated and download.claim.seen and claim.size and not claim.size.is_stated:
         claim = replace(claim, size=None)
-    key = CLAIM + claim.name
+    key = CLAIM_PREFIX + claim.name
     item = download.writer.compose(key, build_claim(claim, download.claim.manifest), claim.policy)
     # A service that reads the claim stays as ready as before while the claim is observed for the first time.
     is_new = download.claim.state is State.UNSEEN and download.plan.uri == download.serving_uri
     return {key: replace(item, ready=item.ready or is_new)}
 
 
-def _compose_secrets(download: _Download) -> Desired:
+def _compose_secrets(download: _Reconciliation) -> Desired:
     writer = download.writer
     policy = download.plan.job.policy if download.plan.job else ManagementPolicy.FULL
     # Pods that download their weights themselves need the copy whenever they start, until they read from the claim.
     pods_download = bool(download.serving_uri) and parse_claim_uri(download.serving_uri) is None
     desired = Desired()
     for copy in download.plan.copies:
-        key = SECRET_COPY + copy.name
+        key = SECRET_COPY_PREFIX + copy.name
         if download.is_hydrated and not pods_download:
             desired |= _delete_in_two_steps(writer, key, "the weights are verified")
         else:
@@ -339,8 +339,8 @@ def _delete_in_two_steps(writer: ObjectWriter, key: str, why: str) -> Desired:
     return Desired({key: with_management_policy(manifest, ManagementPolicy.FULL)})
 
 
-def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
-    """Composes the Job as decided, and deletes other Jobs of the same bytes unless the claim holds it back."""
+def _compose_jobs(download: _Reconciliation, decision: JobDecision) -> Desired:
+    """Composes the Job as decided, and deletes other Jobs of the same weights unless the claim holds it back."""
     writer = download.writer
     job_plan = download.plan.job
     key = download.job_key
@@ -374,19 +374,19 @@ def _compose_jobs(download: _Download, decision: JobDecision) -> Desired:
     return desired | Desired(drops=tuple(_drop_jobs(download, decision, desired)))
 
 
-def _drop_jobs(download: _Download, decision: JobDecision, desired: Desired) -> Iterator[Drop]:
-    """Drops the observed Jobs of the plan's bytes that are not desired any more."""
+def _drop_jobs(download: _Reconciliation, decision: JobDecision, desired: Desired) -> Iterator[Drop]:
+    """Drops the observed Jobs of the planned weights that are not desired any more."""
     observed = download.writer.observed
     decided = {*desired.composed, *(drop.key for drop in desired.drops)}
-    for key in sorted(key for key in observed if key.startswith(JOB) and key not in decided):
+    for key in sorted(key for key in observed if key.startswith(JOB_PREFIX) and key not in decided):
         is_planned = key == download.job_key
         if is_planned or _get_cache_key(observed[key]) == download.plan.key:
             is_replaced = download.plan.job is not None and not is_planned
             yield Drop(key, "another Job stands for the same download" if is_replaced else decision.value)
 
 
-def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
-    """Composes the ConfigMap of a Job that runs, and keeps the ConfigMaps that other Jobs of its bytes may mount."""
+def _compose_scripts(download: _Reconciliation, decision: JobDecision) -> Desired:
+    """Composes the ConfigMap of a Job that runs, and keeps the ConfigMaps that other Jobs of the same weights may mount."""
     writer = download.writer
     job = download.plan.job
     has_failed = download.job is not None and assess(download.job.manifest).level is Level.FAILED
@@ -396,30 +396,34 @@ def _compose_scripts(download: _Download, decision: JobDecision) -> Desired:
         current = Desired({key: writer.compose(key, job.scripts, job.policy)})
     others = Desired()
     for key, manifest in sorted(writer.observed.items()):
-        if key.startswith(SCRIPTS) and _get_cache_key(manifest) == download.plan.key and key not in current.composed:
+        if (
+            key.startswith(SCRIPTS_PREFIX)
+            and _get_cache_key(manifest) == download.plan.key
+            and key not in current.composed
+        ):
             others |= _keep_scripts(writer, key)
     return others | current
 
 
 def _keep_scripts(writer: ObjectWriter, key: str) -> Desired:
-    """Keeps an observed ConfigMap while a Job of its bytes can start a pod, and deletes it afterwards."""
+    """Keeps an observed ConfigMap while a Job of the same weights can start a pod, and deletes it afterwards."""
     if _is_mounted(writer, key):
         return Desired({key: reapply_observed(writer.observed[key])})
     return _delete_in_two_steps(writer, key, "no Job can start a pod that mounts it")
 
 
 def _is_mounted(writer: ObjectWriter, key: str) -> bool:
-    """Tells whether a Job of the same bytes as an observed ConfigMap can start a pod that mounts it."""
+    """Tells whether a Job of the same weights as an observed ConfigMap can start a pod that mounts it."""
     cache_key = _get_cache_key(writer.observed[key])
-    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB) and _get_cache_key(m) == cache_key)
+    jobs = (job for job, m in writer.observed.items() if job.startswith(JOB_PREFIX) and _get_cache_key(m) == cache_key)
     return any(assess(writer.read(job).manifest).level is Level.PROGRESSING for job in jobs)
 
 
 def _name_scripts(job: JobPlan) -> str:
-    return SCRIPTS + text(job.scripts, "metadata.name")
+    return SCRIPTS_PREFIX + text(job.scripts, "metadata.name")
 
 
-def _describe(download: _Download, decision: JobDecision) -> StorageState:
+def _describe(download: _Reconciliation, decision: JobDecision) -> WeightsState:
     """Describes the weights by the first of these topics that applies.
 
     The topics are: an obstacle of the claim, the ModelCache, a claim that the user fills, verified weights, a Secret or
@@ -431,33 +435,33 @@ def _describe(download: _Download, decision: JobDecision) -> StorageState:
     claim = download.claim
     claim_obstacle = download.claim_obstacle
     request = download.request
-    if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is WeightsStatus.CLAIM_REFUSED):
+    if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is WeightsFinding.CLAIM_REFUSED):
         return claim_obstacle
     if plan.storage_type is StorageType.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
-        return StorageState(finding=WeightsStatus.PRESTAGED)
+        return WeightsState(finding=WeightsFinding.PRESTAGED)
     if plan.claim and download.is_hydrated and job and not job.state_unknown:
         problems = find_immutable_changes(plan.claim, claim.manifest)
         if claim_obstacle:
             problems = (*problems, Problem(f"claim {plan.claim_name}", claim_obstacle.message))
-        return StorageState(finding=WeightsStatus.HYDRATED, problems=problems)
+        return WeightsState(finding=WeightsFinding.HYDRATED, problems=problems)
     obstacle = None if download.is_hydrated else _find_obstacle(download.writer, plan)
     if obstacle:
         return obstacle
     if job is None:
-        finding = WeightsStatus.EMPTY_DIR if plan.storage_type is StorageType.EMPTY_DIR else WeightsStatus.NOT_NEEDED
-        return StorageState(finding=finding, bytes_per_pod=request.model.disk)
+        finding = WeightsFinding.EMPTY_DIR if plan.storage_type is StorageType.EMPTY_DIR else WeightsFinding.NOT_NEEDED
+        return WeightsState(finding=finding, bytes_per_pod=request.model.disk)
     state = describe_download(job, claim, plan.claim)
-    if state.finding is WeightsStatus.JOB_NOT_STARTED and decision is not JobDecision.RUN:
-        return replace(state, finding=WeightsStatus.JOB_HELD_BACK, message=decision.value)
+    if state.finding is WeightsFinding.JOB_NOT_STARTED and decision is not JobDecision.RUN:
+        return replace(state, finding=WeightsFinding.JOB_HELD_BACK, message=decision.value)
     return state
 
 
-def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | None:
+def _find_obstacle(writer: ObjectWriter, plan: WeightsPlan) -> WeightsState | None:
     """Finds the first Secret or ConfigMap that pods wait for in vain."""
     for copy in plan.copies:
-        obstacle = find_secret_obstacle(copy, writer.read(SECRET_COPY + copy.name))
+        obstacle = find_secret_obstacle(copy, writer.read(SECRET_COPY_PREFIX + copy.name))
         if obstacle:
             return obstacle
     if plan.job is None:
@@ -465,10 +469,10 @@ def _find_obstacle(writer: ObjectWriter, plan: StoragePlan) -> StorageState | No
     scripts = writer.read(_name_scripts(plan.job))
     if not scripts.refused:
         return None
-    return StorageState(finding=WeightsStatus.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
+    return WeightsState(finding=WeightsFinding.SCRIPTS_REFUSED, message=scripts.message, remote=scripts)
 
 
-def _service_may_read(download: _Download) -> bool:
+def _service_may_read(download: _Reconciliation) -> bool:
     """Tells whether a service may read the plan's URI: once its claim was filled, or the user's claim exists."""
     plan = download.plan
     entry = download.request.named_cache_entry
@@ -480,21 +484,21 @@ def _service_may_read(download: _Download) -> bool:
     return download.claim.present or not is_users_claim
 
 
-def _decide_previous(download: _Download) -> tuple[Desired, Desired]:
-    """Returns what becomes of objects for other bytes or another claim: while they have a consumer, and afterwards."""
+def _decide_previous(download: _Reconciliation) -> tuple[Desired, Desired]:
+    """Returns what becomes of objects of earlier weights or another claim: while something reads them, and afterwards."""
     writer = download.writer
     claim = download.plan.claim
-    current = {download.job_key, *(SECRET_COPY + copy.name for copy in download.plan.copies)}
+    current = {download.job_key, *(SECRET_COPY_PREFIX + copy.name for copy in download.plan.copies)}
     if claim:
-        current.add(CLAIM + claim.name)
+        current.add(CLAIM_PREFIX + claim.name)
     others = [
         key
         for key, manifest in sorted(writer.observed.items())
         if key.startswith(_PREFIXES)
         and key not in current
-        and not (key.startswith((JOB, SCRIPTS)) and _get_cache_key(manifest) == download.plan.key)
+        and not (key.startswith((JOB_PREFIX, SCRIPTS_PREFIX)) and _get_cache_key(manifest) == download.plan.key)
     ]
-    scripts = (_keep_scripts(writer, key) for key in others if key.startswith(SCRIPTS))
+    scripts = (_keep_scripts(writer, key) for key in others if key.startswith(SCRIPTS_PREFIX))
     return combine(scripts), drop_weights(writer, others, "nothing reads these weights any more")
 
 
@@ -506,7 +510,7 @@ def drop_weights(writer: ObjectWriter, keys: Iterable[str], why: str) -> Desired
     """
     desired = Desired()
     for key in keys:
-        if key.startswith(SECRET_COPY) or (key.startswith(SCRIPTS) and not _is_mounted(writer, key)):
+        if key.startswith(SECRET_COPY_PREFIX) or (key.startswith(SCRIPTS_PREFIX) and not _is_mounted(writer, key)):
             desired |= _delete_in_two_steps(writer, key, why)
         else:
             desired |= Desired(drops=(Drop(key, why),))

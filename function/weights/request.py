@@ -59,7 +59,7 @@ CREATED_CLAIM = (StorageType.SHARED, StorageType.RETAINED, StorageType.MANAGED) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageRequest:
+class WeightsRequest:
     """Weights on one environment, for one placement or one ModelCache.
 
     Scheduling and planning make the same request. The request of a deployment has no environment before `with_pool`.
@@ -83,7 +83,7 @@ class StorageRequest:
     write_refused: bool = False  # a download could not write to its directory
     service_exists: bool = False  # faults that are newer than the service do not concern it
 
-    def with_pool(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> "StorageRequest":
+    def with_pool(self, environment: Environment, pool: Pool, shape: Shape, replicas: int) -> "WeightsRequest":
         """Returns the request for this many replicas of a shape on a pool."""
         memory = pool.memory_per_gpu
         return replace(
@@ -106,7 +106,7 @@ class StorageRequest:
         return self.shape_nodes * max(1, self.replicas)
 
     @property
-    def managed_options(self) -> CreatedStorage:
+    def created_storage(self) -> CreatedStorage:
         """The options for a claim that is created; the defaults where another way was chosen."""
         return self.choice if isinstance(self.choice, CreatedStorage) else CreatedStorage()
 
@@ -132,11 +132,11 @@ class StorageRequest:
         # In these cases, the initializer of a pod cannot fetch the weights, or cannot fetch them to the folder that
         # engines open, whatever the options are.
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve or is_in_folder
-        if not needs_claim and self.managed_options.type is not CacheType.PVC:
+        if not needs_claim and self.created_storage.type is not CacheType.PVC:
             return StorageType.EMPTY_DIR
         if self.environment.storage.is_shared:
             return StorageType.SHARED
-        return StorageType.RETAINED if self.managed_options.retain else StorageType.MANAGED
+        return StorageType.RETAINED if self.created_storage.retain else StorageType.MANAGED
 
     @property
     def class_name(self) -> str | None:
@@ -182,12 +182,12 @@ class StorageRequest:
     def _own_options(self) -> CreatedStorage:
         # Only the environment decides on a claim that all models of a namespace share: all of them must agree on it.
         is_shared = self.storage_type is StorageType.SHARED
-        return CreatedStorage(size=self.environment.storage.shared_size) if is_shared else self.managed_options
+        return CreatedStorage(size=self.environment.storage.shared_size) if is_shared else self.created_storage
 
 
-def build_cache_request(model: Model, cache: ModelCache, environment: Environment, namespace: str) -> StorageRequest:
+def build_cache_request(model: Model, cache: ModelCache, environment: Environment, namespace: str) -> WeightsRequest:
     """Builds the request for what a ModelCache keeps on an environment, in a remote namespace."""
-    return StorageRequest(
+    return WeightsRequest(
         model=model,
         choice=cache.choice,
         environment=environment,

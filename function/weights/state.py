@@ -1,6 +1,6 @@
 """The state of the weights on one environment, as data, from what was observed of claim, token and Job.
 
-A download that was once observed complete stays complete for its bytes and its claim, even when its Job is cleaned up.
+A download that was once observed complete stays complete for its weights and its claim, even when its Job is cleaned up.
 It is incomplete again after a change of the cache key or of `retry`, or when the claim is gone (absent, or of another
 uid).
 """
@@ -23,7 +23,7 @@ from function.weights.job import JobFailure, find_failure, is_without_pods
 from function.weights.request import StorageType
 
 
-class WeightsStatus(Enum):
+class WeightsFinding(Enum):
     """A finding, the first obstacle of several: its reason, and its message, which status/weights.py fills in."""
 
     NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
@@ -34,25 +34,25 @@ class WeightsStatus(Enum):
     TOKEN_KEY_MISSING = PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
     TOKEN_REFUSED = PlacementStorage.TOKEN_MISSING, "The cluster refused the copy of Secret {name}: {message}"
     TOKEN_UNKNOWN = PlacementStorage.UNREACHABLE, "The copy of Secret {name}: {obstacle}"
-    CLAIM_REFUSED = PlacementStorage.CLAIM_PENDING, "The cluster refused claim {claim}: {message}"
+    CLAIM_REFUSED = PlacementStorage.CLAIM_PENDING, "The cluster refused claim {subject}: {message}"
     CLAIM_NOT_FOUND = (
         PlacementStorage.CLAIM_NOT_FOUND,
-        "Claim {claim} does not exist; create it (no other claim is used instead)",
+        "Claim {subject} does not exist; create it (no other claim is used instead)",
     )
-    CLAIM_NOT_SEEN = PlacementStorage.CLAIM_PENDING, "Waiting for the cluster's answer about claim {claim}"
+    CLAIM_NOT_SEEN = PlacementStorage.CLAIM_PENDING, "Waiting for the cluster's answer about claim {subject}"
     CLAIM_NOT_SHARED = (
         PlacementStorage.CLAIM_NOT_SHARED,
-        "Claim {claim} is {message}, and several nodes or replicas need ReadWriteMany",
+        "Claim {subject} is {message}, and several nodes or replicas need ReadWriteMany",
     )
     CLAIM_TOO_SMALL = PlacementStorage.STORAGE_TOO_SMALL, "{problems}"
     CLAIM_NOT_BOUND = (
         PlacementStorage.CLAIM_PENDING,
-        "Claim {claim} ({message}) is not bound yet; its events on the cluster say why",
+        "Claim {subject} ({message}) is not bound yet; its events on the cluster say why",
     )
     CLAIM_OF_DEFAULT_CLASS = (
         PlacementStorage.CLAIM_PENDING,
         (
-            "Claim {claim} ({message}, the cluster's default) is not bound yet. Many default classes cannot do "
+            "Claim {subject} ({message}, the cluster's default) is not bound yet. Many default classes cannot do "
             "ReadWriteMany: set storageClassName to one that can, then delete the claim"
         ),
     )
@@ -74,7 +74,7 @@ class WeightsStatus(Enum):
     JOB_WITHOUT_POD = (
         PlacementStorage.NO_POD,
         (
-            "Job {claim} has no pod, because the cluster refuses to create one: a quota of the namespace may be used "
+            "Job {subject} has no pod, because the cluster refuses to create one: a quota of the namespace may be used "
             "up, a policy may forbid the pod, or its service account may be missing. kubectl describe job shows why"
         ),
     )
@@ -102,9 +102,9 @@ class WeightsStatus(Enum):
 
 
 _OF_CACHE = {
-    Phase.FAILED: WeightsStatus.CACHE_FAILED,
-    Phase.READY: WeightsStatus.CACHE_HYDRATED,
-    Phase.DOWNLOADING: WeightsStatus.CACHE_DOWNLOADING,
+    Phase.FAILED: WeightsFinding.CACHE_FAILED,
+    Phase.READY: WeightsFinding.CACHE_HYDRATED,
+    Phase.DOWNLOADING: WeightsFinding.CACHE_DOWNLOADING,
 }
 _USABLE = frozenset({PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED})
 _FAILED = frozenset(
@@ -113,8 +113,8 @@ _FAILED = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StorageState:
-    finding: WeightsStatus
+class WeightsState:
+    finding: WeightsFinding
     environment: str = ""
     namespace: str = ""  # on the cluster
     name: str = ""  # of the claim, Job or Secret that the finding is about
@@ -129,13 +129,13 @@ class StorageState:
 
     @property
     def status(self) -> Status:
-        if self.finding.reason is PlacementStorage.UNREACHABLE or self.finding is WeightsStatus.CLAIM_NOT_SEEN:
+        if self.finding.reason is PlacementStorage.UNREACHABLE or self.finding is WeightsFinding.CLAIM_NOT_SEEN:
             return Status.UNKNOWN
         return Status.TRUE if self.finding.reason in _USABLE else Status.FALSE
 
     @property
     def reason(self) -> PlacementStorage:
-        if self.finding in (WeightsStatus.UNKNOWN, WeightsStatus.TOKEN_UNKNOWN) and not self.remote.unreachable:
+        if self.finding in (WeightsFinding.UNKNOWN, WeightsFinding.TOKEN_UNKNOWN) and not self.remote.unreachable:
             return PlacementStorage.SYNC_FAILED
         return self.finding.reason
 
@@ -149,7 +149,7 @@ class StorageState:
 
     @property
     def unreachable(self) -> bool:
-        """Whether the cluster gives no answer about the weights."""
+        """Tells whether the cluster gives no answer about the weights."""
         return self.reason in (PlacementStorage.UNREACHABLE, PlacementStorage.SYNC_FAILED)
 
 
@@ -169,13 +169,13 @@ class DownloadState:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the recorded download is of the wanted bytes and `retry`, on a claim that still exists."""
+        """Tells whether the recorded download is of the wanted weights and `retry`, on a claim that still exists."""
         is_same = self._is_same_download and self.recorded.retry == self.wanted.retry
         return is_same and bool(self.recorded.completed_at) and not is_gone(self.claim) and not self._is_claim_replaced
 
     @property
     def completion_recorded(self) -> bool:
-        """Whether completion is in status, so that later reconciles know it even if the Job is gone.
+        """Tells whether completion is in status, so that later reconciles know it even if the Job is gone.
 
         A Job without a completion time leaves nothing to record.
         """
@@ -183,14 +183,14 @@ class DownloadState:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether a finished Job filled a claim that another claim of the same name has replaced since."""
+        """Tells whether a finished Job filled a claim that another claim of the same name has replaced since."""
         if not self._is_same_download or not self._is_claim_replaced:
             return False
         return bool(self.recorded.completed_at) and self.recorded.completed_at == self._completion_time
 
     @property
     def is_hydrated(self) -> bool:
-        """Whether the planned Job, or an earlier recorded Job, has filled the existing claim."""
+        """Tells whether the planned Job, or an earlier recorded Job, has filled the existing claim."""
         if self.job is None:
             return False
         is_complete = assess(self.job.manifest).up and not self.is_outdated and not is_gone(self.claim)
@@ -198,7 +198,7 @@ class DownloadState:
 
     @property
     def next_record(self) -> DownloadRecord:
-        """What status records next: this completion, or the earlier one while it is of the same bytes."""
+        """What status records next: this completion, or the earlier one while it is of the same weights."""
         if not self.is_hydrated:
             return self.recorded if self.job and self._is_same_download else self.wanted
         if self.is_recorded:
@@ -225,68 +225,68 @@ class DownloadState:
         return bool(self._claim_uid and self.recorded.claim_uid) and self._claim_uid != self.recorded.claim_uid
 
 
-def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> StorageState | None:
+def find_secret_obstacle(copy: SecretCopy, remote: ObservedObject) -> WeightsState | None:
     if remote.state is State.NO_REFERENCE:
-        finding = WeightsStatus.TOKEN_MISSING
+        finding = WeightsFinding.TOKEN_MISSING
     elif remote.state is State.NO_REFERENCE_KEY:
-        finding = WeightsStatus.TOKEN_KEY_MISSING
+        finding = WeightsFinding.TOKEN_KEY_MISSING
     elif remote.refused:
-        finding = WeightsStatus.TOKEN_REFUSED
+        finding = WeightsFinding.TOKEN_REFUSED
     elif remote.state_unknown:
-        finding = WeightsStatus.TOKEN_UNKNOWN
+        finding = WeightsFinding.TOKEN_UNKNOWN
     else:
         return None
-    return StorageState(finding=finding, name=copy.label, message=remote.message, remote=remote)
+    return WeightsState(finding=finding, name=copy.label, message=remote.message, remote=remote)
 
 
-def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> StorageState | None:
+def find_claim_obstacle(plan: ClaimPlan, claim: ObservedObject, pods: int) -> WeightsState | None:
     """Finds what is wrong with the claim, if anything; `pods` is the number of pods that mount the claim at once."""
     message = claim.message
     if claim.state_unknown:
-        finding = WeightsStatus.UNKNOWN
+        finding = WeightsFinding.UNKNOWN
     elif claim.refused:
-        finding = WeightsStatus.CLAIM_REFUSED
+        finding = WeightsFinding.CLAIM_REFUSED
     elif plan.policy is not ManagementPolicy.OBSERVE_ONLY and not claim.present:
         return None
     elif claim.state is State.ABSENT:
-        finding = WeightsStatus.CLAIM_NOT_FOUND
+        finding = WeightsFinding.CLAIM_NOT_FOUND
     elif not claim.present:
-        finding = WeightsStatus.CLAIM_NOT_SEEN
+        finding = WeightsFinding.CLAIM_NOT_SEEN
     elif pods > 1 and get_access_mode(claim.manifest) != READ_WRITE_MANY:
-        finding = WeightsStatus.CLAIM_NOT_SHARED
+        finding = WeightsFinding.CLAIM_NOT_SHARED
         message = get_access_mode(claim.manifest) or "of no access mode"
     else:
         return None
-    return StorageState(finding=finding, name=plan.name, message=message, remote=claim)
+    return WeightsState(finding=finding, name=plan.name, message=message, remote=claim)
 
 
-def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPlan | None = None) -> StorageState:
+def describe_download(job: ObservedObject, claim: ObservedObject, plan: ClaimPlan | None = None) -> WeightsState:
     """Describes a download that has not been observed complete yet; `plan` is the plan of its claim."""
     name = text(job.manifest, "metadata.name")
     message = job.message
     failure = None
     health = assess(job.manifest)
     if job.state_unknown:
-        finding = WeightsStatus.UNKNOWN
+        finding = WeightsFinding.UNKNOWN
     elif health.level is Level.FAILED:
-        finding = WeightsStatus.JOB_FAILED
+        finding = WeightsFinding.JOB_FAILED
         failure = find_failure(job.manifest) or JobFailure.UNKNOWN
     elif job.refused:
-        finding = WeightsStatus.JOB_REFUSED
+        finding = WeightsFinding.JOB_REFUSED
     elif is_without_pods(job.manifest):
-        finding = WeightsStatus.JOB_WITHOUT_POD  # also where the claim is not bound: its class may wait for that pod
+        finding = WeightsFinding.JOB_WITHOUT_POD  # also where the claim is not bound: its class may wait for that pod
     elif claim.seen and not assess(claim.manifest).up and not _is_running(job.manifest):
         name = text(claim.manifest, "metadata.name")
         mode = get_access_mode(claim.manifest)
         class_name = text(claim.manifest, "spec.storageClassName")
         message = f"{mode} of {f'class {class_name}' if class_name else 'no class'}"
         is_of_default_class = plan is not None and plan.is_of_default_class and mode == READ_WRITE_MANY
-        finding = WeightsStatus.CLAIM_OF_DEFAULT_CLASS if is_of_default_class else WeightsStatus.CLAIM_NOT_BOUND
+        finding = WeightsFinding.CLAIM_OF_DEFAULT_CLASS if is_of_default_class else WeightsFinding.CLAIM_NOT_BOUND
     elif not name or health.up:
-        finding = WeightsStatus.JOB_NOT_STARTED
+        finding = WeightsFinding.JOB_NOT_STARTED
     else:
-        finding, message = WeightsStatus.JOB_RUNNING, health.message
-    return StorageState(finding=finding, name=name, message=message, failure=failure, remote=job)
+        finding, message = WeightsFinding.JOB_RUNNING, health.message
+    return WeightsState(finding=finding, name=name, message=message, failure=failure, remote=job)
 
 
 def _is_running(job: Manifest) -> bool:
@@ -294,14 +294,14 @@ def _is_running(job: Manifest) -> bool:
     return bool(integer(job, "status.active")) and get(job, "status.ready") != 0
 
 
-def describe_cache(entry: CacheEntry | None, namespace: str) -> StorageState:
+def describe_cache(entry: CacheEntry | None, namespace: str) -> WeightsState:
     """Describes what a ModelCache last reported of its weights on one environment, for pods of a remote namespace."""
     if entry is None:
-        return StorageState(finding=WeightsStatus.CACHE_EMPTY)
+        return WeightsState(finding=WeightsFinding.CACHE_EMPTY)
     if not entry.is_mountable_from(namespace):
-        return StorageState(finding=WeightsStatus.CACHE_IN_OTHER_NAMESPACE, message=entry.hydration.namespace)
+        return WeightsState(finding=WeightsFinding.CACHE_IN_OTHER_NAMESPACE, message=entry.download.namespace)
     is_known = not entry.unreachable or entry.phase is Phase.FAILED
-    finding = _OF_CACHE.get(entry.phase, WeightsStatus.CACHE_PENDING) if is_known else WeightsStatus.CACHE_UNREACHABLE
-    if finding is WeightsStatus.CACHE_HYDRATED and not entry.hydration.completed_at:
-        finding = WeightsStatus.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
-    return StorageState(finding=finding, message=entry.message)
+    finding = _OF_CACHE.get(entry.phase, WeightsFinding.CACHE_PENDING) if is_known else WeightsFinding.CACHE_UNREACHABLE
+    if finding is WeightsFinding.CACHE_HYDRATED and not entry.download.completed_at:
+        finding = WeightsFinding.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
+    return WeightsState(finding=finding, message=entry.message)

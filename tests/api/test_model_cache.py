@@ -66,7 +66,7 @@ READ = ModelCache(
             unreachable=True,
             access_mode="ReadWriteMany",
             message="done",
-            hydration=DownloadRecord(
+            download=DownloadRecord(
                 claim="c", path="models/0", completed_at="2026-01-01T00:00:00Z", claim_uid="u", retry="2"
             ),
         ),

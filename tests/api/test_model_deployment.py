@@ -40,7 +40,7 @@ def test_parses_every_field() -> None:
         replicas=0,
         selector=Selector((SelectorRequirement(key="tier", operator=Operator.IN, values=("production",)),)),
         tolerations=(Toleration(key="team", value="a", effect="NoSchedule"), Toleration(any_value=True)),
-        cache=ModelCacheChoice(name="weights"),
+        storage_choice=ModelCacheChoice(name="weights"),
         rollout=Rollout(
             order=("b", "a"),
             paused=True,
@@ -112,7 +112,7 @@ CASES = [
 def test_parses_every_form_of_a_cache(case: Case) -> None:
     deployment = parse_deployment(manifests.deployment(modelCache=case.block)).value
     assert deployment
-    assert deployment.cache == case.want, case.reason
+    assert deployment.storage_choice == case.want, case.reason
 
 
 @dataclass(frozen=True)
@@ -153,4 +153,4 @@ def test_null_counts_as_absent() -> None:
     nothing: JSON = None
     deployment = parse_deployment(manifests.deployment(modelCache=nothing, environmentSelector=nothing)).value
     assert deployment
-    assert deployment.cache == CreatedStorage()
+    assert deployment.storage_choice == CreatedStorage()

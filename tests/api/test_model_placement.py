@@ -61,7 +61,7 @@ def test_parses_every_field() -> None:
         pool="h100",
         shape=Shape(nodes=2, gpus_per_node=8, parallelism=Parallelism(tensor=8, pipeline=2, expert=True)),
         replicas=3,
-        cache=UserClaim(claim="mine"),
+        storage_choice=UserClaim(claim="mine"),
         uid="1",
         created="2026-01-01T00:00:00Z",
         vram=1200 * GIB,
@@ -73,7 +73,7 @@ def test_parses_every_field() -> None:
         replaces_when_full=True,
         allowed_digest="d1",
         service=ServiceRecord(url="http://chat", allocated=Share(pool="a100", nodes=1, gpus_per_node=4, replicas=2)),
-        weights=WeightsRecord(uri="pvc://mine/models/0"),
+        weights=WeightsRecord(planned_uri="pvc://mine/models/0"),
         rollout=RolloutRecord(served_digest="d1", requested_digest="d2"),
     )
     assert parse_placement(given).problems == ()

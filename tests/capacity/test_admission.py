@@ -258,7 +258,9 @@ def test_releases_grant_of_deleted_pool_when_neither_requested_nor_allocated() -
 
 def test_does_not_admit_deleting_placement_without_resources() -> None:
     assert _uids(environment(), replace(MINE, deleting=True)) == []
-    assert _uids(environment(), replace(MINE, deleting=True, weights=replace(MINE.weights, uri="pvc://x"))) == ["me"]
+    assert _uids(environment(), replace(MINE, deleting=True, weights=replace(MINE.weights, planned_uri="pvc://x"))) == [
+        "me"
+    ]
     assert _uids(environment(), replace(MINE, deleting=True, lists_objects=True)) == ["me"], (
         "Objects show that the placement has resources, although its status was lost"
     )

@@ -102,7 +102,7 @@ CASES = (
     Case(
         "begun-before-older",
         "a placement with composed resources was admitted before, and precedes older placements",
-        (asks("young", 3, YOUNG, weights=WeightsRecord(uri="pvc://x")), asks("old", 3, OLD)),
+        (asks("young", 3, YOUNG, weights=WeightsRecord(planned_uri="pvc://x")), asks("old", 3, OLD)),
         (),
         {"young": 3},
         ("old",),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.capacity.ledger import Ledger, admit_placements
+from function.capacity.ledger import CapacityView, admit_placements
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Shape
@@ -220,7 +220,8 @@ def test_deployment_and_environment_agree(
         assert grown.requested is not None
         admitted = [g.share for g in admit_placements(there, [grown, *others]).grants if g.uid == "me"]
         assert any(
-            held.has_same_size(grown.requested) and held.replicas >= grown.requested.replicas for held in admitted
+            held.has_same_pool_and_size(grown.requested) and held.replicas >= grown.requested.replicas
+            for held in admitted
         )
 
 
@@ -240,7 +241,9 @@ def test_nothing_that_only_waits_blocks_growth(
         request = SchedulingRequest(
             deployment=deployment("me", replicas=wanted), model=asked, storage_request=planner(asked)
         )
-        found = [scale_existing(request, there, me, Ledger(seen, (me,)))[0].replicas for seen in (others, holders)]
+        found = [
+            scale_existing(request, there, me, CapacityView(seen, (me,)))[0].replicas for seen in (others, holders)
+        ]
         assert found[0] == found[1]
 
 

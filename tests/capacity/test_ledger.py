@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger, charge_order
+from function.capacity.ledger import CapacityView, charge_order
 from function.capacity.pools import PoolCapacity, PoolUse, take_share
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import PoolFacts
@@ -67,18 +67,18 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_what_others_leave_of_four_nodes(case: Case) -> None:
-    capacity = Ledger(case.others).free_capacity(environment("env"), FOUR_NODES)
+    capacity = CapacityView(case.others).free_capacity(environment("env"), FOUR_NODES)
     assert capacity.count_fitting(share(1, 8, 4)) == case.want, case.reason
 
 
 def test_a_pool_is_counted_once() -> None:
-    ledger = Ledger(())
+    ledger = CapacityView(())
     assert ledger.free_capacity(environment("env"), TWO_NODES) is ledger.free_capacity(environment("env"), TWO_NODES)
 
 
 def test_those_that_yield_are_not_charged_to_those_after_them() -> None:
     """The 2 x 8 does not fit next to the older 1 x 8, so the youngest 1 x 8 still gets a node."""
-    capacity = Ledger(
+    capacity = CapacityView(
         [other("old", "2026-01-01"), other("big", "2026-01-02", shape=BIG), other("young", "2026-01-03")]
     ).free_capacity(environment("env"), TWO_NODES)
     assert capacity.measure_use(TWO_NODES) == PoolUse(nodes=2, nodes_in_use=2, placements=2)
@@ -159,17 +159,20 @@ TURNS = (
 
 @pytest.mark.parametrize("turn", TURNS, ids=lambda c: c.id)
 def test_who_keeps_its_place_on_two_nodes(turn: Turn) -> None:
-    assert Ledger(turn.others).may_stay(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
+    assert CapacityView(turn.others).may_stay(environment("env"), TWO_NODES, turn.mine) is turn.want, turn.reason
 
 
 def test_placements_are_counted_only_where_no_ledger_is_believed() -> None:
     """Cached verdicts depend on the counted placements. With a published ledger, other placements are not counted."""
     there = other("a", "2026-01-01")
-    assert Ledger((there,)).counted_placements(environment("env", uid="e")) is None
-    assert Ledger((there,)).counted_placements(environment("env")) == ((there,), frozenset())
-    assert Ledger((there,), (MINE,)).counted_placements(environment("env", uid="e")) == ((there, MINE), frozenset())
+    assert CapacityView((there,)).counted_placements(environment("env", uid="e")) is None
+    assert CapacityView((there,)).counted_placements(environment("env")) == ((there,), frozenset())
+    assert CapacityView((there,), (MINE,)).counted_placements(environment("env", uid="e")) == (
+        (there, MINE),
+        frozenset(),
+    )
     admitted = environment("env", uid="e", admitted=(grant("m", 1), grant("other", 1)))
-    assert Ledger((there,), (MINE,)).counted_placements(admitted) == ((there, MINE), frozenset({"m"}))
+    assert CapacityView((there,), (MINE,)).counted_placements(admitted) == ((there, MINE), frozenset({"m"}))
 
 
 def grant(uid: str, replicas: int, pool: str = "pool") -> Grant:
@@ -181,7 +184,7 @@ def test_what_the_environment_granted_others_is_theirs_and_what_it_granted_me_is
     there = environment("env", FOUR_NODES, uid="e", admitted=(grant("m", 2), grant("young", 3)))
     young = other("young", "2026-01-09", uid="young", replicas=3)
     old = other("old", "2026-01-01", uid="old", replicas=2)
-    capacity = Ledger((young, old), (MINE,)).free_capacity(there, FOUR_NODES)
+    capacity = CapacityView((young, old), (MINE,)).free_capacity(there, FOUR_NODES)
     assert capacity.measure_use(FOUR_NODES) == PoolUse(nodes=4, nodes_in_use=3, placements=1), (
         "the older placement does not fit next to the grant of the other one"
     )
@@ -192,7 +195,7 @@ def test_what_holds_nodes_that_were_lost_is_in_use_of_a_pool_that_is_believed() 
     left = replace(FOUR_NODES, facts=PoolFacts(nodes=4, usable=1))
     admitted = (grant("a", 3), grant("b", 1, pool="other"))
     there = environment("env", left, uid="e", admitted=admitted, free={"pool": Free(placements=1, nodes=())})
-    assert Ledger(()).free_capacity(there, left).measure_use(left) == PoolUse(
+    assert CapacityView(()).free_capacity(there, left).measure_use(left) == PoolUse(
         nodes=4, nodes_in_use=3, placements=1, unusable_nodes=3
     )
 

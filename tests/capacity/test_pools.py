@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolCapacity, count_in_empty_pool
 from function.domain.pods import PodAdditions
 from function.reasons import Refused
@@ -113,7 +113,7 @@ def test_does_not_add_up_leftovers_of_nodes() -> None:
 def test_reports_exclusive_nodes_when_the_pool_is_too_small() -> None:
     for gpus, whole in ((4, True), (8, False)):
         own = replace(pool(nodes=2), pod=PodAdditions(host_network=True))
-        capacity = Ledger(()).free_capacity(environment("env", own), own)
+        capacity = CapacityView(()).free_capacity(environment("env", own), own)
         found = find_shortage(candidate(own, shape(1, gpus), replicas=3), capacity)
         assert found is not None
         assert (found.reason, found.actual, found.exclusive_node) == (Refused.POOL_TOO_SMALL, 2, whole)

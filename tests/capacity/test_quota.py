@@ -188,7 +188,7 @@ GREEDY = tuple(placement(f"g{n}", begun=True, has=5) for n in range(5))
         replace(SERVES, shape=None),
         replace(SERVES, deleting=True),
         replace(SERVES, replicas=3, admission=replace(SERVES.admission, over_quota=True)),
-        replace(placement("p9"), weights=WeightsRecord(uri="pvc://weights")),
+        replace(placement("p9"), weights=WeightsRecord(planned_uri="pvc://weights")),
     ],
     ids=lambda p: (
         f"{p.stage.name}-{p.replicas}-{p.service.allocated and p.service.allocated.replicas}-{p.shape and p.shape.gpus}"

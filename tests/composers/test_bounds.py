@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from function.composers import compose
-from function.contract import Answered, Call, Outcome, RequiredResource
+from function.contract import Answer, Call, Outcome, RequiredResource
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.kube.messages import LIMIT
 from function.reasons import ConditionType
@@ -22,7 +22,7 @@ def _one(kind: str) -> Manifest:
     return copy.deepcopy(control.composites[only(control, kind)])
 
 
-def _answer(*manifests: Manifest) -> Answered:
+def _answer(*manifests: Manifest) -> Answer:
     return tuple(RequiredResource(json.dumps(m).encode(), partial(copy.deepcopy, m)) for m in manifests)
 
 

@@ -12,7 +12,7 @@ from function.composers import COMPOSERS, inference_environment, model_cache, mo
 from function.kube.manifests import Manifest, mapping
 from function.parts.part import Part
 from function.remote.adoption import is_own
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from tests import test_cases
 from tests.support.ownership import CASES, STORIES, collect_by_composite, collect_composed, example_requests
 from tests.support.plane import call
@@ -44,7 +44,7 @@ def test_every_name_belongs_to_one_part() -> None:
     for kind, name, manifest in collect_by_composite():
         own_name = name.rpartition("/")[2] if kind == "ModelCache" else name  # of one environment
         if kind in lists and manifest["kind"] != "ProviderConfigUsage":  # which follow from the Objects
-            owners = [part for part in lists[kind] if Names(part.names).include(own_name, manifest)]
+            owners = [part for part in lists[kind] if NamePatterns(part.names).include(own_name, manifest)]
             assert len(owners) == 1, (kind, name)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from function.api.model_deployment import parse_deployment
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.cli.store import Ref
 from function.composers import compose
 from function.composers.model_deployment import Scheduling, decide
@@ -431,7 +431,7 @@ def test_caches_verdicts_of_a_request_beyond_the_quota(monkeypatch: pytest.Monke
     found = fetched(first, control.composites.values())
     looked: list[str] = []
 
-    def counted(candidate: Candidate, ledger: Ledger) -> Refusal | None:
+    def counted(candidate: Candidate, ledger: CapacityView) -> Refusal | None:
         looked.append(candidate.environment.name)
         return check_capacity(candidate, ledger)
 

@@ -1,4 +1,4 @@
-"""A roll-out waits for the pods of replicas on one node: KServe is Ready while those of the earlier spec serve."""
+"""A rollout waits for the pods of replicas on one node: KServe is Ready while those of the earlier spec serve."""
 
 from dataclasses import dataclass, field
 

@@ -55,7 +55,7 @@ def test_weights(uri: str, access_mode: str, hydration: DownloadRecord, complete
     """The location of a download is recorded once the download is complete."""
     if completed:
         hydration = replace(hydration, completed_at=completed[0], namespace=completed[1], retry=completed[1])
-    record = WeightsRecord(uri=uri, access_mode=access_mode, hydration=hydration)
+    record = WeightsRecord(planned_uri=uri, access_mode=access_mode, download=hydration)
     assert parse_weights(build_weights(record)) == record
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from function.kube.manifests import JSON, Manifest, integer, listing, mapping, text
-from function.traffic.routes import read_weights
+from function.traffic.routes import read_route_weights
 from tests.e2e.objects import GROUP, environment, pool
 from tests.e2e.world import World
 from tools.stack import gateways
@@ -82,7 +82,7 @@ class Fleet:
 
         def written() -> bool:
             routes = self.world.stack.hub.find("HTTPRoute", self.team, f"modelplane.ai/owner={name}")
-            found = self.weights(name), [sorted(read_weights(route).values()) for route in routes]
+            found = self.weights(name), [sorted(read_route_weights(route).values()) for route in routes]
             if found != (weights, [positive]):
                 raise LookupError(str(found))
             return True

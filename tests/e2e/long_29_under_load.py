@@ -138,7 +138,7 @@ def test_another_engine(world: World, scene: _Scene) -> None:
 
     until("all pods to run the new engine", rolled)
     world.ready(TEAM, CHAT)
-    scene.end_step("a roll-out")
+    scene.end_step("a rollout")
 
 
 @pytest.mark.parametrize("name", CONTROL_PLANE)

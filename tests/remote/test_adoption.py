@@ -8,16 +8,16 @@ from functools import partial
 import pytest
 
 from function.composers import COMPOSERS
-from function.contract import Answered, Call, Composed, RequiredResource
+from function.contract import Answer, Call, Composed, RequiredResource
 from function.domain.placement import Placement
 from function.kube.manifests import JSON, Manifest, get, text
 from function.remote.adoption import adopt, adopt_all, find_orphan_placements, find_orphans, observe_orphans, select_own
-from function.remote.composed_kinds import Names
+from function.remote.composed_kinds import NamePatterns
 from function.remote.object_writer import carry_over
 from tests.support import builders
 from tests.support.remote_scene import set_field
 
-NAMES = Names.join(composer.names for composer in COMPOSERS.values())
+NAMES = NamePatterns.join(composer.names for composer in COMPOSERS.values())
 OBJECT = "kubernetes.m.crossplane.io/v1alpha1"
 
 
@@ -227,7 +227,7 @@ def an_object(key: str, **edits: JSON) -> Manifest:
     return made
 
 
-def answer(*manifests: Manifest) -> Answered:
+def answer(*manifests: Manifest) -> Answer:
     """Return what was found for a requirement."""
     return tuple(RequiredResource(b"", partial(dict, manifest)) for manifest in manifests)
 

@@ -6,7 +6,7 @@ from function.kube.manifests import Manifest, mapping, text
 from function.remote.composed_kinds import (
     CONTROL_PLANE_KINDS,
     GPU_CLUSTER_KINDS,
-    Names,
+    NamePatterns,
     assess,
     find_control_plane_kind,
     find_gpu_cluster_kind,
@@ -47,4 +47,4 @@ def test_what_the_command_line_reports_is_up() -> None:
 
 def test_refuses_names_of_a_kind_without_a_row() -> None:
     with pytest.raises(ValueError, match=r"no row in CONTROL_PLANE_KINDS for \[\('', 'ConfigMap'\)\]"):
-        Names({("v1", "ConfigMap"): "note"})
+        NamePatterns({("v1", "ConfigMap"): "note"})

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.domain.cache import CacheType, CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
@@ -409,7 +409,7 @@ def check(case: Case) -> None:
         model=asked,
         storage_request=planner(asked, case.choice, cache=case.cache),
     )
-    verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), Ledger(()))
+    verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), CapacityView(()))
     if case.refused is None:
         assert isinstance(verdict, Assignment), case.reason
         return

@@ -8,7 +8,7 @@ from function.domain.model_service import ServiceView
 from function.domain.placement import Placement
 from function.domain.records.weights import WeightsRecord
 from function.scheduling.scheduler import delay_deletion_while_serving, drains_first
-from function.scheduling.verdicts import Decision, DropCause, Dropped
+from function.scheduling.verdicts import Decision, Removal, RemovalCause
 from tests.support.builders import placement
 
 READY = placement("e1", ready=True)
@@ -16,7 +16,7 @@ SERVICE = ServiceView(name="chat", deployments=frozenset(["chat"]), placements=f
 
 
 def _drop(*placements: Placement) -> Decision:
-    return Decision(dropped=tuple(Dropped(placement=p, cause=DropCause.REPLACED) for p in placements))
+    return Decision(dropped=tuple(Removal(placement=p, cause=RemovalCause.REPLACED) for p in placements))
 
 
 def test_placement_waits_while_services_are_not_known() -> None:
@@ -60,7 +60,7 @@ def test_placement_that_has_lost_its_status_drains_first() -> None:
     assert delay_deletion_while_serving(_drop(lost), [SERVICE]).draining
 
 
-STARTING = replace(placement("e1"), lists_objects=True, weights=WeightsRecord(uri="hf://example/chat"))
+STARTING = replace(placement("e1"), lists_objects=True, weights=WeightsRecord(planned_uri="hf://example/chat"))
 
 
 @pytest.mark.parametrize(

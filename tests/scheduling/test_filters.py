@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolUse
 from function.domain.cache import CacheType, CreatedStorage
 from function.domain.environment import Environment
@@ -98,15 +98,15 @@ WINS = (
 
 @pytest.mark.parametrize("case", WINS, ids=lambda c: c.id)
 def test_chooses_the_first_feasible_pool(case: Wins) -> None:
-    verdict = filter_environment(case.request, case.environment, Ledger(case.others))
+    verdict = filter_environment(case.request, case.environment, CapacityView(case.others))
     assert isinstance(verdict, Assignment), case.reason
     assert (verdict.profile, verdict.pool) == case.want, case.reason
 
 
 def test_vram_is_recorded_where_it_made_the_shape() -> None:
     """810Gi on 8 x 80Gi: 2 nodes x 8."""
-    computed = filter_environment(request(profile(), vram="810Gi"), environment("env", pool()), Ledger(()))
-    declared = filter_environment(request(TWO_NODES, vram="810Gi"), environment("env", pool()), Ledger(()))
+    computed = filter_environment(request(profile(), vram="810Gi"), environment("env", pool()), CapacityView(()))
+    declared = filter_environment(request(TWO_NODES, vram="810Gi"), environment("env", pool()), CapacityView(()))
     assert isinstance(computed, Assignment)
     assert isinstance(declared, Assignment)
     assert (computed.shape, computed.vram) == (shape(2), 810 * 2**30)
@@ -201,7 +201,7 @@ NEAREST = (
 
 @pytest.mark.parametrize("case", NEAREST, ids=lambda c: c.id)
 def test_reports_the_refusals_of_the_nearest_pool(case: Nearest) -> None:
-    verdict = filter_environment(case.request, case.environment, Ledger(case.others))
+    verdict = filter_environment(case.request, case.environment, CapacityView(case.others))
     assert isinstance(verdict, Infeasible), case.reason
     first = verdict.refusals[0]
     assert (verdict.reason, first.pool, first.field) == case.want, case.reason
@@ -213,7 +213,7 @@ def test_reports_both_selectors_and_checks_nothing_else() -> None:
         deployment=deployment(selector=selector(team="a")),
         model=model(TWO_NODES, selector=selector(tier="production", region="us")),
     )
-    verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), Ledger(()))
+    verdict = filter_environment(chosen, environment("env", pool(nodes=1), labels={"region": "us"}), CapacityView(()))
     assert isinstance(verdict, Infeasible)
     fields = [(r.field, str(r.unmet[0][0]) if r.unmet else "") for r in verdict.refusals]
     assert fields == [(Field.DEPLOYMENT_SELECTOR, "team=a"), (Field.MODEL_SELECTOR, "tier=production")]
@@ -222,8 +222,8 @@ def test_reports_both_selectors_and_checks_nothing_else() -> None:
 def test_distinguishes_a_small_pool_from_a_full_one() -> None:
     """Two replicas of 2 x 8 never fit on three nodes. They fit on four nodes once the other placement is deleted."""
     twice, other = request(TWO_NODES, replicas=2), taker("a")
-    never = filter_environment(twice, environment("env", pool("a", nodes=3)), Ledger((other,)))
-    not_now = filter_environment(twice, environment("env", pool("a", nodes=4)), Ledger((other,)))
+    never = filter_environment(twice, environment("env", pool("a", nodes=3)), CapacityView((other,)))
+    not_now = filter_environment(twice, environment("env", pool("a", nodes=4)), CapacityView((other,)))
     assert isinstance(never, Infeasible)
     assert isinstance(not_now, Infeasible)
     assert (never.reason, never.refusals[0].required, never.refusals[0].actual) == (Refused.POOL_TOO_SMALL, 2, 1)
@@ -238,15 +238,15 @@ def test_distinguishes_a_small_pool_from_a_full_one() -> None:
 def test_reschedules_on_an_environment_that_is_not_ready() -> None:
     """An outage does not move an existing placement, but no new placement is scheduled there."""
     down = environment("env", pool(), ready=False)
-    assert isinstance(filter_for_reschedule(request(ONE_GPU), down, Ledger(())), Assignment)
-    assert isinstance(filter_environment(request(ONE_GPU), down, Ledger(())), Infeasible)
+    assert isinstance(filter_for_reschedule(request(ONE_GPU), down, CapacityView(())), Assignment)
+    assert isinstance(filter_environment(request(ONE_GPU), down, CapacityView(())), Infeasible)
 
 
 def test_storage_for_one_node_skips_profiles_of_several() -> None:
     asked = model(TWO_NODES, ONE_GPU)
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
     wanted = SchedulingRequest(deployment=deployment(), model=asked, storage_request=planner(asked, choice))
-    found = filter_environment(wanted, environment("env", pool()), Ledger(()))
+    found = filter_environment(wanted, environment("env", pool()), CapacityView(()))
     assert isinstance(found, Assignment)
     assert found.profile == "one"
 
@@ -255,7 +255,7 @@ def test_flags_that_contradict_the_maths_name_the_argument() -> None:
     """The author wrote tensor 4 for a pool where 810Gi take 8 GPUs on each of 2 nodes."""
     args = engine(EngineName.VLLM, "--max-model-len=1", "--tensor-parallel-size=4")
     request = SchedulingRequest(deployment=deployment(), model=model(profile(engine=args), vram="810Gi"))
-    verdict = filter_environment(request, environment("env", pool()), Ledger(()))
+    verdict = filter_environment(request, environment("env", pool()), CapacityView(()))
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.ENGINE_ARGS)
@@ -266,8 +266,8 @@ def test_an_engine_without_https_is_no_candidate_where_kserve_speaks_nothing_els
     old = replace(engine(EngineName.SGLANG), image="lmsysorg/sglang:v0.5.9")
     request = SchedulingRequest(deployment=deployment(), model=model(profile("old", shape(), engine=old)))
     plain = environment("env", pool())
-    assert isinstance(filter_environment(request, plain, Ledger(())), Assignment)
-    verdict = filter_environment(request, replace(plain, kserve=Kserve(tls=True)), Ledger(()))
+    assert isinstance(filter_environment(request, plain, CapacityView(())), Assignment)
+    verdict = filter_environment(request, replace(plain, kserve=Kserve(tls=True)), CapacityView(()))
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.TLS)
@@ -283,7 +283,7 @@ def test_what_a_pools_preset_sets_no_profile_sets() -> None:
     request = SchedulingRequest(
         deployment=deployment(), model=model(profile("wide", shape(2), engine=author)), serving_check=find_pool_problems
     )
-    verdict = filter_environment(request, environment("env", replace(pool("efa"), inter_node=given)), Ledger(()))
+    verdict = filter_environment(request, environment("env", replace(pool("efa"), inter_node=given)), CapacityView(()))
     assert isinstance(verdict, Infeasible)
     (refusal,) = verdict.refusals
     assert (refusal.reason, refusal.field) == (Refused.INVALID_PROFILE, Field.INTER_NODE)
@@ -306,7 +306,7 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
     choice = CreatedStorage(type=CacheType.EMPTY_DIR)
     request = SchedulingRequest(deployment=deployment(), model=asked, storage_request=planner(asked, choice))
     poor = environment("env", pool(multi_node=False), storage_class=None, ready=False)
-    verdict = filter_environment(request, poor, Ledger(()))
+    verdict = filter_environment(request, poor, CapacityView(()))
     assert isinstance(verdict, Infeasible)
     assert [r.field for r in verdict.refusals] == [
         Field.STORAGE,
@@ -328,18 +328,18 @@ def test_a_pool_keeps_every_refusal_in_the_order_of_the_table() -> None:
 def test_every_attempt_can_be_told() -> None:
     """The candidates include those after the first feasible one, each with all its refusals."""
     here = environment("env", pool("fits"), pool("lone", multi_node=False), ready=False)
-    found = filter_candidates(request(TWO_NODES), here, Ledger(()))
+    found = filter_candidates(request(TWO_NODES), here, CapacityView(()))
     assert [(candidate and candidate.pool.name, [r.field for r in refusals]) for candidate, refusals in found] == [
         ("fits", [Field.READY]),
         ("lone", [Field.MULTI_NODE, Field.READY]),
     ]
-    up = filter_candidates(request(TWO_NODES), environment("env", pool("fits")), Ledger(()))
+    up = filter_candidates(request(TWO_NODES), environment("env", pool("fits")), CapacityView(()))
     assert [refusals for _, refusals in up] == [()]
 
 
 def test_an_environment_that_comes_to_no_pool_is_one_attempt() -> None:
     other_label = request(TWO_NODES, selector=selector(tier="x"))
-    ((broken, of_broken),) = filter_candidates(request(TWO_NODES), environment("env", broken=True), Ledger(()))
-    ((refused, of_refused),) = filter_candidates(other_label, environment("env", pool()), Ledger(()))
+    ((broken, of_broken),) = filter_candidates(request(TWO_NODES), environment("env", broken=True), CapacityView(()))
+    ((refused, of_refused),) = filter_candidates(other_label, environment("env", pool()), CapacityView(()))
     assert (broken, [r.field for r in of_broken]) == (None, [Field.ENVIRONMENT])
     assert (refused, [r.field for r in of_refused]) == (None, [Field.MODEL_SELECTOR])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolCapacity
 from function.domain.allocation import Price
 from function.domain.environment import Environment, Pool
@@ -159,7 +159,7 @@ def test_declared_order_ignores_spare_capacity() -> None:
     request = replace(asked(GEMMA), deployment=deployment())
     (chosen,) = schedule(request, [environment("a", H200, A100)], []).assignments
     assert chosen.pool == "h200"
-    verdict = filter_environment(request, environment("a", H200, A100), Ledger(()))
+    verdict = filter_environment(request, environment("a", H200, A100), CapacityView(()))
     assert isinstance(verdict, Assignment)
     assert verdict.rank is None
 
@@ -221,9 +221,9 @@ def test_gpus_left_on_the_fullest_node_used(
 
 def test_rank_respects_exclusive_replica_nodes() -> None:
     wanted = model(profile("one", shape(1, 4), replicas_across_nodes=Spread.REQUIRED), vram="60Gi")
-    ((candidate, _),) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), Ledger(()))
+    ((candidate, _),) = filter_candidates(asked(wanted, replicas=2), environment("a", A100), CapacityView(()))
     assert candidate is not None
-    assert rank_candidate(candidate, Ledger(())) == Rank(profile=0, spare=260 * GIB, left=4)
+    assert rank_candidate(candidate, CapacityView(())) == Rank(profile=0, spare=260 * GIB, free_on_fullest_node=4)
 
 
 def cost(request: SchedulingRequest, pool: Pool, wanted: Shape) -> tuple[bool, int]:
@@ -245,7 +245,7 @@ def test_no_feasible_pool_is_smaller_than_the_chosen_one(
         deployment=replace(request.deployment, environments=1, name=f"d{seed}", prefer=Preference.SMALLEST_SUFFICIENT),
     )
     known = [e for e in environments if not e.deleting]
-    ledger = Ledger(existing)
+    ledger = CapacityView(existing)
     every = [c for e in known for c, refusals in filter_candidates(wanted, e, ledger) if not refusals and c]
     decision = schedule(wanted, environments, existing)
     assert bool(decision.assignments) == (bool(every) and decision.general_refusal is None)

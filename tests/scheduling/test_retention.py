@@ -4,14 +4,14 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
 from function.domain.model import Model, ModelRef, Parallelism
 from function.domain.placement import Placement
 from function.domain.records.weights import WeightsRecord
 from function.scheduling.scheduler import retain, schedule
-from function.scheduling.verdicts import DropCause, SchedulingRequest
+from function.scheduling.verdicts import RemovalCause, SchedulingRequest
 from tests.support.builders import (
     broken_profile,
     deployment,
@@ -295,7 +295,7 @@ CASES = (
         id="begun-and-not-ready",
         reason="a placement with composed resources was admitted earlier",
         environment=environment("env", pool(), uid="e", ready=False),
-        placement=replace(MINE, weights=replace(MINE.weights, uri="pvc://claim/models/0")),
+        placement=replace(MINE, weights=replace(MINE.weights, planned_uri="pvc://claim/models/0")),
         want=KEEP,
     ),
     Case(
@@ -355,8 +355,8 @@ def test_decides_retention(case: Case) -> None:
     wanted = deployment(selector=selector(**case.labels))
     request = SchedulingRequest(deployment=wanted, model=case.model, storage_request=planner(case.model))
     known = {} if case.environment is None else {"env": case.environment}
-    found = retain(request, known, (case.placement,), Ledger(case.others))
-    yielded = tuple(d.placement for d in found.dropped if d.cause is DropCause.EVICTED)
+    found = retain(request, known, (case.placement,), CapacityView(case.others))
+    yielded = tuple(d.placement for d in found.dropped if d.cause is RemovalCause.EVICTED)
     got = {KEEP: found.kept, RESCHEDULE: found.to_reschedule, EVICT: yielded}
     assert {name for name, placements in got.items() if placements} == {case.want}, case.reason
 
@@ -365,9 +365,9 @@ def test_keeps_one_placement_for_each_environment() -> None:
     """Of two placements on the same environment, the Ready one is kept, and the other one is dropped."""
     request = SchedulingRequest(deployment=deployment(), model=MODEL)
     ready, other = placement(name="b", ready=True), placement(name="a")
-    found = retain(request, {"env": environment("env", pool())}, (other, ready), Ledger(()))
+    found = retain(request, {"env": environment("env", pool())}, (other, ready), CapacityView(()))
     assert found.kept == [ready]
-    assert [(d.placement, d.cause) for d in found.dropped] == [(other, DropCause.SCALED_DOWN)]
+    assert [(d.placement, d.cause) for d in found.dropped] == [(other, RemovalCause.SCALED_DOWN)]
 
 
 def test_retention_order_keeps_the_most_advanced_longest() -> None:
@@ -376,7 +376,7 @@ def test_retention_order_keeps_the_most_advanced_longest() -> None:
     known = {name: environment(name, pool()) for name in names}
     own = [placement(name, ready=name in "bc") for name in names]
     own[1] = replace(own[1], deleting=True)
-    found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, Ledger(()))
+    found = retain(SchedulingRequest(deployment=deployment(), model=MODEL), known, own, CapacityView(()))
     assert [p.environment for p in found.kept] == ["c", "a", "d", "b"]
 
 
@@ -384,9 +384,9 @@ def test_carries_the_placement_that_was_ready() -> None:
     """Histories, seed 9772: the placement moved, its new environment was deleted, and its pods were briefly gone."""
     own = [
         placement("a"),
-        replace(placement("b"), weights=WeightsRecord(uri="pvc://x")),
+        replace(placement("b"), weights=WeightsRecord(planned_uri="pvc://x")),
         placement("c", has_served=True),
     ]
     request = SchedulingRequest(deployment=deployment(environments=1), model=model(), storage_request=planner(model()))
-    assert [p.environment for p in retain(request, {}, own, Ledger(())).to_reschedule] == ["c", "b", "a"]
+    assert [p.environment for p in retain(request, {}, own, CapacityView(())).to_reschedule] == ["c", "b", "a"]
     assert [p.environment for p in schedule(request, [], own).carried] == ["c"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolUse
 from function.domain.allocation import Grant, Share
 from function.domain.environment import Environment
@@ -65,14 +65,14 @@ def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Infeasible:
         shape=ONE,
         storage=fault,
     )
-    return Infeasible(refusals=(storage, *refusals), failed_at=CHECKS.index(check_shared_storage), current_replicas=1)
+    return Infeasible(refusals=(storage, *refusals), failed_step=CHECKS.index(check_shared_storage), current_replicas=1)
 
 
 def unread(field: Field, *broken: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", actual=broken or None
     )
-    return Infeasible(refusals=(refusal,), failed_at=FIRST_OF_POOL, current_replicas=1)
+    return Infeasible(refusals=(refusal,), failed_step=FIRST_OF_POOL, current_replicas=1)
 
 
 FULL = free_capacity(
@@ -84,7 +84,7 @@ TAKEN = replace(SMALL, use=PoolUse(nodes=2, nodes_in_use=1, placements=1))
 TWO_OF_OTHERS = (placement(deployment="other", replicas=2),)
 FAULTS = (Problem("spec.serving[0].engine.image", "must not be empty"),)
 DONE = DownloadRecord(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
-THERE = replace(placement(), weights=WeightsRecord(hydration=DONE))
+THERE = replace(placement(), weights=WeightsRecord(download=DONE))
 ONE_POD = StorageFault(
     kind=FaultKind.CLAIM_NOT_SHARED,
     field="spec.modelCache",
@@ -101,14 +101,14 @@ UNREAD = Refusal(
 CASES = (
     Case("room", "three replicas fit on four nodes", FOUR, None, replicas=3),
     Case("full", "another placement uses two of the four nodes",
-         FOUR, Infeasible(refusals=(FULL,), failed_at=STEP_CAPACITY,
+         FOUR, Infeasible(refusals=(FULL,), failed_step=STEP_CAPACITY,
               current_replicas=1),
          others=TWO_OF_OTHERS),
     Case("too-small", "three replicas never fit on two nodes", environment("env", pool(nodes=2)),
-         Infeasible(refusals=(SMALL,), failed_at=STEP_NEVER, current_replicas=1)),
+         Infeasible(refusals=(SMALL,), failed_step=STEP_NEVER, current_replicas=1)),
     Case("too-small-and-full", "the refusal counts the replicas that fit in the empty pool: two",
          environment("env", pool(nodes=2)),
-         Infeasible(refusals=(TAKEN,), failed_at=STEP_NEVER, current_replicas=1),
+         Infeasible(refusals=(TAKEN,), failed_step=STEP_NEVER, current_replicas=1),
          others=(placement(deployment="other"),)),
     Case("unstorable", "the fault of the planner becomes a refusal", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage is checked before capacity", FOUR, unstorable(FULL), request=storage(FAULT),
@@ -144,7 +144,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
-    assignment, miss = scale_existing(case.request, case.environment, case.mine, Ledger(case.others))
+    assignment, miss = scale_existing(case.request, case.environment, case.mine, CapacityView(case.others))
     assert miss == case.want, case.reason
     assert (assignment.environment, assignment.profile, assignment.pool) == ("env", "default", "pool")
     assert (assignment.shape, assignment.replicas, assignment.placement) == (ONE, case.replicas, case.mine)
@@ -160,7 +160,7 @@ def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
 def test_keeps_the_vram_that_made_the_shape(declared: object, want: str, reason: str) -> None:
     asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
     request = SchedulingRequest(deployment=deployment(), model=asked)
-    assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), Ledger(()))
+    assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), CapacityView(()))
     assert assignment.vram == int(want.removesuffix("Gi")) * GIB, reason
 
 
@@ -174,5 +174,5 @@ def test_rejected_placement_keeps_admitted_replicas(granted: tuple[int, ...], wa
         placement(deployment="other", replicas=4, uid="other", has_served=True),
     )
     request = replace(storage(), deployment=deployment(replicas=9))
-    assignment, _ = scale_existing(request, there, mine, Ledger((others,), (mine,)))
+    assignment, _ = scale_existing(request, there, mine, CapacityView((others,), (mine,)))
     assert assignment.replicas == want

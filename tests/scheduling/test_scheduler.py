@@ -12,7 +12,7 @@ from function.domain.placement import Deployment, Placement
 from function.reasons import Refused
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
+from function.scheduling.verdicts import Decision, RemovalCause, SchedulingRequest
 from tests.support.builders import (
     NAMESPACE,
     NO_CACHE,
@@ -53,7 +53,7 @@ def carried(decision: Decision) -> list[str]:
     return [p.environment for p in decision.carried]
 
 
-def dropped(decision: Decision) -> list[tuple[str, DropCause]]:
+def dropped(decision: Decision) -> list[tuple[str, RemovalCause]]:
     return [(d.placement.environment, d.cause) for d in decision.dropped]
 
 
@@ -151,13 +151,13 @@ class TestScaleDown:
         own = [placement("a"), placement("b", ready=True), placement("c", ready=True)]
         decision = schedule(request(2), environments("abc"), own)
         assert placed(decision) == ["b", "c"]
-        assert dropped(decision) == [("a", DropCause.SCALED_DOWN)]
+        assert dropped(decision) == [("a", RemovalCause.SCALED_DOWN)]
 
     def test_drops_the_last_by_name(self) -> None:
         own = [placement(name, ready=True) for name in "cab"]
         decision = schedule(request(1), environments("abc"), own)
         assert placed(decision) == ["a"]
-        assert dropped(decision) == [("b", DropCause.SCALED_DOWN), ("c", DropCause.SCALED_DOWN)]
+        assert dropped(decision) == [("b", RemovalCause.SCALED_DOWN), ("c", RemovalCause.SCALED_DOWN)]
 
     def test_fewer_replicas_always_succeed(self) -> None:
         """This applies even if the pool is too small for the remaining replicas."""
@@ -224,7 +224,7 @@ class TestMove:
         own = [self.own, placement("new", has_served=True, ready=True)]
         decision = schedule(request(model=self.model), [self.old, self.new], own)
         assert (placed(decision), carried(decision)) == (["new"], [])
-        assert dropped(decision) == [("old", DropCause.REPLACED)]
+        assert dropped(decision) == [("old", RemovalCause.REPLACED)]
 
     def test_keeps_placement_and_reports_refusal_when_nothing_else_fits(self) -> None:
         other = placement("new", deployment="other")
@@ -251,14 +251,14 @@ class TestMove:
         own = [placement("x", ready=True), placement("y", ready=True), placement("a", ready=True), placement("b")]
         decision = schedule(request(2), environments("ab"), own)
         assert (placed(decision), carried(decision)) == (["a", "b"], ["x"])
-        assert dropped(decision) == [("y", DropCause.REPLACED)]
+        assert dropped(decision) == [("y", RemovalCause.REPLACED)]
 
     def test_fewer_wanted_lets_the_surplus_go(self) -> None:
         """Three environments are deleted and one is desired, so the Ready placement is carried."""
         own = [placement("x"), placement("y", ready=True), placement("z")]
         decision = schedule(request(1), [], own)
         assert carried(decision) == ["y"]
-        assert dropped(decision) == [("x", DropCause.SCALED_DOWN), ("z", DropCause.SCALED_DOWN)]
+        assert dropped(decision) == [("x", RemovalCause.SCALED_DOWN), ("z", RemovalCause.SCALED_DOWN)]
 
 
 class TestYield:
@@ -267,12 +267,12 @@ class TestYield:
     def test_evicts_a_placement_that_was_never_ready_and_does_not_fit(self) -> None:
         decision = schedule(request(), environments("ab", nodes=1), [placement("a"), self.other])
         assert placed(decision) == ["b"]
-        assert dropped(decision) == [("a", DropCause.EVICTED)]
+        assert dropped(decision) == [("a", RemovalCause.EVICTED)]
 
     def test_drops_it_where_nothing_fits(self) -> None:
         decision = schedule(request(), environments("a", nodes=1), [placement("a"), self.other])
         assert (placed(decision), carried(decision)) == ([], [])
-        assert dropped(decision) == [("a", DropCause.EVICTED)]
+        assert dropped(decision) == [("a", RemovalCause.EVICTED)]
         assert decision.refusals[0].reason is Refused.INSUFFICIENT_CAPACITY
 
     def test_it_comes_back_to_the_same_environment_in_place(self) -> None:
@@ -380,7 +380,7 @@ class TestUnreadable:
         own = [placement("a", ready=True), placement("b", shape=None)]
         decision = schedule(request(), environments("ab"), own)
         assert (placed(decision), decision.unreadable) == (["a"], frozenset())
-        assert dropped(decision) == [("b", DropCause.SCALED_DOWN)]
+        assert dropped(decision) == [("b", RemovalCause.SCALED_DOWN)]
 
 
 def test_deleting_placement_keeps_its_assignment() -> None:

@@ -39,7 +39,7 @@ HELD = "models/" + hashlib.sha256(b'["hf://org/kimi","main",[],[]]').hexdigest()
 
 def cached(where: str, path: str = HELD) -> ModelCache:
     """Returns a ModelCache of the tested model, which keeps weights on an environment."""
-    entry = CacheEntry(environment=where, phase=Phase.READY, hydration=DownloadRecord(claim="kept", path=path))
+    entry = CacheEntry(environment=where, phase=Phase.READY, download=DownloadRecord(claim="kept", path=path))
     return ModelCache(namespace=NAMESPACE, name="weights", model=MODEL, environments=(where,), entries=(entry,))
 
 

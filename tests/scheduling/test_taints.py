@@ -10,7 +10,7 @@ from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 from function.reasons import Refused
 from function.scheduling.filters import STEP_NEVER, STEP_TAINTED, STEP_UNSCHEDULABLE
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Decision, DropCause, SchedulingRequest
+from function.scheduling.verdicts import Decision, RemovalCause, SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, pool, profile, shape
 
 RESERVED = Taint(key="team", value="a", effect=NO_SCHEDULE)
@@ -85,7 +85,7 @@ class TestNoExecute:
         assert summarize(decide(tainted(DRAIN), OPEN_B, own=(old,))) == (["b"], ["a"], [])
         assert summarize(decide(tainted(DRAIN), OPEN_B, own=(old, new))) == (["b"], ["a"], [])
         moved = decide(tainted(DRAIN), OPEN_B, own=(old, replace(new, ready=True)))
-        assert (summarize(moved), [d.cause for d in moved.dropped]) == ((["b"], [], ["a"]), [DropCause.REPLACED])
+        assert (summarize(moved), [d.cause for d in moved.dropped]) == ((["b"], [], ["a"]), [RemovalCause.REPLACED])
 
     def test_what_cannot_move_keeps_serving_and_is_named(self) -> None:
         decision = decide(tainted(DRAIN), own=(placement("a", ready=True),))
@@ -129,7 +129,7 @@ def test_nearest_refusal_comes_last_of_all_that_apply() -> None:
         Refused.ENVIRONMENT_TAINTED,
         Refused.POOL_UNSCHEDULABLE,
     ]
-    assert only.failed_at == STEP_NEVER < STEP_TAINTED < STEP_UNSCHEDULABLE
+    assert only.failed_step == STEP_NEVER < STEP_TAINTED < STEP_UNSCHEDULABLE
 
 
 def test_message_names_the_taint_and_its_reason() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.api.parse_cache import CacheStats
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.domain.allocation import Free, Grant, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference
@@ -102,7 +102,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Returns the names of the environments that are filtered without the cache from now on."""
     names: list[str] = []
 
-    def counting(request: SchedulingRequest, environment: Environment, ledger: Ledger) -> Verdict:
+    def counting(request: SchedulingRequest, environment: Environment, ledger: CapacityView) -> Verdict:
         names.append(environment.name)
         return filter_environment(request, environment, ledger)
 
@@ -115,8 +115,8 @@ def ask(
 ) -> list[Verdict]:
     """Filters every environment, and checks that the verdicts equal those without the cache."""
     judging = verdicts.make_filter(request, environments)
-    found = [judging(e, Ledger(others)) for e in environments]
-    assert found == [filter_environment(request, e, Ledger(others)) for e in environments]
+    found = [judging(e, CapacityView(others)) for e in environments]
+    assert found == [filter_environment(request, e, CapacityView(others)) for e in environments]
     return found
 
 
@@ -157,7 +157,7 @@ def test_deployments_on_an_environment_share_no_verdicts(mine: tuple[str, ...], 
     """No other placements are listed, so only the grants show the remaining capacity."""
     verdicts, there, two = VerdictCache(), granted("a", "b"), replace(ASKED, deployment=deployment(replicas=2))
     for own in (mine, yours, mine):
-        ledger = Ledger((), [placement("east", "p", uid=uid) for uid in own])
+        ledger = CapacityView((), [placement("east", "p", uid=uid) for uid in own])
         assert verdicts.make_filter(two, [there])(there, ledger) == filter_environment(two, there, ledger)
 
 

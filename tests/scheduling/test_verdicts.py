@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from function.capacity.ledger import Ledger
+from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolCapacity, PoolUse
 from function.domain.allocation import Free, Limits, QuotaUsage
 from function.domain.environment import Environment, PoolFacts, Unusable, UnusableReason
@@ -23,7 +23,7 @@ from function.scheduling.filters import (
 )
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import Assignment, DropCause, Infeasible, SchedulingRequest
+from function.scheduling.verdicts import Assignment, Infeasible, RemovalCause, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import (
     GIB,
@@ -57,20 +57,20 @@ def not_selected(field: Field, profile: str = "") -> Infeasible:
         profile=profile,
         unmet=tuple((requirement, "asia") for requirement in EUROPE.requirements),
     )
-    return Infeasible(refusals=(refusal,), failed_at=SELECTION)
+    return Infeasible(refusals=(refusal,), failed_step=SELECTION)
 
 
 def unready(message: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment="env", actual=message or None
     )
-    return Infeasible(refusals=(refusal,), failed_at=STEP_READINESS)
+    return Infeasible(refusals=(refusal,), failed_step=STEP_READINESS)
 
 
 def unread(*broken: str) -> Infeasible:
     reason = Refused.NO_POOL_SATISFIES_REQUIREMENTS
     refusal = Refusal(reason=reason, field=Field.NODE_POOLS, environment="env", actual=broken or None)
-    return Infeasible(refusals=(refusal,), failed_at=FIRST_OF_POOL)
+    return Infeasible(refusals=(refusal,), failed_step=FIRST_OF_POOL)
 
 
 TOO_WIDE = Refusal(
@@ -120,7 +120,7 @@ def over_quota(wanted: int, step: int) -> Infeasible:
         required=wanted,
         quota_usage=replace(TAKES, requested=wanted),
     )
-    return Infeasible(refusals=(refusal,), failed_at=step)
+    return Infeasible(refusals=(refusal,), failed_step=step)
 
 
 CASES = (
@@ -129,7 +129,7 @@ CASES = (
     Case("beyond any quota", replace(asked(model(profile("default", shape(gpus=16)))), quota_usage=TAKES),
          environment("env", pool(gpus=16)), over_quota(16, STEP_NEVER)),
     Case("no room", asked(replicas=5), environment("env", pool(nodes=4)),
-         Infeasible(refusals=(FULL,), failed_at=STEP_NEVER)),
+         Infeasible(refusals=(FULL,), failed_step=STEP_NEVER)),
     Case("deployment's selector", asked(selector=EUROPE), ASIA, not_selected(Field.DEPLOYMENT_SELECTOR)),
     Case("model's selector", asked(model(selector=EUROPE)), ASIA, not_selected(Field.MODEL_SELECTOR)),
     Case("profile's selector", asked(model(profile("here", shape(), selector=EUROPE))), ASIA,
@@ -139,13 +139,13 @@ CASES = (
     Case("broken pools", asked(), environment("env", broken_pools=("a", "b")), unread("a", "b")),
     Case("no pools", asked(), environment("env"), unread()),
     Case("a check", asked(WIDE), environment("env", pool()),
-         Infeasible(refusals=(TOO_WIDE,), failed_at=CHECKS.index(check_gpus_per_node))),
+         Infeasible(refusals=(TOO_WIDE,), failed_step=CHECKS.index(check_gpus_per_node))),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_refusal_records_everything_that_was_compared(case: Case) -> None:
-    assert filter_environment(case.request, case.environment, Ledger(())) == case.want
+    assert filter_environment(case.request, case.environment, CapacityView(())) == case.want
 
 
 @pytest.mark.parametrize(("wanted", "outlook"), [(9, Outlook.CAN_WAIT), (12, Outlook.CAN_WAIT), (13, Outlook.NEVER)])
@@ -159,8 +159,8 @@ def test_rescheduling_ignores_the_quota(gpus: int, within: bool) -> None:
     """Eight of twelve GPUs are left. `limit_decision` considers the GPUs that the placement already uses."""
     request = replace(asked(model(profile("default", shape(gpus=gpus)))), quota_usage=TAKES)
     there = environment("env", pool(gpus=16))
-    assert isinstance(filter_environment(request, there, Ledger(())), Assignment) == within
-    assert isinstance(filter_for_reschedule(request, there, Ledger(())), Assignment)
+    assert isinstance(filter_environment(request, there, CapacityView(())), Assignment) == within
+    assert isinstance(filter_for_reschedule(request, there, CapacityView(())), Assignment)
 
 
 def test_pool_use_reports_unusable_nodes() -> None:
@@ -173,15 +173,15 @@ def test_pool_use_reports_unusable_nodes() -> None:
 
 def test_capacity_is_known_for_published_pools_only() -> None:
     there = environment("env", pool(), pool("new"), uid="e", free={"pool": Free(placements=0, nodes=((8, 4),))})
-    assert [Ledger(()).has_capacity_of(there, each) for each in there.pools] == [True, False]
+    assert [CapacityView(()).has_capacity_of(there, each) for each in there.pools] == [True, False]
 
 
 def test_uses_the_published_capacity() -> None:
     """A node that shrank counts with the GPUs that it has now. Unpublished capacity counts as none."""
     left = {"pool": Free(placements=2, nodes=((4, 1), (8, 2), (16, 1)))}
-    room = Ledger(()).free_capacity(environment("env", uid="e", free=left), pool())
+    room = CapacityView(()).free_capacity(environment("env", uid="e", free=left), pool())
     assert (room.free, room.placements, room.nodes) == ({4: 1, 8: 2}, 2, 4)
-    nothing = Ledger(()).free_capacity(environment("env", uid="e"), pool())
+    nothing = CapacityView(()).free_capacity(environment("env", uid="e"), pool())
     assert (nothing.free, nothing.placements) == ({}, 0)
 
 
@@ -189,7 +189,7 @@ def test_uses_the_published_capacity() -> None:
     ("free", "field"), [({}, Field.LEDGER), ({"pool": Free(placements=4, nodes=())}, Field.REPLICAS)]
 )
 def test_distinguishes_no_capacity_from_unpublished_capacity(free: dict[str, Free], field: Field) -> None:
-    found = filter_environment(asked(), environment("env", pool(nodes=4), uid="e", free=free), Ledger(()))
+    found = filter_environment(asked(), environment("env", pool(nodes=4), uid="e", free=free), CapacityView(()))
     assert isinstance(found, Infeasible)
     (refusal,) = found.refusals
     said = (refusal.reason, refusal.field, refusal.environment, refusal.required, refusal.actual)
@@ -205,7 +205,7 @@ SMALLEST = Preference.SMALLEST_SUFFICIENT
 def test_spare_memory_is_of_one_replica(memory: str | None, spare: int) -> None:
     """The replica has four GPUs of 80Gi, and the requirement applies to each GPU."""
     four = model(profile("four", shape(1, 4), requires=requires(memory=memory)))
-    found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), Ledger(()))
+    found = filter_environment(asked(four, prefer=SMALLEST), environment("env", pool()), CapacityView(()))
     assert isinstance(found, Assignment)
     assert found.rank is not None
     assert found.rank.spare == spare
@@ -217,7 +217,7 @@ def test_smallest_pool_is_of_the_first_feasible_profile() -> None:
         profile("whole", shape(1, 8)), profile("elsewhere", shape(1, 1), selector=EUROPE), profile("one", shape(1, 1))
     )
     there = environment("env", pool("large", memory="141Gi"), pool("middle"), pool("also", memory="96Gi"))
-    found = filter_environment(asked(two, prefer=SMALLEST), there, Ledger(()))
+    found = filter_environment(asked(two, prefer=SMALLEST), there, CapacityView(()))
     assert isinstance(found, Assignment)
     assert (found.profile, found.pool) == ("whole", "middle")
 
@@ -268,7 +268,7 @@ def test_drops_all_but_one_placement_of_an_environment() -> None:
     decision = schedule(asked(environments=2), [environment(name, pool()) for name in "ab"], own)
     assert [a.placement.name for a in decision.assignments if a.placement] == ["a-1", "b-1"]
     assert [(d.placement.name, d.cause) for d in decision.dropped] == [
-        ("a-2", DropCause.SCALED_DOWN), ("b-2", DropCause.SCALED_DOWN),
+        ("a-2", RemovalCause.SCALED_DOWN), ("b-2", RemovalCause.SCALED_DOWN),
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from function.domain.settings import Initializer, Kserve
 from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from function.kube.names import ANNOTATION_SPEC_DIGEST, build_name
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.rollout import name_inference_service
+from function.serving.reconcile import name_inference_service
 from function.serving.service import build_pipeline_preset, build_service, find_service_problems, pipeline_preset_name
 from tests.support.builders import GIB, HUB, placement, shape
 from tests.support.serving_requests import (

@@ -7,7 +7,7 @@ import pytest
 from function.domain.cache import CacheType, CreatedStorage
 from function.domain.environment import EnvironmentStorage
 from function.status.weights import note_costs
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import GIB, MULTI, SINGLE, model, on_storage
 
 PVC = CreatedStorage(type=CacheType.PVC)
@@ -18,7 +18,7 @@ DISK = "set spec.resources.disk of ClusterModel kimi-k2-instruct"
 @dataclass(frozen=True)
 class Case:
     id: str
-    request: StorageRequest
+    request: WeightsRequest
     want: tuple[str, ...] = ()
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.capacity.ledger import Ledger, admit_placements
+from function.capacity.ledger import CapacityView, admit_placements
 from function.domain.environment import Drift, DriftField, Pool, PoolFacts, Unusable, UnusableReason
 from function.kube.manifests import integer, mapping
 from function.reasons import HardwareAsDeclared, Status
@@ -115,12 +115,12 @@ def test_refusal_names_unusable_nodes() -> None:
     four = pool("frontier", max_nodes=4, facts=PoolFacts(nodes=4, usable=3, unusable=(cordoned,)))
     other = placement("env", "frontier", deployment="other", shape=shape(2, 8))
     where = environment("env", four)
-    found = find_shortage(candidate(four, shape(2, 8), replicas=1), Ledger((other,)).free_capacity(where, four))
+    found = find_shortage(candidate(four, shape(2, 8), replicas=1), CapacityView((other,)).free_capacity(where, four))
     assert found is not None
     assert found.message == (
         "pool frontier has no capacity now: 1 replica of 2 nodes x 8 GPUs required, 0 fit: 4 nodes declared, 3 usable "
         "(gpu-3 is cordoned), 2 in use by 1 other placement"
     )
-    never = find_shortage(candidate(four, shape(5, 8), replicas=1), Ledger(()).free_capacity(where, four))
+    never = find_shortage(candidate(four, shape(5, 8), replicas=1), CapacityView(()).free_capacity(where, four))
     assert never is not None
     assert "the whole pool (4 nodes declared, 3 usable (gpu-3 is cordoned)) holds 0" in never.message

@@ -31,7 +31,7 @@ from function.status import inference_environment as environments
 from function.status import model_deployment as deployments
 from function.status.weights import Row, build_missing_row, build_row, describe_waiting, summarize_hydration
 from function.weights.reconcile import ReconciledWeights
-from function.weights.state import StorageState, WeightsStatus
+from function.weights.state import WeightsFinding, WeightsState
 from tests.support import builders
 from tests.support.builders import pool
 
@@ -131,9 +131,9 @@ def test_profile_without_shape_names_vram() -> None:
     ]
 
 
-RUNNING = StorageState(finding=WeightsStatus.JOB_RUNNING)
-NO_ANSWER = StorageState(finding=WeightsStatus.UNKNOWN, remote=_seen(State.UNREACHABLE, {}))
-SYNC_FAILED = StorageState(finding=WeightsStatus.UNKNOWN, remote=_seen(State.UNRECOGNISED, {}))
+RUNNING = WeightsState(finding=WeightsFinding.JOB_RUNNING)
+NO_ANSWER = WeightsState(finding=WeightsFinding.UNKNOWN, remote=_seen(State.UNREACHABLE, {}))
+SYNC_FAILED = WeightsState(finding=WeightsFinding.UNKNOWN, remote=_seen(State.UNRECOGNISED, {}))
 
 
 def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> Row:
@@ -142,14 +142,14 @@ def _row(phase: Phase, *, unreachable: bool = False, missing: bool = False) -> R
 
 
 def _build_row(
-    state: StorageState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
+    state: WeightsState, environment: str = "e", recorded: CacheEntry | None = None, *, is_hydrated: bool
 ) -> Row:
     weights = ReconciledWeights(state=state, plan=None, service_may_read=is_hydrated)
     return build_row(environment, weights, recorded)
 
 
-UNPLANNABLE = replace(_row(Phase.PENDING), state=StorageState(finding=WeightsStatus.UNPLANNABLE))
-NO_CLAIM = replace(_row(Phase.PENDING), state=StorageState(finding=WeightsStatus.CLAIM_NOT_FOUND))
+UNPLANNABLE = replace(_row(Phase.PENDING), state=WeightsState(finding=WeightsFinding.UNPLANNABLE))
+NO_CLAIM = replace(_row(Phase.PENDING), state=WeightsState(finding=WeightsFinding.CLAIM_NOT_FOUND))
 SILENT = replace(_row(Phase.READY, unreachable=True), state=SYNC_FAILED)
 
 
@@ -179,7 +179,7 @@ def test_hydrated(rows: tuple[Row, ...], want: Hydrated) -> None:
 
 
 def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
-    row = _build_row(StorageState(finding=WeightsStatus.PRESTAGED), is_hydrated=True)
+    row = _build_row(WeightsState(finding=WeightsFinding.PRESTAGED), is_hydrated=True)
     found = summarize_hydration((row,))
     assert (found.status, found.reason) == (Status.TRUE, Hydrated.HYDRATED)
     assert found.message == "preload is false: nothing is downloaded, and pods read what is on the claims"
@@ -187,7 +187,7 @@ def test_cache_without_preload_is_not_said_to_be_downloaded() -> None:
 
 def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
     problem = Problem("spec.storage.size", "required where neither the model's disk nor its vram is declared")
-    state = StorageState(finding=WeightsStatus.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
+    state = WeightsState(finding=WeightsFinding.UNPLANNABLE, environment="e", for_cache=True, problems=(problem,))
     found = summarize_hydration((_build_row(state, is_hydrated=False),))
     assert (found.status, found.reason) == (Status.FALSE, Hydrated.INVALID_CACHE)
     assert found.message == f"0 of 1 environments have the weights. e: {problem}"
@@ -195,8 +195,8 @@ def test_cache_that_cannot_be_stored_says_so_at_once() -> None:
 
 def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
     """Both have the weights, as far as is known; of one nothing is learned now, and one environment is gone."""
-    silent = StorageState(
-        finding=WeightsStatus.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
+    silent = WeightsState(
+        finding=WeightsFinding.UNKNOWN, environment="b", for_cache=True, remote=_seen(State.UNREACHABLE, {}, "dial tcp")
     )
     gone = build_missing_row("a", CacheEntry(environment="a", phase=Phase.READY))
     rows = (gone, _build_row(silent, "b", is_hydrated=True))
@@ -210,7 +210,7 @@ def test_what_is_known_no_longer_is_not_said_to_be_gone() -> None:
 
 def test_a_row_knows_an_outage_from_words_that_nobody_knows() -> None:
     silent = [
-        StorageState(finding=WeightsStatus.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
+        WeightsState(finding=WeightsFinding.UNKNOWN, for_cache=True, remote=_seen(state, {}, "x"))
         for state in (State.UNREACHABLE, State.UNRECOGNISED)
     ]
     rows = [_build_row(state, is_hydrated=True) for state in silent]
@@ -230,9 +230,9 @@ def test_only_a_row_without_weights_waits_for_space_in_the_response() -> None:
 
 def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     done = DownloadRecord(claim="c", path="models/k", completed_at="2026-01-01T00:00:00Z")
-    entry = CacheEntry(environment="e", phase=Phase.READY, hydration=done)
+    entry = CacheEntry(environment="e", phase=Phase.READY, download=done)
     found = build_missing_row("e", entry)
-    assert (found.phase, found.hydration) == (Phase.READY, done)
+    assert (found.phase, found.download) == (Phase.READY, done)
     assert build_missing_row("e", None).phase is Phase.PENDING
 
 
@@ -245,7 +245,7 @@ def test_a_row_without_its_environment_keeps_what_was_known() -> None:
     ],
 )
 def test_a_row_without_an_answer_keeps_its_phase(there: bool, earlier: CacheEntry | None, want: Phase) -> None:
-    state = StorageState(finding=WeightsStatus.UNKNOWN, environment="e", message="dial tcp")
+    state = WeightsState(finding=WeightsFinding.UNKNOWN, environment="e", message="dial tcp")
     found = _build_row(state, recorded=earlier, is_hydrated=there)
     assert (found.phase, found.unreachable) == (want, True)
 
@@ -331,7 +331,7 @@ def test_phase_of_a_placement(
     accepted: ServiceAccepted | Admitted, ready: Status, seen: bool, planned: bool, want: Phase
 ) -> None:
     remote = _seen(State.PRESENT, THERE) if seen else _seen(State.UNSEEN, {})
-    said = StorageState(finding=WeightsStatus.NOT_NEEDED) if planned else None
+    said = WeightsState(finding=WeightsFinding.NOT_NEEDED) if planned else None
     assert model_placement.build_progress({}, _conditions(accepted, ready), said, remote)["phase"] == want
 
 

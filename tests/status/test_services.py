@@ -8,7 +8,7 @@ from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest
 from function.reasons import ServiceAccepted, ServiceReady, Status
 from function.remote.observed_object import ObservedObject, State
-from function.serving.rollout import ReconciledService, ServiceDecision
+from function.serving.reconcile import ReconciledService, ServiceDecision
 from function.status.model_placement import build_service_accepted, build_service_ready, get_service_url
 
 _seen = ObservedObject

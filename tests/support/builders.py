@@ -31,7 +31,7 @@ from function.reasons import Phase
 from function.scheduling.filters import Candidate
 from function.scheduling.verdicts import SchedulingRequest
 from function.weights.faults import StorageFault
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 
 GIB = 2**30
 NAMESPACE = "team"
@@ -227,7 +227,7 @@ def deployment(
         replicas=replicas,
         selector=selector,
         tolerations=tolerations,
-        cache=cache,
+        storage_choice=cache,
         prefer=prefer,
     )
 
@@ -265,7 +265,7 @@ def placement(
         pool=pool,
         shape=shape,
         replicas=replicas,
-        cache=cache,
+        storage_choice=cache,
         uid=uid,
         created=created,
         vram=None if vram is None else round_up(vram),
@@ -295,9 +295,9 @@ def candidate(pool: Pool, shape: Shape, replicas: int) -> Candidate:
     return Candidate(request, environment("env", pool), needed, pool, shape)
 
 
-def planner(model: Model, choice: StorageChoice = NO_CACHE, *, cache: ModelCache | None = None) -> StorageRequest:
+def planner(model: Model, choice: StorageChoice = NO_CACHE, *, cache: ModelCache | None = None) -> WeightsRequest:
     """Return the planner's request for the weights of a deployment."""
-    return StorageRequest(model=model, choice=choice, named_cache=cache, namespace=NAMESPACE, owner="chat")
+    return WeightsRequest(model=model, choice=choice, named_cache=cache, namespace=NAMESPACE, owner="chat")
 
 
 @dataclass(frozen=True, kw_only=True)

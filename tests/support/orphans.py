@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from function.composers import compose
-from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
+from function.contract import Answer, Call, Outcome, RequiredResource, Requirement
 from function.kube.manifests import Manifest, listing, mapping, strings, text
 from tests.support.plane import only, plane
 
@@ -29,7 +29,7 @@ class AtRest:
     def outcome(self, observed: Mapping[str, Manifest] | None = None, *, pending: str = "", now: float = 0) -> Outcome:
         """Returns the outcome if Crossplane observes these resources and answers all but one requirement."""
         call = Call(xr=self.xr, observed={**(observed or {})}, now=now)
-        answers: dict[str, Answered] = {}
+        answers: dict[str, Answer] = {}
         for _ in range(4):
             required = compose(replace(call, answers=answers)).requirements
             answers = {name: self.find(requirement) for name, requirement in required.items() if name != pending}
@@ -39,7 +39,7 @@ class AtRest:
         """Returns the outcome when Crossplane observes everything."""
         return self.outcome(self.objects)
 
-    def find(self, requirement: Requirement) -> Answered:
+    def find(self, requirement: Requirement) -> Answer:
         """Returns the resources for a requirement."""
         if requirement.kind not in {"Object", "Usage", "ProviderConfigUsage"}:
             return self.control.store.find(requirement)

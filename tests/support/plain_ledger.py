@@ -51,7 +51,9 @@ def settle_plainly(of: Pool, placements: Iterable[Placement], granted: Iterable[
             if found := remaining_grant(grant, known[grant.uid]):
                 held[grant.uid].append(found)
         for p in known.values():
-            if p.service.allocated and not any(g.share.has_same_size(p.service.allocated) for g in held[p.uid]):
+            if p.service.allocated and not any(
+                g.share.has_same_pool_and_size(p.service.allocated) for g in held[p.uid]
+            ):
                 held[p.uid].append(_grant(p, p.service.allocated))
         before = [g for each in held.values() for g in each]
         waits = [
@@ -68,7 +70,7 @@ def _grant(p: Placement, share: Share) -> Grant:
 
 def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
     """Grant the request of one placement if it fits beside all other grants; return whether it is granted."""
-    if any(g.share.has_same_size(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
+    if any(g.share.has_same_pool_and_size(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
         return True
     capacity = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
     if (
@@ -78,7 +80,7 @@ def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
         < asks.replicas
     ):
         return False
-    held[p.uid] = [*(g for g in held[p.uid] if not g.share.has_same_size(asks)), _grant(p, asks)]
+    held[p.uid] = [*(g for g in held[p.uid] if not g.share.has_same_pool_and_size(asks)), _grant(p, asks)]
     return True
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from function.composers import compose, model_service
-from function.contract import Answered, Call, Outcome, RequiredResource, Requirement
+from function.contract import Answer, Call, Outcome, RequiredResource, Requirement
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
@@ -132,7 +132,7 @@ class TrafficPlane:
             call = replace(call, answers={name: self._find(r) for name, r in required.items()})
         return call
 
-    def _find(self, requirement: Requirement) -> Answered:
+    def _find(self, requirement: Requirement) -> Answer:
         if requirement.kind == "ModelPlacement":
             labelled = [p for p in self.placements if p.name not in self.unlabelled]
             named = [p for p in self.placements if p.name == requirement.name]

@@ -19,7 +19,7 @@ from function.domain.model import (
 from function.domain.records.weights import DownloadRecord
 from function.domain.settings import Download
 from function.reasons import Phase
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 
 GIB = 2**30
 KIMI = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -40,7 +40,7 @@ def model(source: Source = KIMI, *, disk: int | None = None, vram: int | None = 
     )
 
 
-MULTI = StorageRequest(
+MULTI = WeightsRequest(
     model=model(),
     choice=CreatedStorage(),
     environment=Environment(name="east", storage=EnvironmentStorage(class_name="shared-vast")),
@@ -56,7 +56,7 @@ def on_storage(storage: EnvironmentStorage) -> Environment:
     return replace(MULTI.environment, storage=storage)
 
 
-def with_download(request: StorageRequest, download: Download) -> StorageRequest:
+def with_download(request: WeightsRequest, download: Download) -> WeightsRequest:
     """Changes the platform's settings for downloads."""
     storage = replace(request.environment.storage, download=download)
     return replace(request, environment=replace(request.environment, storage=storage))
@@ -78,7 +78,7 @@ def named_cache(
         name="kimi",
         model=ModelRef(kind="ClusterModel", name=model),
         environments=("east",),
-        entries=(CacheEntry(environment="east", phase=phase, access_mode=access_mode, hydration=hydration),),
+        entries=(CacheEntry(environment="east", phase=phase, access_mode=access_mode, download=hydration),),
     )
 
 

@@ -10,7 +10,7 @@ from function.domain.records.weights import DownloadRecord
 from function.kube.manifests import JSON, Manifest, get, mapping
 from function.remote.object_writer import ManagementPolicy, ObjectWriter, keep_undropped
 from function.weights.reconcile import ReconciledWeights, reconcile_weights
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.remote_scene import set_field
 from tests.support.weights_requests import MULTI, SECRET, model
 
@@ -39,7 +39,7 @@ Observed = dict[str, Manifest]
 Edit = Callable[[Observed], None]
 
 
-def request_storage(choice: StorageChoice = RETAINED, **more: object) -> StorageRequest:
+def request_weights(choice: StorageChoice = RETAINED, **more: object) -> WeightsRequest:
     """Builds a request for two nodes with a token."""
     return replace(MULTI, **{"model": TOKEN_MODEL, "choice": choice, **more})  # type: ignore[arg-type]  # as named
 
@@ -53,7 +53,7 @@ class Reconciled(ReconciledWeights):
 
 
 def reconcile_observed(
-    request: StorageRequest, observed: Observed, earlier: DownloadRecord = NOTHING, *, serving_uri: str = ""
+    request: WeightsRequest, observed: Observed, earlier: DownloadRecord = NOTHING, *, serving_uri: str = ""
 ) -> Reconciled:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
@@ -82,7 +82,7 @@ def observe_composed(composed: Mapping[str, Composed]) -> Observed:
     return found
 
 
-def observe_started(request: StorageRequest, *edits: Edit) -> Observed:
+def observe_started(request: WeightsRequest, *edits: Edit) -> Observed:
     """Builds what is observed once everything is composed, after edits."""
     found = observe_composed(reconcile_observed(request, {}).composed)
     found |= observe_composed(reconcile_observed(request, found).composed)

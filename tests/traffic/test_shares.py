@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from function.domain.model_service import Distribution, ModelService
 from function.domain.placement import Placement
-from function.traffic.shares import MAX_WEIGHT, compute_shares, to_weights
+from function.traffic.shares import MAX_WEIGHT, compute_shares, to_route_weights
 from tests.support.traffic_scene import NAMESPACE, serving
 
 EXAMPLE = (serving("stable", "e1", 2), serving("stable", "e2", 1), serving("canary", "e2", 1))
@@ -22,11 +22,14 @@ def _service(distribution: Distribution = Distribution.BY_REPLICAS, *order: str,
 def test_divides_a_deployment_by_ready_replicas() -> None:
     shares = compute_shares(_service(stable=9, canary=1), EXAMPLE)
     assert shares == {"stable-e1": Fraction(6, 10), "stable-e2": Fraction(3, 10), "canary-e2": Fraction(1, 10)}
-    assert to_weights({"e1": shares["stable-e1"], "e2": shares["stable-e2"] + shares["canary-e2"]}) == {
+    assert to_route_weights({"e1": shares["stable-e1"], "e2": shares["stable-e2"] + shares["canary-e2"]}) == {
         "e1": 3,
         "e2": 2,
     }
-    assert to_weights({name: shares[name] for name in ("stable-e2", "canary-e2")}) == {"stable-e2": 3, "canary-e2": 1}
+    assert to_route_weights({name: shares[name] for name in ("stable-e2", "canary-e2")}) == {
+        "stable-e2": 3,
+        "canary-e2": 1,
+    }
 
 
 def test_divides_evenly() -> None:
@@ -50,8 +53,8 @@ def test_deployment_without_placements_leaves_its_weight_to_the_others() -> None
 def test_nothing_is_shared_if_all_weights_are_0() -> None:
     assert set(compute_shares(_service(stable=0), EXAMPLE[:2]).values()) == {Fraction(0)}
     assert compute_shares(_service(stable=1), ()) == {}
-    assert to_weights({}) == {}
-    assert to_weights({"a": Fraction(0)}) == {"a": 0}
+    assert to_route_weights({}) == {}
+    assert to_route_weights({"a": Fraction(0)}) == {"a": 0}
 
 
 PLACEMENTS = st.lists(
@@ -78,7 +81,7 @@ def test_shares_add_up_to_1(placements: list[Placement], weights: dict[str, int]
 
 @given(st.dictionaries(st.integers(), st.fractions(0, 1, max_denominator=10**12), min_size=1, max_size=9))
 def test_weights_are_the_smallest_integers_within_the_limit(shares: dict[int, Fraction]) -> None:
-    weights = to_weights(shares)
+    weights = to_route_weights(shares)
     assert max(weights.values()) <= MAX_WEIGHT
     assert math.gcd(*weights.values()) == (1 if any(shares.values()) else 0)
     assert [bool(weight) for weight in weights.values()] == [bool(share) for share in shares.values()]
@@ -93,4 +96,4 @@ def test_weights_are_exact_where_they_fit(numbers: dict[int, int]) -> None:
     total = sum(numbers.values()) or 1
     divisor = math.gcd(*numbers.values()) or 1
     exact = {key: number // divisor for key, number in numbers.items()}
-    assert to_weights({key: Fraction(number, total) for key, number in numbers.items()}) == exact
+    assert to_route_weights({key: Fraction(number, total) for key, number in numbers.items()}) == exact

@@ -20,10 +20,10 @@ from function.weights.consumers import (
     may_delete_weights,
     parse_claim,
 )
-from function.weights.planner import StoragePlan
+from function.weights.planner import WeightsPlan
 from function.weights.reconcile import ReconciledWeights
 from function.weights.request import StorageType as StorageCase
-from function.weights.state import StorageState, WeightsStatus
+from function.weights.state import WeightsFinding, WeightsState
 from tests.support import builders
 from tests.support.builders import with_service
 from tests.support.plane import call, change, only, plane, remote, request_of
@@ -232,19 +232,21 @@ CASES = (
     Case(
         "serves",
         "a service that is ready reads its serving URI, not the planned one",
-        replace(with_service(ON_IT, uri="pvc://c/old"), weights=replace(ON_IT.weights, uri="pvc://c/new")),
+        replace(
+            with_service(ON_IT, planned_uri="pvc://c/old"), weights=replace(ON_IT.weights, planned_uri="pvc://c/new")
+        ),
         ["pvc://c/old"],
     ),
     Case(
         "plans",
         "a placement without a service reads the planned URI",
-        replace(ON_IT, weights=replace(ON_IT.weights, uri="pvc://c/new")),
+        replace(ON_IT, weights=replace(ON_IT.weights, planned_uri="pvc://c/new")),
         ["pvc://c/new"],
     ),
     Case(
         "silent",
         "an earlier release did not record the serving URI, so that the consumer may read any weights",
-        replace(ON_IT, has_served=True, weights=replace(ON_IT.weights, uri="pvc://c/n")),
+        replace(ON_IT, has_served=True, weights=replace(ON_IT.weights, planned_uri="pvc://c/n")),
         [""],
     ),
     Case(
@@ -264,7 +266,7 @@ CASES = (
         "a service that moves to another URI may read any weights",
         replace(
             with_service(ON_IT, uri="pvc://c/a", applied_uri="pvc://c/b"),
-            weights=replace(ON_IT.weights, uri="pvc://c/c"),
+            weights=replace(ON_IT.weights, planned_uri="pvc://c/c"),
         ),
         [""],
     ),
@@ -324,8 +326,8 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
 
 def _weights(uri: str, *, service_may_read: bool = True) -> ReconciledWeights:
     return ReconciledWeights(
-        state=StorageState(finding=WeightsStatus.HYDRATED),
-        plan=StoragePlan(storage_type=StorageCase.MANAGED, uri=uri) if uri else None,
+        state=WeightsState(finding=WeightsFinding.HYDRATED),
+        plan=WeightsPlan(storage_type=StorageCase.MANAGED, uri=uri) if uri else None,
         service_may_read=service_may_read,
     )
 

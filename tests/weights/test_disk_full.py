@@ -7,9 +7,9 @@ import pytest
 from function.domain.cache import CreatedStorage, UserClaim
 from function.kube.manifests import Manifest
 from function.status.weights import describe_storage
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import on_storage
-from tests.support.weights_scene import RETAINED, observe_started, reconcile_observed, request_storage, with_job_status
+from tests.support.weights_scene import RETAINED, observe_started, reconcile_observed, request_weights, with_job_status
 
 FULL: Manifest = {
     "type": "Failed",
@@ -17,14 +17,14 @@ FULL: Manifest = {
     "reason": "PodFailurePolicy",
     "message": "with exit code 43 matching",
 }
-SHARED = on_storage(replace(request_storage().environment.storage, is_shared=True))
+SHARED = on_storage(replace(request_weights().environment.storage, is_shared=True))
 MINE = UserClaim(claim="mine")
 
 
 @dataclass(frozen=True)
 class Case:
     id: str
-    request: StorageRequest
+    request: WeightsRequest
     room: str
     retry: str = "modelCache.retry"
 
@@ -34,24 +34,24 @@ SHARED_SIZE = "raise spec.storage.sharedClaim.size of InferenceEnvironment east"
 CASES = (
     Case(
         "own",
-        request_storage(CreatedStorage()),
+        request_weights(CreatedStorage()),
         "raise modelCache.size, or where that is not set the model's spec.resources.disk",
     ),
     Case(
         "retained",
-        request_storage(RETAINED),
+        request_weights(RETAINED),
         "raise modelCache.size, or where that is not set the model's spec.resources.disk",
     ),
-    Case("shared", request_storage(CreatedStorage(), environment=SHARED), SHARED_SIZE),
-    Case("the-user-s", request_storage(MINE), MAKE_ROOM),
+    Case("shared", request_weights(CreatedStorage(), environment=SHARED), SHARED_SIZE),
+    Case("the-user-s", request_weights(MINE), MAKE_ROOM),
     Case(
         "cache",
-        request_storage(CreatedStorage(), for_cache=True),
+        request_weights(CreatedStorage(), for_cache=True),
         "raise storage.size of the ModelCache, or where that is not set the model's spec.resources.disk",
         OF_CACHE,
     ),
-    Case("cache-shared", request_storage(CreatedStorage(), environment=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
-    Case("cache-the-user-s", request_storage(MINE, for_cache=True), MAKE_ROOM, OF_CACHE),
+    Case("cache-shared", request_weights(CreatedStorage(), environment=SHARED, for_cache=True), SHARED_SIZE, OF_CACHE),
+    Case("cache-the-user-s", request_weights(MINE, for_cache=True), MAKE_ROOM, OF_CACHE),
 )
 
 

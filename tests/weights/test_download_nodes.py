@@ -9,7 +9,7 @@ from function.domain.environment import EnvironmentStorage
 from function.domain.settings import Download
 from function.kube.manifests import JSON, mapping
 from function.weights.planner import plan_weights
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.builders import pool
 from tests.support.weights_requests import CACHE, SINGLE, on_storage, with_download
 
@@ -32,7 +32,7 @@ DOWNLOAD = Download(node_selector={"disk": "fast"}, tolerations=({"operator": "E
 class Case:
     id: str
     reason: str
-    request: StorageRequest
+    request: WeightsRequest
     want: tuple[JSON, JSON]
     observed_mode: str = ""
 

@@ -11,8 +11,8 @@ from function.domain.model import HuggingFaceSource
 from function.domain.settings import Download, Prepare
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
-from function.weights.job import DOWNLOAD, SCRIPTS
-from function.weights.request import StorageRequest
+from function.weights.job import DOWNLOAD, SCRIPT_FILES
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import SECRET, model, with_download
 from tests.support.weights_scene import (
     ABSENT,
@@ -30,7 +30,7 @@ from tests.support.weights_scene import (
     observe_composed,
     observe_started,
     reconcile_observed,
-    request_storage,
+    request_weights,
     with_job_status,
     with_sync_error,
     with_value,
@@ -64,7 +64,7 @@ def mirrored(download: Download) -> Download:
     return replace(download, image="mirror/init:v1")
 
 
-def change_download(request: StorageRequest, change: Callable[[Download], Download]) -> StorageRequest:
+def change_download(request: WeightsRequest, change: Callable[[Download], Download]) -> WeightsRequest:
     return with_download(request, change(request.environment.storage.download))
 
 
@@ -140,7 +140,7 @@ def jobs(found: object) -> set[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> None:
-    request = request_storage(case.choice)
+    request = request_weights(case.choice)
     observed = observe_started(change_download(request, case.before), with_job_status(case.status))
     changed = reconcile_observed(change_download(request, case.now), observed)
     assert (jobs(changed.composed) == jobs(observed)) is case.stays, case.reason
@@ -159,8 +159,8 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
     ],
 )
 def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str) -> None:
-    observed = observe_started(request_storage(UserClaim(claim="mine")), with_job_status(COMPLETE))
-    wanted = request_storage(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
+    observed = observe_started(request_weights(UserClaim(claim="mine")), with_job_status(COMPLETE))
+    wanted = request_weights(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
     found = reconcile_observed(wanted, observed)
     assert not found.service_may_read, reason
     assert not jobs(found.composed) & jobs(observed), reason
@@ -171,11 +171,11 @@ def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str
 )
 def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: bool) -> None:
     observed = observe_started(
-        request_storage(OWN), with_job_status(status), with_value("job-", f"{DESCRIBED}.spec.backoffLimit", 1)
+        request_weights(OWN), with_job_status(status), with_value("job-", f"{DESCRIBED}.spec.backoffLimit", 1)
     )
     (key,) = jobs(observed)
     observed["job-of-another-name"] = observed.pop(key)
-    found = reconcile_observed(change_download(request_storage(OWN), proxied), observed)
+    found = reconcile_observed(change_download(request_weights(OWN), proxied), observed)
     assert ("job-of-another-name" in found.composed) is counts
     assert len(jobs(found.composed)) == 1, "two Jobs would write into one directory"
     if counts:
@@ -184,16 +184,16 @@ def test_a_completed_job_counts_under_another_name(status: Manifest, *, counts: 
 
 
 def test_a_completed_job_of_other_settings_stays_until_its_claim_is_back() -> None:
-    observed = observe_started(request_storage(), with_job_status(COMPLETE), with_sync_error("claim-", ABSENT))
-    found = reconcile_observed(change_download(request_storage(), proxied), observed)
+    observed = observe_started(request_weights(), with_job_status(COMPLETE), with_sync_error("claim-", ABSENT))
+    found = reconcile_observed(change_download(request_weights(), proxied), observed)
     assert jobs(found.composed) == jobs(observed)
     assert not found.service_may_read
 
 
 def test_drops_failed_job_when_replaced() -> None:
-    failed = observe_started(request_storage(CreatedStorage()), with_job_status(FAILED))
-    changed = reconcile_observed(request_storage(CreatedStorage(retry="1")), failed)
-    assert (changed.kept, changed.hydration.retry) == ({}, "1"), (
+    failed = observe_started(request_weights(CreatedStorage()), with_job_status(FAILED))
+    changed = reconcile_observed(request_weights(CreatedStorage(retry="1")), failed)
+    assert (changed.kept, changed.download.retry) == ({}, "1"), (
         "a Job that is retried is not kept, because it is of the same weights"
     )
     assert list_policies(changed.composed) == ALL_OWNED
@@ -207,7 +207,7 @@ def _to_delete(job: str, composed: Mapping[str, Composed]) -> bool:
 @pytest.mark.parametrize("choice", [RETAINED, USERS], ids=["retained", "users-claim"])
 @pytest.mark.parametrize("change", [pinned, proxied, moved])
 def test_deletes_running_job_before_its_successor_starts(choice: StorageChoice, change: Change) -> None:
-    request = request_storage(choice)
+    request = request_weights(choice)
     observed = observe_started(request, with_job_status({"active": 1}))
     (old,) = jobs(observed)
     changed = change_download(request, change)
@@ -218,7 +218,7 @@ def test_deletes_running_job_before_its_successor_starts(choice: StorageChoice, 
     second = reconcile_observed(changed, observed)
     assert len(jobs(second.composed)) == 1
     assert old not in {**second.composed, **second.kept}
-    assert second.hydration == first.hydration
+    assert second.download == first.download
     assert not second.service_may_read
 
 
@@ -267,7 +267,7 @@ def test_other_scripts_restart_no_running_download(
     *,
     stays: bool,
 ) -> None:
-    request = request_storage(choice)
+    request = request_weights(choice)
     observed = observe_started(request, with_job_status(status))
     (job,) = jobs(observed)
     (scripts,) = {key for key in observed if key.startswith("scripts-")}
@@ -275,7 +275,7 @@ def test_other_scripts_restart_no_running_download(
         request = change_download(request, proxied)
     elif change:
         change(observed)  # type: ignore[arg-type]  # an edit
-    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    monkeypatch.setitem(SCRIPT_FILES, DOWNLOAD, "another release's")
     found = reconcile_observed(request, observed)
     assert (job in found.composed and not _to_delete(job, found.composed)) is stays, reason
     if stays:
@@ -285,21 +285,21 @@ def test_other_scripts_restart_no_running_download(
 
 
 def test_kept_job_with_root_container_gets_its_full_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = change_download(request_storage(OWN), lambda d: replace(d, prepare=Prepare.ALWAYS))
+    request = change_download(request_weights(OWN), lambda d: replace(d, prepare=Prepare.ALWAYS))
     observed = observe_started(request, with_job_status({}))
     (job,) = jobs(observed)
     deadline = f"{DESCRIBED}.spec.activeDeadlineSeconds"
     assert get(observed[job], deadline) == 600
-    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    monkeypatch.setitem(SCRIPT_FILES, DOWNLOAD, "another release's")
     assert get(reconcile_observed(request, observed).composed[job].manifest, deadline) == 600
     with_job_status(RUNS)(observed)
     assert get(reconcile_observed(request, observed).composed[job].manifest, deadline) == 86400
 
 
 def test_deletes_running_job_beside_completed_one() -> None:
-    observed = observe_started(request_storage(), with_job_status(COMPLETE))
+    observed = observe_started(request_weights(), with_job_status(COMPLETE))
     (done,) = jobs(observed)
-    changed = change_download(request_storage(), proxied)
+    changed = change_download(request_weights(), proxied)
     started = observe_started(changed, with_job_status(RUNS))
     (runs,) = jobs(started)
     found = reconcile_observed(changed, {**started, **observed})
@@ -318,16 +318,16 @@ def test_deletes_running_job_beside_completed_one() -> None:
     ids=["failed", "absent"],
 )
 def test_starts_successor_of_job_that_does_not_run_at_once(edit: Edit, reason: str) -> None:
-    observed = observe_started(request_storage(), edit)
-    changed = change_download(request_storage(), proxied)
+    observed = observe_started(request_weights(), edit)
+    changed = change_download(request_weights(), proxied)
     found = reconcile_observed(changed, observed)
     assert len(jobs(found.composed)) == 1
     assert jobs(found.composed).isdisjoint(observed), reason
 
 
 def test_leaves_running_job_while_no_successor_can_start() -> None:
-    observed = observe_started(request_storage(), with_job_status(RUNS), with_sync_error("claim-", SILENT))
-    changed = change_download(request_storage(), proxied)
+    observed = observe_started(request_weights(), with_job_status(RUNS), with_sync_error("claim-", SILENT))
+    changed = change_download(request_weights(), proxied)
     (old,) = jobs(observed)
     found = reconcile_observed(changed, observed)
     assert jobs(found.composed) == {old}
@@ -335,7 +335,7 @@ def test_leaves_running_job_while_no_successor_can_start() -> None:
 
 
 def test_successor_of_prepared_job_is_prepared() -> None:
-    request = request_storage()
+    request = request_weights()
     refused = observe_started(request, with_job_status(NOT_WRITABLE))
     prepared = refused | observe_composed(reconcile_observed(request, refused).composed)
     (key,) = prepared.keys() - refused.keys()

@@ -9,7 +9,7 @@ from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, U
 from function.domain.environment import EnvironmentStorage
 from function.domain.model import OciSource, PvcSource, UriSource
 from function.weights.faults import FaultKind, StorageFault, find_faults
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import CACHE, MULTI, SINGLE, model, named_cache, on_storage
 
 UNCLASSED = on_storage(EnvironmentStorage())
@@ -30,7 +30,7 @@ HERE = named_cache(HELD)
 class Case:
     id: str
     reason: str
-    request: StorageRequest
+    request: WeightsRequest
     want: tuple[str, ...] = ()
 
 

@@ -17,8 +17,8 @@ from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure
 from function.weights.state import (
     DownloadState,
-    StorageState,
-    WeightsStatus,
+    WeightsFinding,
+    WeightsState,
     describe_cache,
     describe_download,
     find_claim_obstacle,
@@ -62,7 +62,7 @@ FAILED = _job({"conditions": [{"type": "Failed", "status": "True", "reason": "De
 @dataclass(frozen=True)
 class Case:
     id: str
-    state: StorageState | None
+    state: WeightsState | None
     want: tuple[Status, PlacementStorage, Phase] | None
     words: tuple[str, ...] = ()
 
@@ -70,11 +70,11 @@ class Case:
 DONE = DownloadRecord(completed_at="2026-01-01T00:00:00Z")
 CASES = (
     Case("unplannable",
-         StorageState(finding=WeightsStatus.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
+         WeightsState(finding=WeightsFinding.UNPLANNABLE, problems=(Problem("spec.x.size", "must be given"),)),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("spec.x.size: must be given",)),
-    Case("not-needed", StorageState(finding=WeightsStatus.NOT_NEEDED),
+    Case("not-needed", WeightsState(finding=WeightsFinding.NOT_NEEDED),
          (TRUE, PlacementStorage.NOT_NEEDED, Phase.READY)),
-    Case("prestaged", StorageState(finding=WeightsStatus.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
+    Case("prestaged", WeightsState(finding=WeightsFinding.PRESTAGED), (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
     Case("token-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE, {})),
          (FALSE, PlacementStorage.TOKEN_MISSING, Phase.PENDING), ("ns/t", "does not exist")),
     Case("token-key-missing", find_secret_obstacle(TOKEN, ObservedObject(State.NO_REFERENCE_KEY, {}, "no such field")),
@@ -152,11 +152,11 @@ CASES = (
     Case("job-failed", describe_download(_there(FAILED), _there(_claim())),
          (FALSE, PlacementStorage.DOWNLOAD_FAILED, Phase.FAILED),
          ("DeadlineExceeded", "activeDeadlineSeconds", "retry")),
-    Case("hydrated", StorageState(finding=WeightsStatus.HYDRATED, problems=(Problem("spec.x", "kept"),)),
+    Case("hydrated", WeightsState(finding=WeightsFinding.HYDRATED, problems=(Problem("spec.x", "kept"),)),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY), ("verified", "spec.x: kept")),
     Case("cache-without-entry", describe_cache(None, ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("east",)),
-    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY, hydration=DONE), ""),
+    Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY, download=DONE), ""),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
     Case("cache-without-preload", describe_cache(CacheEntry(environment="e", phase=Phase.READY), ""),
          (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
@@ -168,7 +168,7 @@ CASES = (
     Case("cache-downloading", describe_cache(CacheEntry(environment="e", phase=Phase.DOWNLOADING), ""),
          (FALSE, PlacementStorage.DOWNLOADING, Phase.DOWNLOADING)),
     Case("cache-under-another-prefix",
-         describe_cache(CacheEntry(environment="e", hydration=DownloadRecord(namespace="a-team")), "b-team"),
+         describe_cache(CacheEntry(environment="e", download=DownloadRecord(namespace="a-team")), "b-team"),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("a-team", "lab", "remoteNamespacePrefix")),
     Case("cache-pending", describe_cache(CacheEntry(environment="e", message="no claim"), ""),
          (FALSE, PlacementStorage.CLAIM_PENDING, Phase.PENDING), ("no claim",)),
@@ -183,9 +183,9 @@ def test_describes_state_of_weights(case: Case) -> None:
 
 
 @pytest.mark.parametrize("failure", JobFailure)
-@pytest.mark.parametrize("finding", WeightsStatus)
-def test_every_finding_has_a_result_and_a_message(finding: WeightsStatus, failure: JobFailure) -> None:
-    state = StorageState(finding=finding, failure=failure, problems=(Problem("spec.x", "y"),))
+@pytest.mark.parametrize("finding", WeightsFinding)
+def test_every_finding_has_a_result_and_a_message(finding: WeightsFinding, failure: JobFailure) -> None:
+    state = WeightsState(finding=finding, failure=failure, problems=(Problem("spec.x", "y"),))
     assert state.reason
     assert "{" not in describe_storage(state)
 

@@ -10,7 +10,7 @@ from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
 from function.weights.credentials import plan_credential
-from function.weights.job import DOWNLOAD, SCRIPTS, DownloadSpec, build_job
+from function.weights.job import DOWNLOAD, SCRIPT_FILES, DownloadSpec, build_job
 
 KEY = "e58d081b43957492"
 SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -244,6 +244,6 @@ def test_secret_variables_do_not_override_script_or_platform(mirror: str) -> Non
     assert container(task)["envFrom"] == [{"secretRef": {"name": "copy"}}]
     assert found["HF_ENDPOINT"] == (mirror or "https://huggingface.co")
     assert found["MODELPLANE_INITIALIZER"] == "/storage-initializer/scripts/initializer-entrypoint"
-    assert set(re.findall(r"MODELPLANE_[A-Z_]+", SCRIPTS[DOWNLOAD])) <= {
+    assert set(re.findall(r"MODELPLANE_[A-Z_]+", SCRIPT_FILES[DOWNLOAD])) <= {
         manifests.text(entry, "name") for entry in manifests.listing(container(task), "env")
     }

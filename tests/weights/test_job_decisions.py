@@ -8,7 +8,7 @@ from function.domain.cache import CreatedStorage, UserClaim
 from function.domain.settings import Download, Prepare
 from function.status.weights import describe_storage
 from function.weights.reconcile import JobDecision
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import with_download
 from tests.support.weights_scene import (
     ABSENT,
@@ -22,15 +22,15 @@ from tests.support.weights_scene import (
     Observed,
     observe_started,
     reconcile_observed,
-    request_storage,
+    request_weights,
     with_job_status,
     with_sync_error,
     with_value,
     without,
 )
 
-OWN = request_storage()
-ON_USERS_CLAIM = request_storage(UserClaim(claim="mine"))
+OWN = request_weights()
+ON_USERS_CLAIM = request_weights(UserClaim(claim="mine"))
 OTHER_SETTINGS = with_value("job-", "spec.forProvider.manifest.spec.backoffLimit", 1)
 
 
@@ -39,7 +39,7 @@ class Case:
     reason: str
     decision: JobDecision
     edits: tuple[Edit, ...] = ()
-    request: StorageRequest = OWN
+    request: WeightsRequest = OWN
     was_complete: bool = False
 
 
@@ -68,7 +68,7 @@ CASES = {
         "without preload, the user fills the claim",
         JobDecision.NOT_PLANNED,
         (without(""),),
-        request_storage(CreatedStorage(preload=False)),
+        request_weights(CreatedStorage(preload=False)),
     ),
     "no-claim": Case(
         "the Job waits until the user's claim exists", JobDecision.WAIT_FOR_CLAIM, (without(""),), ON_USERS_CLAIM
@@ -135,7 +135,7 @@ CASES = {
 def test_decides_about_job(case: Case) -> None:
     recorded = NOTHING
     if case.was_complete:
-        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).hydration
+        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).download
         assert recorded.completed_at
     found = reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded)
     assert found.job_decision is case.decision, case.reason
@@ -145,7 +145,7 @@ def test_decides_about_job(case: Case) -> None:
 def test_says_why_a_download_has_not_started(name: str) -> None:
     case, recorded = CASES[name], NOTHING
     if case.was_complete:
-        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).hydration
+        recorded = reconcile_observed(case.request, observe_started(case.request, DONE)).download
     state = reconcile_observed(case.request, observe_started(case.request, *case.edits), recorded).state
     assert describe_storage(state) == f"The download has not started yet: {case.decision.value}"
 

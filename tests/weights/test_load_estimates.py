@@ -8,11 +8,11 @@ from function.domain.model import OciSource, PvcSource
 from function.status.weights import _format_duration, build_load_status, describe_load
 from function.weights.claim import LoadEstimate, estimate_load
 from function.weights.planner import plan_weights
-from function.weights.request import StorageRequest
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import GIB, MULTI, SINGLE, model
 
 
-def loads(request: StorageRequest, bandwidth: int | None = 10**9) -> LoadEstimate | None:
+def loads(request: WeightsRequest, bandwidth: int | None = 10**9) -> LoadEstimate | None:
     return estimate_load(plan_weights(request).bytes_on_claim, bandwidth)
 
 
@@ -20,7 +20,7 @@ def loads(request: StorageRequest, bandwidth: int | None = 10**9) -> LoadEstimat
 class Bound:
     id: str
     reason: str
-    request: StorageRequest
+    request: WeightsRequest
     want: int | None
 
 
@@ -81,7 +81,7 @@ def test_computes_upper_bound_of_weights(case: Bound) -> None:
         ),
     ],
 )
-def test_estimates_no_load_without_size_or_speed(request_: StorageRequest, bandwidth: int | None, reason: str) -> None:
+def test_estimates_no_load_without_size_or_speed(request_: WeightsRequest, bandwidth: int | None, reason: str) -> None:
     assert loads(request_, bandwidth) is None, reason
     assert build_load_status(loads(request_, bandwidth)) == {}
 

@@ -7,7 +7,7 @@ import pytest
 
 from function.contract import Call
 from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
-from function.weights.job import DOWNLOAD, SCRIPTS
+from function.weights.job import DOWNLOAD, SCRIPT_FILES
 from tests.support.plane import change, manifests, only, plane, reconciled, remote, said
 from tests.support.remote_scene import set_field
 from tools.control_plane import ControlPlane
@@ -122,7 +122,7 @@ def test_another_script_restarts_no_download(monkeypatch: pytest.MonkeyPatch) ->
     before = remote(control, only(control, "ModelPlacement"), "job-")
     (mounted,) = remote(control, only(control, "ModelPlacement"), "scripts-").values()
     assert text(mounted, "metadata.name") in config_maps(control)
-    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
+    monkeypatch.setitem(SCRIPT_FILES, DOWNLOAD, "another release's")
     edit(control, "InferenceEnvironment", "metadata.labels.touched", "yes")
     assert remote(control, only(control, "ModelPlacement"), "job-") == before
     assert remote(control, only(control, "ModelPlacement"), "scripts-") == {
@@ -152,9 +152,9 @@ def images(control: ControlPlane) -> list[str]:
 def test_retries_failed_download_with_current_script(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: Manifest = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
     control = settled(ONCE, Local(running=[failed]))
-    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "today's")
+    monkeypatch.setitem(SCRIPT_FILES, DOWNLOAD, "today's")
     edit(control, "InferenceEnvironment", "metadata.labels.touched", "yes")
     (mounted,) = config_maps(control)
     composed = (m for each in control.rounds for made in each.rendered.values() for m in made.remote.values())
     scripts = {text(m, "metadata.name"): m for m in composed if m["kind"] == "ConfigMap"}
-    assert scripts[mounted]["data"] == SCRIPTS
+    assert scripts[mounted]["data"] == SCRIPT_FILES

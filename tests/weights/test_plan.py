@@ -14,9 +14,9 @@ from function.kube import manifests
 from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import Size, SizeFrom
 from function.weights.faults import find_faults, list_remaining_faults
-from function.weights.planner import StoragePlan, plan_weights
-from function.weights.request import StorageRequest
+from function.weights.planner import WeightsPlan, plan_weights
 from function.weights.request import StorageType as Row
+from function.weights.request import WeightsRequest
 from tests.support.weights_requests import (
     CACHE,
     GIB,
@@ -37,7 +37,7 @@ SECRET = SecretKey(name="hf-token", namespace="modelplane-system", key="HF_TOKEN
 GATED = replace(KIMI, secret=SECRET)
 
 
-def planned(request: StorageRequest) -> StoragePlan:
+def planned(request: WeightsRequest) -> WeightsPlan:
     return plan_weights(request)
 
 
@@ -45,7 +45,7 @@ def planned(request: StorageRequest) -> StoragePlan:
 class Case:
     id: str
     reason: str
-    request: StorageRequest
+    request: WeightsRequest
     type: Row
     uri: str  # {claim} is the planned claim's name
     waits: bool  # whether the first service waits until something is observed
@@ -267,7 +267,7 @@ def test_managed_names_belong_to_one_placement() -> None:
         replace(MULTI, choice=UserClaim(claim="mine")),
     ],
 )
-def test_shares_names_of_retained_and_shared_objects(asked: StorageRequest) -> None:
+def test_shares_names_of_retained_and_shared_objects(asked: WeightsRequest) -> None:
     gated = replace(asked, model=model(GATED))
     mine, other = planned(gated), planned(replace(gated, owner="kimi-k2-other-5e6f7a8b"))
     assert mine.claim_name == other.claim_name

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from function.weights.job import DOWNLOAD, PREPARE, SCRIPTS
+from function.weights.job import DOWNLOAD, PREPARE, SCRIPT_FILES
 from function.weights.scripts import prepare_script
 from function.weights.scripts.download_script import MARKER, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED, main
@@ -36,7 +36,7 @@ def claim() -> Iterator[Path]:
 
 def prepare(claim: Path, key: str = KEY, *, first: str = "") -> int:
     """Run the script as its container does: root with three rights; `first` is said to a shell in its own mounts."""
-    script = [sys.executable, "-c", SCRIPTS[PREPARE], str(claim), f"models/{key}", str(USER), str(USER)]
+    script = [sys.executable, "-c", SCRIPT_FILES[PREPARE], str(claim), f"models/{key}", str(USER), str(USER)]
     limited = ["setpriv", f"--bounding-set={RIGHTS}", f"--inh-caps={RIGHTS}", *script]
     shell = ["unshare", "--mount", "sh", "-c", f'{first or ":"} && exec "$@"', "sh"]
     return subprocess.run([*shell, *limited], check=False, capture_output=True).returncode  # our own words
@@ -52,7 +52,7 @@ def download(claim: Path, key: str = KEY) -> int:
     # What is refused it says as python does.
     program.write_text(f'#!/bin/sh\ncp -r {source}/. "$2" && exit\necho "[Errno 13] Permission denied"; exit 1\n')
     program.chmod(0o755)
-    script = [sys.executable, "-c", SCRIPTS[DOWNLOAD], "hf://owner/model:main", str(claim / "models" / key)]
+    script = [sys.executable, "-c", SCRIPT_FILES[DOWNLOAD], "hf://owner/model:main", str(claim / "models" / key)]
     plain = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--bounding-set=-all", *script]
     environment = {"PATH": os.environ["PATH"], "MODELPLANE_INITIALIZER": str(program)}
     try:
@@ -118,7 +118,7 @@ def test_a_full_file_system_is_full(claim: Path) -> None:
 
 def test_root_without_the_right_to_give_away_is_refused(claim: Path) -> None:
     """As on an NFS that squashes root."""
-    script = [sys.executable, "-c", SCRIPTS[PREPARE], str(claim), f"models/{KEY}", str(USER), str(USER)]
+    script = [sys.executable, "-c", SCRIPT_FILES[PREPARE], str(claim), f"models/{KEY}", str(USER), str(USER)]
     squashed = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *script]
     assert subprocess.run(squashed, check=False, capture_output=True).returncode == REFUSED
 

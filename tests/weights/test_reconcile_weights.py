@@ -11,7 +11,7 @@ from function.kube.manifests import get, text
 from function.reasons import Phase
 from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
-from function.weights.state import WeightsStatus
+from function.weights.state import WeightsFinding
 from tests.support import builders
 from tests.support.weights_requests import SECRET, model, named_cache
 from tests.support.weights_scene import (
@@ -39,7 +39,7 @@ from tests.support.weights_scene import (
     list_policies,
     observe_started,
     reconcile_observed,
-    request_storage,
+    request_weights,
     with_job_status,
     with_sync_error,
     with_value,
@@ -54,7 +54,7 @@ class Case:
     choice: StorageChoice
     edits: tuple[Edit, ...]
     want: dict[str, ManagementPolicy]
-    finding: WeightsStatus
+    finding: WeightsFinding
     may_be_read: bool = False
     is_recorded: bool = False
 
@@ -66,7 +66,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS),),
         ALL_KEPT,
-        WeightsStatus.JOB_RUNNING,
+        WeightsFinding.JOB_RUNNING,
     ),
     Case(
         "own",
@@ -74,7 +74,7 @@ CASES = (
         CreatedStorage(),
         (with_job_status(RUNS),),
         ALL_OWNED,
-        WeightsStatus.JOB_RUNNING,
+        WeightsFinding.JOB_RUNNING,
     ),
     Case(
         "users",
@@ -82,7 +82,7 @@ CASES = (
         USERS,
         (with_job_status(RUNS),),
         {**ALL_KEPT, "claim": OBSERVED},
-        WeightsStatus.JOB_RUNNING,
+        WeightsFinding.JOB_RUNNING,
     ),
     Case(
         "users-absent",
@@ -95,7 +95,7 @@ CASES = (
             with_value("claim-", "status.atProvider", None),
         ),
         {"claim": OBSERVED, "token": KEPT},
-        WeightsStatus.CLAIM_NOT_FOUND,
+        WeightsFinding.CLAIM_NOT_FOUND,
     ),
     Case(
         "users-absent-by-now",
@@ -103,7 +103,7 @@ CASES = (
         USERS,
         (with_job_status(RUNS), with_sync_error("claim-", ABSENT), with_value("claim-", "status.atProvider", None)),
         {**ALL_KEPT, "claim": OBSERVED},
-        WeightsStatus.CLAIM_NOT_FOUND,
+        WeightsFinding.CLAIM_NOT_FOUND,
     ),
     Case(
         "refused",
@@ -111,7 +111,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", REFUSED)),
         ALL_KEPT,
-        WeightsStatus.CLAIM_REFUSED,
+        WeightsFinding.CLAIM_REFUSED,
     ),
     Case(
         "unanswered",
@@ -119,7 +119,7 @@ CASES = (
         RETAINED,
         (with_job_status(RUNS), with_sync_error("claim-", SILENT)),
         ALL_KEPT,
-        WeightsStatus.UNKNOWN,
+        WeightsFinding.UNKNOWN,
     ),
     Case(
         "failed",
@@ -127,7 +127,7 @@ CASES = (
         RETAINED,
         (with_job_status(FAILED),),
         {**ALL_KEPT, "scripts": OWNED},
-        WeightsStatus.JOB_FAILED,
+        WeightsFinding.JOB_FAILED,
     ),
     Case(
         "complete",
@@ -135,7 +135,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE),),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        WeightsStatus.HYDRATED,
+        WeightsFinding.HYDRATED,
         may_be_read=True,
         is_recorded=True,
     ),
@@ -145,7 +145,7 @@ CASES = (
         CreatedStorage(),
         (with_job_status(COMPLETE),),
         {"claim": OWNED, "job": FINISHED},
-        WeightsStatus.HYDRATED,
+        WeightsFinding.HYDRATED,
         may_be_read=True,
         is_recorded=True,
     ),
@@ -155,7 +155,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("job-", SILENT)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        WeightsStatus.UNKNOWN,
+        WeightsFinding.UNKNOWN,
         may_be_read=True,
         is_recorded=True,
     ),
@@ -165,7 +165,7 @@ CASES = (
         RETAINED,
         (with_job_status(COMPLETE), with_sync_error("claim-", REFUSED)),
         {"claim": KEPT, "job": OBSERVED, "scripts": OWNED, "token": OWNED},
-        WeightsStatus.HYDRATED,
+        WeightsFinding.HYDRATED,
         may_be_read=True,
         is_recorded=True,
     ),
@@ -175,38 +175,38 @@ CASES = (
         CreatedStorage(),
         (with_job_status(COMPLETE), with_sync_error("claim-", ABSENT)),
         ALL_OWNED,
-        WeightsStatus.JOB_NOT_STARTED,
+        WeightsFinding.JOB_NOT_STARTED,
     ),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_composes_by_observed_state(case: Case) -> None:
-    request = request_storage(case.choice)
+    request = request_weights(case.choice)
     found = reconcile_observed(request, observe_started(request, *case.edits))
     assert list_policies(found.composed) == case.want, case.reason
     assert (found.state.finding, found.service_may_read, found.kept) == (case.finding, case.may_be_read, {}), (
         case.reason
     )
     assert found.state.environment == "east", case.reason
-    want = DownloadRecord(claim=found.hydration.claim, path=found.hydration.path, namespace="ml-team-research")
-    assert found.hydration == (replace(want, completed_at=WHEN, claim_uid="1") if case.is_recorded else want), (
+    want = DownloadRecord(claim=found.download.claim, path=found.download.path, namespace="ml-team-research")
+    assert found.download == (replace(want, completed_at=WHEN, claim_uid="1") if case.is_recorded else want), (
         case.reason
     )
     places = {text(item.manifest, f"{DESCRIBED}.metadata.namespace") for item in found.composed.values()}
     assert places == {"ml-team-research"}, case.reason
     assert found.plan
-    assert (found.hydration.claim, found.hydration.path) == (found.plan.claim_name, found.plan.path)
-    assert found.access_mode == ("" if case.finding is WeightsStatus.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
+    assert (found.download.claim, found.download.path) == (found.plan.claim_name, found.plan.path)
+    assert found.access_mode == ("" if case.finding is WeightsFinding.CLAIM_NOT_FOUND else "ReadWriteMany"), case.reason
 
 
 @pytest.mark.parametrize("choice", [RETAINED, CreatedStorage()], ids=["retained", "own"])
 def test_stays_hydrated_without_job(choice: StorageChoice) -> None:
-    request = request_storage(choice)
-    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    request = request_weights(choice)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).download
     found = reconcile_observed(request, observe_started(request, *GONE), earlier)
     assert set(list_policies(found.composed)) == {"claim"}, "the function composes neither the Job nor the token again"
-    assert (found.state.finding, found.service_may_read, found.hydration) == (WeightsStatus.HYDRATED, True, earlier)
+    assert (found.state.finding, found.service_may_read, found.download) == (WeightsFinding.HYDRATED, True, earlier)
     absent = reconcile_observed(
         request, observe_started(request, with_job_status(COMPLETE), with_sync_error("job-", ABSENT)), earlier
     )
@@ -231,18 +231,18 @@ def test_stays_hydrated_without_job(choice: StorageChoice) -> None:
 def test_deletes_job_that_filled_a_replaced_claim(
     choice: StorageChoice, want: dict[str, ManagementPolicy], reason: str
 ) -> None:
-    request = request_storage(choice)
-    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    request = request_weights(choice)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).download
     replaced = with_value("claim-", "status.atProvider.manifest.metadata.uid", "2")
     found = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE), replaced), earlier)
     assert list_policies(found.composed) == want, reason
-    assert (found.service_may_read, found.hydration) == (False, earlier), (
+    assert (found.service_may_read, found.download) == (False, earlier), (
         "no service may read the new claim, which is empty"
     )
 
 
 def test_returns_objects_of_other_bytes_as_stale() -> None:
-    request = request_storage()
+    request = request_weights()
     before = observe_started(request, with_job_status(COMPLETE), without("scripts-"))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
     found = reconcile_observed(
@@ -275,66 +275,66 @@ TOO_LARGE = replace(TOKEN_MODEL, disk=2**40)
     ],
 )
 def test_continues_download_despite_small_size(edits: tuple[Edit, ...], planned: bool, reason: str) -> None:
-    observed = observe_started(request_storage(SMALL), *edits)
-    found = reconcile_observed(request_storage(SMALL, model=TOO_LARGE), observed)
+    observed = observe_started(request_weights(SMALL), *edits)
+    found = reconcile_observed(request_weights(SMALL, model=TOO_LARGE), observed)
     assert (found.plan is not None) is planned, reason
     assert found.composed.keys() >= {key for key in observed if key.startswith("claim-")}
     if not planned:
-        assert (found.state.finding, found.state.environment) == (WeightsStatus.CLAIM_TOO_SMALL, "east")
+        assert (found.state.finding, found.state.environment) == (WeightsFinding.CLAIM_TOO_SMALL, "east")
         assert (found.service_may_read, found.kept) == (False, {})
         assert found.composed.keys() == observed.keys(), "no observed object is dropped"
 
 
 def test_keeps_served_or_recorded_weights_despite_small_size() -> None:
-    request = request_storage(SMALL, model=TOO_LARGE)
-    observed = observe_started(request_storage(SMALL), *GONE)
-    plan = reconcile_observed(request_storage(SMALL), observed).plan
+    request = request_weights(SMALL, model=TOO_LARGE)
+    observed = observe_started(request_weights(SMALL), *GONE)
+    plan = reconcile_observed(request_weights(SMALL), observed).plan
     assert plan
     assert reconcile_observed(request, observed, serving_uri=plan.uri).plan
     earlier = reconcile_observed(
-        request_storage(SMALL), observe_started(request_storage(SMALL), with_job_status(COMPLETE))
-    ).hydration
+        request_weights(SMALL), observe_started(request_weights(SMALL), with_job_status(COMPLETE))
+    ).download
     assert reconcile_observed(request, observed, earlier).service_may_read
     refused = reconcile_observed(request, observed, replace(earlier, path="models/other"), serving_uri="pvc://other")
     assert refused.plan is None
-    assert refused.hydration.path == "models/other", "the record of the earlier download is kept"
+    assert refused.download.path == "models/other", "the record of the earlier download is kept"
 
 
 def test_refused_change_of_a_claim_is_a_problem_of_verified_weights() -> None:
-    request = request_storage(RETAINED)
-    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    request = request_weights(RETAINED)
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).download
     observed = observe_started(request, with_job_status(COMPLETE), with_sync_error("claim-", REFUSED))
     found = reconcile_observed(request, observed, earlier)
     assert found.plan
-    assert found.state.finding is WeightsStatus.HYDRATED
+    assert found.state.finding is WeightsFinding.HYDRATED
     assert [problem.path for problem in found.state.problems] == [f"claim {found.plan.claim_name}"]
     assert all(problem.message for problem in found.state.problems)
 
 
 def test_neither_downloads_nor_waits_without_preload() -> None:
-    found = reconcile_observed(request_storage(CreatedStorage(preload=False)), {})
+    found = reconcile_observed(request_weights(CreatedStorage(preload=False)), {})
     assert (list_policies(found.composed), found.service_may_read) == ({"claim": OWNED}, True)
-    request = request_storage(CreatedStorage())
-    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).hydration
+    request = request_weights(CreatedStorage())
+    earlier = reconcile_observed(request, observe_started(request, with_job_status(COMPLETE))).download
     forgotten = replace(earlier, completed_at="", claim_uid="")
-    assert reconcile_observed(request_storage(CreatedStorage(preload=False)), {}, earlier).hydration == forgotten, (
+    assert reconcile_observed(request_weights(CreatedStorage(preload=False)), {}, earlier).download == forgotten, (
         "without preload, the record does not say that the weights are complete"
     )
     refused = reconcile_observed(
-        request_storage(CreatedStorage(preload=False)),
-        observe_started(request_storage(CreatedStorage()), with_sync_error("claim-", REFUSED)),
+        request_weights(CreatedStorage(preload=False)),
+        observe_started(request_weights(CreatedStorage()), with_sync_error("claim-", REFUSED)),
     )
-    assert refused.state.finding is WeightsStatus.CLAIM_REFUSED, "a refused claim is reported even without preload"
-    users = request_storage(UserClaim(claim="mine", preload=False))
+    assert refused.state.finding is WeightsFinding.CLAIM_REFUSED, "a refused claim is reported even without preload"
+    users = request_weights(UserClaim(claim="mine", preload=False))
     assert (
         reconcile_observed(users, {}).service_may_read,
         reconcile_observed(users, observe_started(users)).service_may_read,
     ) == (False, True), "without preload, the service waits only for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
-    assert reconcile_observed(users, observe_started(users)).state.finding is WeightsStatus.PRESTAGED
+    assert reconcile_observed(users, observe_started(users)).state.finding is WeightsFinding.PRESTAGED
 
 
-PATH = reconcile_observed(request_storage(), {}).hydration.path
+PATH = reconcile_observed(request_weights(), {}).download.path
 ONCE = named_cache(PATH, access_mode="ReadWriteOnce", phase=Phase.READY)
 
 
@@ -343,47 +343,47 @@ ONCE = named_cache(PATH, access_mode="ReadWriteOnce", phase=Phase.READY)
     [
         (
             named_cache(PATH, phase=Phase.READY),
-            WeightsStatus.CACHE_HYDRATED,
+            WeightsFinding.CACHE_HYDRATED,
             "the cache reports that its weights are ready",
         ),
         (
             named_cache(PATH, phase=Phase.DOWNLOADING),
-            WeightsStatus.CACHE_DOWNLOADING,
+            WeightsFinding.CACHE_DOWNLOADING,
             "the cache reports that its weights are still downloading",
         ),
         (
             named_cache("", phase=Phase.READY),
-            WeightsStatus.UNPLANNABLE,
+            WeightsFinding.UNPLANNABLE,
             "a cache that does not report its path cannot be planned",
         ),
-        (ONCE, WeightsStatus.CACHE_NOT_SHARED, "two nodes cannot both mount a ReadWriteOnce claim"),
+        (ONCE, WeightsFinding.CACHE_NOT_SHARED, "two nodes cannot both mount a ReadWriteOnce claim"),
     ],
 )
 def test_a_named_cache_is_waited_for_and_nothing_is_composed(
-    cache: ModelCache, finding: WeightsStatus, reason: str
+    cache: ModelCache, finding: WeightsFinding, reason: str
 ) -> None:
-    request = request_storage(ModelCacheChoice(name="weights"), named_cache=cache)
+    request = request_weights(ModelCacheChoice(name="weights"), named_cache=cache)
     found = reconcile_observed(request, {})
     assert (found.composed, found.state.finding) == ({}, finding), reason
     assert (found.state.environment, found.access_mode, found.kept) == ("east", "", {}), reason
-    assert found.service_may_read is (finding is WeightsStatus.CACHE_HYDRATED), reason
+    assert found.service_may_read is (finding is WeightsFinding.CACHE_HYDRATED), reason
     known = DownloadRecord(claim="c", path=PATH, namespace="ml-team-research")
-    assert found.hydration == (known if found.plan else NOTHING), reason
+    assert found.download == (known if found.plan else NOTHING), reason
 
 
 @pytest.mark.parametrize(
     ("namespace", "finding", "service_may_read"),
     [
-        ("", WeightsStatus.CACHE_HYDRATED, True),
-        ("ml-team-research", WeightsStatus.CACHE_HYDRATED, True),
-        ("a-research", WeightsStatus.CACHE_IN_OTHER_NAMESPACE, False),
+        ("", WeightsFinding.CACHE_HYDRATED, True),
+        ("ml-team-research", WeightsFinding.CACHE_HYDRATED, True),
+        ("a-research", WeightsFinding.CACHE_IN_OTHER_NAMESPACE, False),
     ],
 )
 def test_names_namespace_in_which_another_prefix_left_named_cache(
-    namespace: str, finding: WeightsStatus, *, service_may_read: bool
+    namespace: str, finding: WeightsFinding, *, service_may_read: bool
 ) -> None:
     cache = named_cache(PATH, phase=Phase.READY, namespace=namespace)
-    weights = reconcile_observed(request_storage(ModelCacheChoice(name="weights"), named_cache=cache), {})
+    weights = reconcile_observed(request_weights(ModelCacheChoice(name="weights"), named_cache=cache), {})
     assert (weights.state.finding, weights.service_may_read) == (finding, service_may_read)
     message = (
         "The ModelCache has its weights in namespace a-research of environment east, where it started under another "
@@ -394,8 +394,8 @@ def test_names_namespace_in_which_another_prefix_left_named_cache(
 
 
 def test_prepares_job_after_write_failure() -> None:
-    observed = observe_started(request_storage(), with_job_status(NOT_WRITABLE))
-    jobs = {key for key in reconcile_observed(request_storage(), observed).composed if key.startswith("job-")}
+    observed = observe_started(request_weights(), with_job_status(NOT_WRITABLE))
+    jobs = {key for key in reconcile_observed(request_weights(), observed).composed if key.startswith("job-")}
     assert len(jobs) == 2
     assert jobs & observed.keys(), "the failed Job stays, because its failure is the reason for the prepared Job"
 
@@ -403,7 +403,7 @@ def test_prepares_job_after_write_failure() -> None:
 @pytest.mark.parametrize(("mode", "near"), [("ReadWriteOnce", True), ("ReadWriteMany", False)])
 def test_a_claim_that_is_of_one_node_is_filled_on_a_node_of_the_pool(mode: str, *, near: bool) -> None:
     pool = replace(builders.pool(), labels=(("zone", "a"),))
-    request = request_storage(CreatedStorage(type=CacheType.PVC), shape_nodes=1, pool=pool)
+    request = request_weights(CreatedStorage(type=CacheType.PVC), shape_nodes=1, pool=pool)
     modes = with_value("claim-", "status.atProvider.manifest.spec.accessModes", [mode])
     found = reconcile_observed(request, observe_started(request, without("job-"), modes))
     (made,) = (item.manifest for key, item in found.composed.items() if key.startswith("job-"))

@@ -7,8 +7,8 @@ from function.domain.model import HuggingFaceSource
 from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.status.weights import describe_storage
-from function.weights.job import DOWNLOAD, SCRIPTS
-from function.weights.state import WeightsStatus
+from function.weights.job import DOWNLOAD, SCRIPT_FILES
+from function.weights.state import WeightsFinding
 from tests.support.weights_requests import SECRET, model
 from tests.support.weights_scene import (
     ALL_KEPT,
@@ -18,7 +18,7 @@ from tests.support.weights_scene import (
     list_policies,
     observe_started,
     reconcile_observed,
-    request_storage,
+    request_weights,
     with_job_status,
     with_sync_error,
 )
@@ -26,12 +26,12 @@ from tests.support.weights_scene import (
 
 def test_reports_refused_config_map() -> None:
     message = 'configmaps is forbidden: User "modelplane" cannot create resource "configmaps"'
-    request = request_storage()
+    request = request_weights()
     found = reconcile_observed(
         request, observe_started(request, with_job_status(RUNS), with_sync_error("scripts-", message))
     )
     assert list_policies(found.composed) == ALL_KEPT
-    assert (found.state.finding, found.state.message) == (WeightsStatus.SCRIPTS_REFUSED, message)
+    assert (found.state.finding, found.state.message) == (WeightsFinding.SCRIPTS_REFUSED, message)
     assert message in describe_storage(found.state)
 
 
@@ -46,9 +46,9 @@ def test_reports_refused_config_map() -> None:
 def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     monkeypatch: pytest.MonkeyPatch, status: Manifest, then: list[ManagementPolicy]
 ) -> None:
-    before = observe_started(request_storage(), with_job_status(status))
-    monkeypatch.setitem(SCRIPTS, DOWNLOAD, "another release's")
-    composed = reconcile_observed(request_storage(), before).composed
+    before = observe_started(request_weights(), with_job_status(status))
+    monkeypatch.setitem(SCRIPT_FILES, DOWNLOAD, "another release's")
+    composed = reconcile_observed(request_weights(), before).composed
     policies = {key: get(item.manifest, "spec.managementPolicies") for key, item in composed.items()}
     assert sorted(map(str, (policies[key] for key in composed if key.startswith("scripts-")))) == sorted(
         str([*lifetime.value]) for lifetime in then
@@ -59,8 +59,8 @@ def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
     ("status", "stays"), [(RUNS, True), (FAILED, False), (COMPLETE, False)], ids=["runs", "failed", "complete"]
 )
 def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
-    before = observe_started(request_storage(CreatedStorage()), with_job_status(status))
+    before = observe_started(request_weights(CreatedStorage()), with_job_status(status))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
-    found = reconcile_observed(request_storage(CreatedStorage(), model=model(other)), before)
+    found = reconcile_observed(request_weights(CreatedStorage(), model=model(other)), before)
     assert any(key.startswith("scripts-") for key in found.kept) is stays
     assert {key for key in before if key.startswith(("claim-", "job-"))} <= found.kept.keys()

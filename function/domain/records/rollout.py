@@ -1,4 +1,4 @@
-"""How far a placement is in a roll-out of one environment after the other: `status.rollout`."""
+"""How far a placement is in a rollout of one environment after the other: `status.rollout`."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class PendingUpdate:
 class RolloutRecord:
     served_digest: str = ""  # spec digest of the service on the cluster, as far as it is reported
     requested_digest: str = ""  # of the service that is requested, as far as it is reported
-    update: PendingUpdate | None = None  # None: all pods run `served_digest`, or it takes no part in a roll-out
+    update: PendingUpdate | None = None  # None: all pods run `served_digest`, or it takes no part in a rollout
     model_generation: int = 0  # of the model that the placement has read last; 0: of a file, or not reported
 
 

@@ -14,7 +14,9 @@ class ServiceRecord:
     name: str = ""  # of the LLMInferenceService
     namespace: str = ""  # on the cluster
     url: str = ""
-    uri: str = ""  # of the weights that the service uses, or used when it was last ready; if it never was, in its spec
+    serving_uri: str = (
+        ""  # of the weights that the service uses, or used when it was last ready; if it never was, in its spec
+    )
     applied_uri: str = ""  # of the weights in the applied spec, where the service is not Ready on them yet
     allocated: Share | None = None  # what the service has of a pool
     backend_service_name: str = ""  # Kubernetes Service of its pods; empty: not known
@@ -31,7 +33,7 @@ def parse_service(status: Manifest, *, exclusive_replica_nodes: bool) -> Service
         name=text(block, "name"),
         namespace=text(block, "namespace"),
         url=text(block, "url"),
-        uri=text(block, "uri"),
+        serving_uri=text(block, "uri"),
         applied_uri=text(block, "appliedUri"),
         allocated=share if share.pool else None,
         backend_service_name=text(block, "workload"),
@@ -49,7 +51,7 @@ def build_service_record(record: ServiceRecord) -> Manifest:
             "name": record.name or None,
             "namespace": record.namespace or None,
             "url": record.url or None,
-            "uri": record.uri or None,
+            "uri": record.serving_uri or None,
             "appliedUri": record.applied_uri or None,
             "workload": record.backend_service_name or None,
             "traits": dict[str, JSON](record.traits) or None,

@@ -19,12 +19,12 @@ class DownloadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRecord:
-    uri: str = ""  # of the weights, as planned now; empty: nothing is planned yet
+    planned_uri: str = ""  # of the weights, as planned now; empty: nothing is planned yet
     access_mode: str = ""  # of the claim with the weights
-    hydration: DownloadRecord = DownloadRecord()
+    download: DownloadRecord = DownloadRecord()
 
 
-def parse_hydration(row: Manifest) -> DownloadRecord:
+def parse_download(row: Manifest) -> DownloadRecord:
     return DownloadRecord(
         claim=text(row, "claimName"),
         path=text(row, "path"),
@@ -35,7 +35,7 @@ def parse_hydration(row: Manifest) -> DownloadRecord:
     )
 
 
-def build_hydration(hydration: DownloadRecord) -> Manifest:
+def build_download(hydration: DownloadRecord) -> Manifest:
     """Returns the fields of a download; the namespace and the retry are included only once it is complete."""
     is_complete = bool(hydration.completed_at)
     return prune(
@@ -53,11 +53,11 @@ def build_hydration(hydration: DownloadRecord) -> Manifest:
 def parse_weights(block: Manifest) -> WeightsRecord:
     """Returns what a placement records in `status.storage`."""
     return WeightsRecord(
-        uri=text(block, "uri"), access_mode=text(block, "accessMode"), hydration=parse_hydration(block)
+        planned_uri=text(block, "uri"), access_mode=text(block, "accessMode"), download=parse_download(block)
     )
 
 
 def build_weights(record: WeightsRecord) -> Manifest:
     """Returns `status.storage`, without what is only displayed there."""
-    fields = prune({"uri": record.uri or None, "accessMode": record.access_mode or None})
-    return {**fields, **build_hydration(record.hydration)}
+    fields = prune({"uri": record.planned_uri or None, "accessMode": record.access_mode or None})
+    return {**fields, **build_download(record.download)}

@@ -23,7 +23,7 @@ from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGE
 from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
 from function.remote.object_writer import (
-    SERVICE,
+    SERVICE_PREFIX,
     ManagementPolicy,
     ObjectWriter,
     reapply_observed,
@@ -35,13 +35,13 @@ from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
-from function.weights.planner import StoragePlan
+from function.weights.planner import WeightsPlan
 from function.weights.reconcile import ReconciledWeights
-from function.weights.state import StorageState, WeightsStatus, find_secret_obstacle
+from function.weights.state import WeightsFinding, WeightsState, find_secret_obstacle
 
-PULL = "pull-"
+PULL_PREFIX = "pull-"
 _URI = "spec.model.uri"
-_NOT_SHARED = {WeightsStatus.CLAIM_NOT_SHARED, WeightsStatus.CACHE_NOT_SHARED}
+_NOT_SHARED = {WeightsFinding.CLAIM_NOT_SHARED, WeightsFinding.CACHE_NOT_SHARED}
 # KServe leaves the strategy of its Deployments to Kubernetes. Up to this number of replicas, Kubernetes starts a new
 # pod before it ends an old pod: only a quarter of the replicas, rounded down, may be missing (docs/facts.md, KServe).
 _MAX_SURGE_ONLY_REPLICAS = 3
@@ -53,15 +53,15 @@ class ServiceDecision(Enum):
     The decision is made only for a placement whose references resolve, and that is admitted or has something composed.
     """
 
-    COMPOSE = "its weights are ready, or it is written to read them already"
+    COMPOSE = "the weights are ready, or the service is written to read them already"
     NOT_ADMITTED = "the environment has not admitted the placement in its shape and pool"
-    NOT_PLANNED = "it is not known where its weights come from"
-    CLAIM_NOT_SHARED = "its pods cannot all mount the claim"
-    INVALID = "it cannot be built"
-    WEIGHTS_NOT_READY = "its weights are not ready"
-    COMPLETION_NOT_RECORDED = "it would replace another service before the status says that its weights are complete"
-    CLUSTER_UNREACHABLE = "it would move to other nodes or GPUs of a cluster that does not answer"
-    NOT_ITS_TURN = "its deployment changes other environments first"
+    NOT_PLANNED = "the storage has faults, so that no plan for the weights is possible"
+    CLAIM_NOT_SHARED = "the pods cannot all mount the claim"
+    INVALID = "the service cannot be built"
+    WEIGHTS_NOT_READY = "the weights are not ready"
+    COMPLETION_NOT_RECORDED = "another service would be replaced before the status says that the weights are complete"
+    CLUSTER_UNREACHABLE = "the service would move to other nodes or GPUs of a cluster that does not answer"
+    NOT_ITS_TURN = "the deployment changes other environments first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class ReconciledService:
     composed: Mapping[str, Composed]  # the service, or an earlier one in its place; at most one
     pull_secrets: Mapping[str, Composed] = field(default_factory=dict)  # copies with which the images are pulled
     drops: tuple[Drop, ...] = ()  # of other services, and of copies that no image needs
-    missing_pull_secret: StorageState | None = None  # the first copy that does not exist
+    missing_pull_secret: WeightsState | None = None  # the first copy that does not exist
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
@@ -96,7 +96,7 @@ def reconcile_service(
     resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission
 ) -> ReconciledService:
     """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
-    key = SERVICE + name_inference_service(resolved.placement, resolved.shape)  # composition-resource-name
+    key = SERVICE_PREFIX + name_inference_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = read_written(writer.observed.get(key))
     replicas = _limit_replicas(resolved, weights, admission, written)
@@ -114,19 +114,23 @@ def reconcile_service(
         waits=_find_wait(resolved, writer.read(key), written, requested_digest, kept),
     )
     if request and decision is ServiceDecision.COMPOSE:
-        rollout = _compose_requested(resolved, writer, weights, admission, request)
+        reconciled = _compose_requested(resolved, writer, weights, admission, request)
     else:
-        rollout = ReconciledService(
+        reconciled = ReconciledService(
             decision=decision,
             composed=kept,
-            drops=_drop_others(writer, SERVICE, kept, "only one of two services of a placement was granted GPUs"),
+            drops=_drop_others(
+                writer, SERVICE_PREFIX, kept, "only one of two services of a placement was granted GPUs"
+            ),
             problems=problems,
             allocated=_allocate(writer, resolved, kept, key) if kept else None,
         )
-    remote = writer.read(next(iter(rollout.composed), key))
-    may_read_previous = _may_read_previous_weights(writer, weights, rollout, key, resolved.placement.weights.uri)
+    remote = writer.read(next(iter(reconciled.composed), key))
+    may_read_previous = _may_read_previous_weights(
+        writer, weights, reconciled, key, resolved.placement.weights.planned_uri
+    )
     return replace(
-        rollout, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=requested_digest
+        reconciled, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=requested_digest
     )
 
 
@@ -221,7 +225,7 @@ def _compose_requested(
 ) -> ReconciledService:
     """Composes the service as requested, and drops every other service."""
     placement = resolved.placement
-    key = SERVICE + request.name
+    key = SERVICE_PREFIX + request.name
     written = read_written(writer.observed.get(key))
     service = built = build_service(request)
     if written and _may_have_pods(writer.read(key), has_served=placement.has_served):
@@ -249,8 +253,8 @@ def _compose_requested(
         composed={key: composed},
         pull_secrets=pull_secrets,
         drops=(
-            *_drop_others(writer, SERVICE, {key: composed}, "the service in the requested shape replaces it"),
-            *_drop_others(writer, PULL, pull_secrets, "no image of the service is pulled with it"),
+            *_drop_others(writer, SERVICE_PREFIX, {key: composed}, "the service in the requested shape replaces it"),
+            *_drop_others(writer, PULL_PREFIX, pull_secrets, "no image of the service is pulled with it"),
         ),
         missing_pull_secret=missing_pull_secret,
         allocated=_allocate(writer, resolved, {key: composed}, key),
@@ -261,9 +265,9 @@ def _compose_requested(
 
 def _compose_pull_secrets(
     writer: ObjectWriter, request: ServingRequest
-) -> tuple[dict[str, Composed], StorageState | None]:
+) -> tuple[dict[str, Composed], WeightsState | None]:
     """Returns the copies of the Secrets with which the images are pulled, and the first obstacle of one."""
-    copies = {PULL + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
+    copies = {PULL_PREFIX + copy.name: copy for copy in list_pull_secret_copies(request.all_pull_secrets)}
     obstacles = (find_secret_obstacle(copy, writer.read(name)) for name, copy in copies.items())
     composed = {
         name: copy.compose(writer, name, request.namespace, ManagementPolicy.FULL) for name, copy in copies.items()
@@ -286,7 +290,9 @@ def _keep_one_service(
     that serves stays; if none serves, the older service stays, because no call has deleted it.
     """
     observed = writer.observed
-    services = {k: _scale_down(observed[k], resolved.placement) for k in sorted(observed) if k.startswith(SERVICE)}
+    services = {
+        k: _scale_down(observed[k], resolved.placement) for k in sorted(observed) if k.startswith(SERVICE_PREFIX)
+    }
     if not services:
         return {}
 
@@ -315,7 +321,7 @@ class HeldServices:
 
 def keep_services(observed: Mapping[str, Manifest], placement: Placement, *, scale_down: bool) -> HeldServices:
     """Keeps the observed services; with `scale_down`, each has at most the requested replicas."""
-    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE)}
+    services = {key: manifest for key, manifest in sorted(observed.items()) if key.startswith(SERVICE_PREFIX)}
     composed = {k: _scale_down(m, placement) if scale_down else reapply_observed(m) for k, m in services.items()}
     written = [read_written(item.manifest) for item in composed.values()]
     on_cluster = [read_object(manifest).manifest for manifest in services.values()]
@@ -346,7 +352,7 @@ def _scale_down(observed: Manifest, placement: Placement) -> Composed:
 def _count_replicas(*services: Manifest) -> int:
     """Returns the replicas of the largest of these services; an empty manifest stands for no service.
 
-    A service whose replicas another controller sets has no `spec.replicas`. It has at least one replica.
+    A service without `spec.replicas` has at least one replica.
     """
     return max((_read_replicas(service) for service in services if service), default=0)
 
@@ -385,7 +391,7 @@ def _allocate(
     Until the cluster has the composed service and no other service, the services take what they took before. Until the
     cluster has fewer replicas, they take as many replicas as before.
     """
-    objects = {name: m for name, m in {**writer.deleting, **writer.observed}.items() if name.startswith(SERVICE)}
+    objects = {name: m for name, m in {**writer.deleting, **writer.observed}.items() if name.startswith(SERVICE_PREFIX)}
     on_cluster = {name: service for name, m in objects.items() if (service := read_object(m).manifest)}
     desired = {name: read_written(item.manifest) for name, item in composed.items()}
     requested = resolved.placement.requested
@@ -427,7 +433,7 @@ def _ready_if_scaled_to_zero(service: Composed, remote: ObservedObject) -> Compo
 
 
 def _may_read_previous_weights(
-    writer: ObjectWriter, weights: ReconciledWeights, rollout: ReconciledService, key: str, planned_uri: str
+    writer: ObjectWriter, weights: ReconciledWeights, reconciled: ReconciledService, key: str, planned_uri: str
 ) -> bool:
     """Tells whether a pod may read other weights than the planned ones.
 
@@ -436,12 +442,12 @@ def _may_read_previous_weights(
     is the planned URI that the status published last: an earlier call may have written a service with this URI that is
     not observed yet. A service that waits for its turn may use another copy of a token, whatever its URI is.
     """
-    services = rollout.composed.keys() | {name for name in writer.observed if name.startswith(SERVICE)}
+    services = reconciled.composed.keys() | {name for name in writer.observed if name.startswith(SERVICE_PREFIX)}
     if weights.plan is None:
         return bool(services)
     if not services:
         return planned_uri not in ("", weights.plan.uri)
-    if services != {key} or rollout.decision is ServiceDecision.NOT_ITS_TURN:
+    if services != {key} or reconciled.decision is ServiceDecision.NOT_ITS_TURN:
         return True
     remote = writer.read(key)
     return not (text(remote.manifest, _URI) == weights.plan.uri and is_up(remote))
@@ -462,7 +468,7 @@ def _may_have_pods(remote: ObservedObject, *, has_served: bool) -> bool:
     return not remote.present or health.up or (has_served and health.level is not Level.FAILED)
 
 
-def build_serving_request(resolved: ResolvedPlacement, plan: StoragePlan, replicas: int) -> ServingRequest:
+def build_serving_request(resolved: ResolvedPlacement, plan: WeightsPlan, replicas: int) -> ServingRequest:
     placement = resolved.placement
     environment = resolved.environment
     return ServingRequest(
