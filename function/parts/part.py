@@ -2,7 +2,7 @@
 
 Most composites are lists of parts; a ModelCache has the same list for each of its environments. Each part is run once,
 in the order of the list, and reads what the parts before it decided. A part cannot delete by omission: only a `Drop`
-deletes (contract.py). Every resource under a name of a part counts as this part's, so no two parts share a name.
+deletes (contract.py). Every resource under a name of a part belongs to this part, so no two parts share a name.
 """
 
 from collections.abc import Callable, Iterable, Mapping

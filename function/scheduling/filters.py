@@ -461,8 +461,8 @@ class VerdictCache:
 
     A deployment that fits nowhere is compared with every environment in every call, and nearly every verdict is as
     before. A verdict is valid as long as its inputs are the same: the request (not the deployment that makes it), the
-    environment, and the placements that are counted on it (`CapacityView.counted_placements`). Parsed objects are cached
-    too, so comparing identities is enough to see that nothing changed.
+    environment, and the placements that are counted on it (`CapacityView.counted_placements`). Parsed objects are
+    cached too, so comparing identities is enough to see that nothing changed.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ class Turns:
     changing: tuple[Placement, ...] = ()  # may change, or have changed, and have not arrived
     waiting: tuple[Placement, ...] = ()  # may not change yet
     outdated: tuple[Placement, ...] = ()  # changed or waiting, by a report that is not about the current model and spec
-    chosen: Placement | None = None  # changes next; None while another one changes, one is outdated, or none may
+    chosen: Placement | None = None  # changes next; None if one changes, one is outdated, or the rollout is paused
 
     @property
     def total(self) -> int:
@@ -47,7 +47,7 @@ def sort_turns(
     outdated = tuple(
         placement
         for placement in (*changed, *waiting)
-        if model_generation not in {0, placement.rollout.model_generation}  # 0: of a file
+        if model_generation not in {0, placement.rollout.model_generation}  # 0: the model is from a file
         # A spec also changes with `replicas`, which no rollout waits for.
         or (waiting and not placement.status_is_current)
     )

@@ -110,7 +110,7 @@ class Assignment:
 
     @property
     def preference_after_eviction(self) -> tuple[int, bool, Cost, bool, bool, int]:
-        """The sort key: by rank alone; equals stay in the order of their hash, so that two deployments try different ones."""
+        """The sort key: by rank alone. Equals stay in the order of their hash: two deployments try different ones."""
         assert self.rank is not None
         return self.rank.sort_key
 
@@ -136,7 +136,7 @@ class Infeasible:
     """Every refusal of the nearest pool of one environment, in the order of the filters."""
 
     refusals: tuple[Refusal, ...]
-    failed_step: int = 0  # the first failing step: the order of `Refused`, and finer
+    failed_step: int = 0  # index of the first failing step; refines the order of `Refused`
     current_replicas: int | None = None  # replicas that keep running there, if a placement cannot be scaled up
 
     @property

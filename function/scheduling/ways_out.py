@@ -148,7 +148,7 @@ class WayOut:
 
     @property
     def sort_key(self) -> tuple[object, ...]:
-        """The sort key by which the cheapest come first; equals stay as they are found, with the nearest environment first."""
+        """The sort key: the cheapest come first, and equals as they are found, the nearest environment first."""
         effort = len(self.moves) or self.nodes
         return [*Way].index(self.way), self.cost is None, self.cost or NO_COST, effort
 

@@ -32,7 +32,7 @@ class Site:
     observed: Mapping[str, Manifest]  # what is composed for it, by name without the key
     origin: Origin | None  # of the gateway
     entry: EndpointEntry  # of the status; empty: it lists none
-    in_route: bool  # the route names it, as observed or, where it is not observed, as the status says
+    in_route: bool  # the observed route has this gateway; if no route is observed, the status gives it a weight
     withdrawn: bool  # the control plane's gateway has seen a route without it
 
     @property
@@ -53,7 +53,7 @@ class Site:
 
     @property
     def prepared(self) -> bool:
-        """Tells whether requests reach a pod from the control plane's gateway, and nothing on the way is being deleted."""
+        """Tells whether requests from the control plane's gateway reach a pod, and no object on the way goes."""
         return self.has_local_resources and is_up(self.remote) and not self.being_deleted
 
     @property

@@ -6,8 +6,9 @@ other schemes, every key of the Secret becomes a variable (`AWS_ACCESS_KEY_ID` â
 https).
 
 The provider copies a Secret from the control plane by reference, so its values never pass through this function. The
-copy is deleted once the weights are verified and no pod downloads by itself any more. If the environment names a Secret that is already on the remote cluster,
-there is no copy. On one node without a claim, every pod downloads when it starts, so the copy stays there.
+copy is deleted once the weights are verified and no pod downloads by itself any more. On one node without a claim,
+every pod downloads when it starts, so the copy stays there. If the environment names a Secret that is already on the
+remote cluster, there is no copy.
 """
 
 from collections.abc import Iterable

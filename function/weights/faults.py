@@ -16,7 +16,7 @@ from function.reasons import Refused
 from function.weights.claim import READ_WRITE_MANY, is_shared
 from function.weights.request import CREATED_CLAIM, StorageType, WeightsRequest, model_directory
 
-# The text is the API's, full stop included.
+# The specification prescribes this sentence, including the full stop.
 SHARED_STORAGE = "multi-node model requires shared storage on the inference environment."
 _WITHOUT_CLAIM: Mapping[str, str] = {
     StorageType.EMPTY_DIR: "each pod downloads its own copy; set type: PVC for a claim",
@@ -142,7 +142,7 @@ class FaultKind(Enum):
     EMPTY_DIR = FaultRow(Refused.INVALID_DEPLOYMENT, _describe_empty_dir, "type PVC")
     EMPTY_DIR_UNFILLED = FaultRow(
         Refused.INVALID_DEPLOYMENT,
-        lambda _: f"false is not supported with EmptyDir, which each pod downloads to; {_DOWNLOAD_TO_PVC}",
+        lambda _: f"false needs a claim; with EmptyDir, each pod downloads the weights; {_DOWNLOAD_TO_PVC}",
         "type PVC",
         "preload: false",
     )

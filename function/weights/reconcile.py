@@ -386,7 +386,7 @@ def _drop_jobs(download: _Reconciliation, decision: JobDecision, desired: Desire
 
 
 def _compose_scripts(download: _Reconciliation, decision: JobDecision) -> Desired:
-    """Composes the ConfigMap of a Job that runs, and keeps the ConfigMaps that other Jobs of the same weights may mount."""
+    """Composes the ConfigMap of a running Job, and keeps ConfigMaps that other Jobs of the same weights may mount."""
     writer = download.writer
     job = download.plan.job
     has_failed = download.job is not None and assess(download.job.manifest).level is Level.FAILED
@@ -485,7 +485,7 @@ def _service_may_read(download: _Reconciliation) -> bool:
 
 
 def _decide_previous(download: _Reconciliation) -> tuple[Desired, Desired]:
-    """Returns what becomes of objects of earlier weights or another claim: while something reads them, and afterwards."""
+    """Returns what becomes of objects of earlier weights or another claim: while they are read, and afterwards."""
     writer = download.writer
     claim = download.plan.claim
     current = {download.job_key, *(SECRET_COPY_PREFIX + copy.name for copy in download.plan.copies)}

@@ -68,7 +68,7 @@ class WeightsRequest:
     model: Model
     choice: StorageChoice
     environment: Environment = Environment(name="")
-    # No fault depends on these two.
+    # Excluded from equality: requests that differ only here have the same faults, which are cached.
     namespace: str = field(compare=False)  # on the remote cluster
     owner: str = field(compare=False)  # name of the placement or ModelCache, unique in the namespace
     shape_nodes: int = 1

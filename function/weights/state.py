@@ -1,7 +1,7 @@
 """The state of the weights on one environment, as data, from what was observed of claim, token and Job.
 
-A download that was once observed complete stays complete for its weights and its claim, even when its Job is cleaned up.
-It is incomplete again after a change of the cache key or of `retry`, or when the claim is gone (absent, or of another
+A download that was once observed complete stays complete for its weights and its claim, even if its Job is cleaned up.
+It is incomplete again after a change of the cache key or of `retry`, or if the claim is gone (absent, or of another
 uid).
 """
 

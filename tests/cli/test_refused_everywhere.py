@@ -54,7 +54,7 @@ def test_another_environment_may_accept_it(*, other: Manifest, is_refused: bool)
 def test_does_not_warn_of_what_is_an_error() -> None:
     """It is the deployment that must be corrected."""
     unfilled = (
-        "error: spec.modelCache.preload: false is not supported with EmptyDir, which each pod downloads to; "
+        "error: spec.modelCache.preload: false needs a claim; with EmptyDir, each pod downloads the weights; "
         "set modelCache.type: PVC"
     )
     refused = deployment(modelCache={"type": "EmptyDir", "preload": False})

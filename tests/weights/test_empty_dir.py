@@ -147,7 +147,7 @@ REFUSED = [
         "ModelDeployment",
         "spec.modelCache.preload",
         value=False,
-        words="false is not supported with EmptyDir, which each pod downloads to; set modelCache.type: PVC",
+        words="false needs a claim; with EmptyDir, each pod downloads the weights; set modelCache.type: PVC",
     ),
     Refused(
         "account",
