@@ -129,7 +129,7 @@ def preload(  # noqa: PLR0913  # click's options
 @options.TIMEOUT
 @options.DRY_RUN
 @options.target
-@options.QUIET
+@options.add_output_options
 def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, sources: Sources) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
     if bool(name) == every:

@@ -13,13 +13,25 @@ import click
 from function.cli import gpus
 from function.cli.advice import find_savings
 from function.cli.inputs import load_inventory
-from function.cli.options import EVERY_FORM, SELECTOR, WATCH, CliError, Code, Form, Sources, examples, form, sources
+from function.cli.options import (
+    EVERY_FORM,
+    SELECTOR,
+    WATCH,
+    CliError,
+    Code,
+    Form,
+    Sources,
+    examples,
+    form,
+    read_name,
+    sources,
+)
 from function.cli.pictures import draw_world
 from function.cli.planning import Plan, plan_deployments
-from function.cli.store import Ref, read_environments
+from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_costs, format_data, format_table, paint, print_watched
 from function.domain.allocation import add_up
-from function.domain.environment import format_unusable
+from function.domain.environment import Environment, format_unusable
 from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.kube.selectors import Selector
@@ -34,6 +46,7 @@ _USERS_SHOWN = 2
 
 
 @click.command(epilog=examples("capacity"))
+@click.argument("names", nargs=-1, metavar="[ENVIRONMENT]...", type=read_name("InferenceEnvironment"))
 @sources
 @click.option(
     "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."
@@ -42,12 +55,19 @@ _USERS_SHOWN = 2
 @SELECTOR
 @WATCH
 @form(*EVERY_FORM, Form.SVG)
-def capacity(
-    *, sources: Sources, suggesting: bool, by: str | None, selector: Selector | None, watch: bool, form: Form
+def capacity(  # noqa: PLR0913  # one for each option
+    names: tuple[str, ...],
+    *,
+    sources: Sources,
+    suggesting: bool,
+    by: str | None,
+    selector: Selector | None,
+    watch: bool,
+    form: Form,
 ) -> None:
     """Show environments and pools: who uses them, what is free, and the largest replica that could be placed.
 
-    With files the deployments in them count as 'plan' would place them. --selector selects environments.
+    With files the deployments in them count as 'plan' would place them. Names and --selector select environments.
     """
     if by and (suggesting or form in (Form.NAME, Form.SVG)):
         raise CliError("--by adds up: leave out --suggest, and choose another --output")
@@ -55,19 +75,12 @@ def capacity(
     def render() -> str:
         inventory = load_inventory(sources, (*_KINDS, "Object") if suggesting else _KINDS)
         store = inventory.store
-        environments = [
-            environment
-            for environment in read_environments(store)
-            if store.is_selected(Ref("InferenceEnvironment", "", environment.name), selector)
-        ]
-        if not environments:
-            which = f" with {selector}" if selector else ""
-            raise CliError(f"there is no InferenceEnvironment{which}. Give one with -f", Code.NOT_FOUND)
+        environments = _select_environments(store, names, selector)
         if suggesting:
             return gpus.format_suggestions(store, environments).rstrip("\n")
         plans = [*plan_deployments(inventory).values()] if sources.files else []
-        names = {environment.name for environment in environments}
-        usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in names]
+        shown = {environment.name for environment in environments}
+        usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in shown]
         if by:
             rows = _add_up_users(by, usages)
             if by == "namespace" and any("costs" in row for row in rows):
@@ -85,6 +98,21 @@ def capacity(
                 return format_data(form, [_build_data(usage) for usage in usages])
 
     print_watched(render, watch=watch)
+
+
+def _select_environments(store: Store, names: Sequence[str], selector: Selector | None) -> list[Environment]:
+    for name in names:
+        store.require(Ref("InferenceEnvironment", "", name))
+    environments = [
+        environment
+        for environment in read_environments(store)
+        if (not names or environment.name in names)
+        and store.is_selected(Ref("InferenceEnvironment", "", environment.name), selector)
+    ]
+    if not environments:
+        which = f" with {selector}" if selector else ""
+        raise CliError(f"there is no InferenceEnvironment{which}. Give one with -f", Code.NOT_FOUND)
+    return environments
 
 
 def _add_up_users(by: str, usages: Sequence[gpus.Usage]) -> list[dict[str, Any]]:

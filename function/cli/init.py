@@ -27,7 +27,7 @@ _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
     "--from-cluster", is_flag=True, help="Declare the pools of an environment as the cluster's nodes show them."
 )
 @options.CLUSTER
-@options.QUIET
+@options.add_output_options
 def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources) -> None:
     """Write a manifest to start from, with comments. The three fit each other.
 

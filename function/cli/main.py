@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from function.cli.options import QUIET, CliError, Code, examples, read_starter
+from function.cli.options import CliError, Code, add_output_options, examples, read_starter
 
 COMMANDS = {
     "plan": "Where a deployment would go, and why not elsewhere",
@@ -85,7 +85,7 @@ def cli() -> None:
 @click.option(
     "--kubectl", is_flag=True, help="The script kubectl_complete-modelplane, for any shell that completes kubectl."
 )
-@QUIET
+@add_output_options
 def completion(*, shell: str | None, kubectl: bool) -> None:
     """Write the script by which a shell, or kubectl, completes commands and options."""
     if kubectl:

@@ -39,7 +39,7 @@ _REASON = click.option("--reason", metavar="TEXT", help="Why; shown in messages.
 @TIMEOUT
 @DRY_RUN
 @options.CLUSTER
-@options.QUIET
+@options.add_output_options
 def drain(  # noqa: PLR0913  # one for each option
     environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, sources: Sources
 ) -> None:
@@ -74,7 +74,7 @@ def drain(  # noqa: PLR0913  # one for each option
 @_REASON
 @DRY_RUN
 @options.CLUSTER
-@options.QUIET
+@options.add_output_options
 def cordon(environment: str, *, reason: str | None, dry_run: bool, sources: Sources) -> None:
     """Place nothing new on an environment, and let nothing on it grow; what runs there stays."""
     inventory, ref = _load(sources, environment)
@@ -90,7 +90,7 @@ def cordon(environment: str, *, reason: str | None, dry_run: bool, sources: Sour
 @_ENVIRONMENT
 @DRY_RUN
 @options.CLUSTER
-@options.QUIET
+@options.add_output_options
 def uncordon(environment: str, *, dry_run: bool, sources: Sources) -> None:
     """Remove the taints of drain and cordon. What has moved does not move back."""
     inventory, ref = _load(sources, environment)

@@ -145,8 +145,20 @@ FILES = click.option(
 )
 WATCH = click.option("-w", "--watch", is_flag=True, help="Look again every two seconds.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
+_DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
+
+
+def parse_duration(value: str) -> int:
+    """Returns the seconds of a duration as kubectl writes it: `90s`, `5m`, `1h30m`, or a number of seconds."""
+    match = _DURATION.fullmatch(value)
+    hours, minutes, seconds = (int(number or 0) for number in match.groups()) if match else (0, 0, 0)
+    if total := 3600 * hours + 60 * minutes + seconds:
+        return total
+    raise click.BadParameter(f"{value} is no duration. Give one such as 90s, 5m or 1h30m")
+
+
 TIMEOUT = click.option(
-    "--timeout", type=click.IntRange(1), metavar="SECONDS", default=86400, show_default=True, help="Wait no longer."
+    "--timeout", type=parse_duration, metavar="DURATION", default="24h", show_default=True, help="Wait no longer."
 )
 _SOURCES: Mapping[str, _Decorator] = {
     "files": FILES,
@@ -190,7 +202,7 @@ def is_quiet() -> bool:
 
 
 _QUIET = f"{__name__}.quiet"
-QUIET = click.option(
+_QUIET_OPTION = click.option(
     "-q",
     "--quiet",
     is_flag=True,
@@ -200,19 +212,26 @@ QUIET = click.option(
 )
 
 
+def _set_colour(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
+    if value:
+        context.color = False
+
+
+_NO_COLOUR = click.option("--no-color", is_flag=True, expose_value=False, callback=_set_colour, help="No colours.")
+
+
+def add_output_options(function: _Function) -> _Function:
+    """Adds the options of every command: what is left out of the output."""
+    return _NO_COLOUR(_QUIET_OPTION(function))
+
+
 def form(*forms: Form) -> _Decorator:
     """Returns the options for how to write the result, the first form being the default."""
-
-    def set_colour(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  # click's signature
-        if value:
-            context.color = False
-
     choice = click.Choice(forms, case_sensitive=False)
     output = click.option(
         "-o", "--output", "form", type=choice, default=str(forms[0]), show_default=True, help="How to write it."
     )
-    no_colour = click.option("--no-color", is_flag=True, expose_value=False, callback=set_colour, help="No colours.")
-    return lambda function: output(no_colour(QUIET(function)))
+    return lambda function: output(add_output_options(function))
 
 
 def read_starter(name: str) -> str:

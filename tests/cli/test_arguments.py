@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from function.cli.options import SHORT_NAMES, parse_selector, split_name
+from function.cli.main import COMMANDS
+from function.cli.options import SHORT_NAMES, parse_duration, parse_selector, split_name
 from function.kube.manifests import Manifest, mapping, text
 from tests.cli.conftest import Live, find_manifest
 from tests.cli.process import KIMI, ROOT, output_of, run, write
@@ -91,6 +92,27 @@ def test_plans_and_explains_what_is_selected(tmp_path: Path) -> None:
         "error: there is no ModelDeployment with tier=bronze. Give one with -f\n",
     )
     assert run("plan", "gold", *files, "-l", "tier=gold").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("2h", 7200), ("1h0m5s", 3605)]
+)
+def test_reads_durations_as_kubectl_does(duration: str, seconds: int) -> None:
+    assert parse_duration(duration) == seconds
+
+
+@pytest.mark.parametrize("duration", ["", "0", "5x", "m", "-5m", "1.5h", "5m1h"])
+def test_refuses_what_is_no_duration(duration: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no duration"):
+        parse_duration(duration)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_can_leave_out_colours(command: str) -> None:
+    subcommands = {"cache": ("list", "preload", "clear"), "check": ("cluster", "control-plane"), "init": ("model",)}
+    for arguments in subcommands.get(command, ("",)):
+        shown = output_of(command, *filter(None, [arguments]), "--help")
+        assert "--no-color" in shown, (command, arguments)
 
 
 @pytest.mark.parametrize(

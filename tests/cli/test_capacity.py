@@ -123,6 +123,14 @@ def test_says_in_every_output_that_nothing_new_is_placed(place: str, value: JSON
     assert f"largest replica none; {why}; not used" in output_of("capacity", *files, "-o", "svg")
 
 
+def test_takes_names_of_environments() -> None:
+    files = ("-f", "examples/two-environments")
+    assert [row[0] for row in cells(output_of("capacity", "ie/h100-tokyo", *files))] == ["h100-tokyo"]
+    assert len(cells(output_of("capacity", "h100-tokyo", "a100-oslo", *files))) == 2
+    refused = run("capacity", "h100-tokio", *files)
+    assert (refused.returncode, "Did you mean h100-tokyo?" in refused.stderr) == (4, True)
+
+
 def test_writes_wide_and_names() -> None:
     shown = output_of("capacity", "-f", "examples/kimi-k2-two-nodes", "-o", "wide")
     assert cells(shown)[0][8:11] == ["141Gi", "ib-400g", "true"]
