@@ -7,10 +7,11 @@ import click
 from function.cli.inputs import KINDS, Inventory, load_inventory, read_files
 from function.cli.options import FILES, Code, Form, Sources, examples, form, is_quiet, target
 from function.cli.store import Store
-from function.cli.tables import GOOD, format_data, paint
+from function.cli.tables import GOOD, format_data, paint, warn
 from function.cli.validation import check_items, find_code, list_known
 from function.kube.manifests import JSON
 from function.kube.messages import format_count
+from function.kube.names import GROUP
 
 
 @click.command(epilog=examples("validate"))
@@ -50,7 +51,10 @@ def validate(  # click's options
         return code
     warnings = sum(fault.level == "warning" for fault in faults)
     errors = len(faults) - warnings
-    objects = format_count(len(list_known(items, "")), "object")
+    checked = len(list_known(items, ""))
+    if not checked and not errors:
+        warn(f"no object of {GROUP} in what was given: {format_count(len(items), 'other object')} passed over")
+    objects = format_count(checked, "object")
     summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))
     return code

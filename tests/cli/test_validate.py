@@ -11,8 +11,8 @@ from function.cli.store import Store
 from function.cli.validation import Fault, Item, check_items
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import VERSION
-from tests.cli.conftest import Live, example
-from tests.cli.process import EXAMPLES, output_of, run, write
+from tests.cli.conftest import Live
+from tests.cli.process import output_of, run, write
 
 ENGINE: Manifest = {"name": "vLLM", "image": "engine:1"}
 PROFILE: Manifest = {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": ENGINE}
@@ -303,16 +303,6 @@ def errors(found: list[Fault]) -> list[Fault]:
 def test_reports_faults(case: Case) -> None:
     found = errors(check_items([Item(m, f"{number}.yaml") for number, m in enumerate(case.given)], Store(), "default"))
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
-
-
-@pytest.mark.parametrize("story", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
-def test_every_example_is_valid(story: str) -> None:
-    found = [Item(manifest, story) for manifest in example(story)]
-    assert errors(check_items(found, Store(), "default")) == []
-
-
-def test_all_examples_are_valid_together() -> None:
-    assert output_of("validate", str(EXAMPLES), "--quiet") == ""
 
 
 def test_exits_for_ci(tmp_path: Path) -> None:
