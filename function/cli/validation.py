@@ -58,7 +58,7 @@ from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.serving.service import find_pool_problems
 from function.status.cluster_model import list_notes
-from function.status.inference_environment import list_pool_notes
+from function.status.inference_environment import NO_GPUS, list_pool_notes
 from function.status.model_deployment import note_missing_prices
 from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
@@ -448,9 +448,11 @@ def _find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             model = parse_model(manifest).value
             yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
         case "InferenceEnvironment":
-            pools = parse_environment(manifest, BUILT_IN).value.pools
+            environment = parse_environment(manifest, BUILT_IN).value
+            pools = environment.pools
             path = next((path for path in NODE_POOLS[1:] if get(manifest, path)), NODE_POOLS[0])
-            yield from (Problem(path, note) for note in list_pool_notes(pools))
+            has_none = not pools and not environment.broken_pools
+            yield from (Problem(path, note) for note in ([NO_GPUS] if has_none else list_pool_notes(pools)))
             yield from find_contradictions(store, manifest)
 
 

@@ -84,6 +84,9 @@ def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condit
     return Condition(ConditionType.CLUSTER_READY, status, reason, message)
 
 
+NO_GPUS = "no pool has GPUs; nothing can be placed here"
+
+
 def build_pools_valid(
     pools: Sequence[Pool], problems: Sequence[Problem], conflicts: Collection[Problem] = ()
 ) -> Condition:
@@ -93,7 +96,7 @@ def build_pools_valid(
         return faulty(ConditionType.POOLS_VALID, reason, problems)
     if not pools:
         status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
-        message = "spec.nodePools: no pool has GPUs; nothing can be placed here"
+        message = f"spec.nodePools: {NO_GPUS}"
     else:
         notes = join_with_more(list_pool_notes(pools), separator="; ")
         status, reason = Status.TRUE, PoolsValid.VALID
@@ -104,6 +107,7 @@ def build_pools_valid(
 def list_pool_notes(pools: Sequence[Pool]) -> list[str]:
     """Returns remarks about pools: settings that are valid but probably unintended."""
     notes = [note for pool in pools if (note := note_tcp_fallback(pool))]
+    notes += [f"pool {p.name} has 0 nodes; set nodeCount or maxNodeCount" for p in pools if not p.max_nodes]
     notes += [
         f"pool {pool.name} has nodeCount {pool.node_count}, and only its maxNodeCount of {pool.max_nodes} counts"
         for pool in pools
