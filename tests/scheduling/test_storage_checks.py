@@ -302,7 +302,7 @@ def test_refuses_one_storage_fault(case: Case) -> None:
 )
 def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, replicas: int, reason: str) -> None:
     asked = model(profile(shape=shape()), disk="960Gi")
-    there = with_service(placement("a"), uri=serving_uri)
+    there = with_service(placement("a"), serving_uri=serving_uri)
     choice = replace(CLAIM, size=GIB)
     request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_request=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])

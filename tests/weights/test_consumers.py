@@ -22,7 +22,7 @@ from function.weights.consumers import (
 )
 from function.weights.planner import WeightsPlan
 from function.weights.reconcile import ReconciledWeights
-from function.weights.request import StorageType as StorageCase
+from function.weights.request import StorageType
 from function.weights.state import WeightsFinding, WeightsState
 from tests.support import builders
 from tests.support.builders import with_service
@@ -46,7 +46,7 @@ def _environment(control: ControlPlane) -> str:
     return text(control.composites[_reader(control)], "spec.inferenceEnvironmentRef.name")
 
 
-def _bytes(names: set[str]) -> set[str]:
+def _select_claims_and_jobs(names: set[str]) -> set[str]:
     return {name for name in names if "/claim-" in name or "/job-" in name}
 
 
@@ -63,7 +63,7 @@ def _composed(control: ControlPlane, reader: list[Manifest] | None) -> set[str]:
         answer.SetInParent()
         for manifest in reader:
             resource.update(answer.items.add(), manifest)
-    return _bytes(set(call(request).desired.resources))
+    return _select_claims_and_jobs(set(call(request).desired.resources))
 
 
 def test_deletes_nothing_when_list_is_empty() -> None:
@@ -71,12 +71,14 @@ def test_deletes_nothing_when_list_is_empty() -> None:
     read = {key for key in control.store.owned(_cache(control)) if key.startswith(_environment(control))}
     _deselect(control)
     kept = _composed(control, [control.composites[_reader(control)]])
-    assert kept == _bytes(read), "the weights stay, because the function requires the consumer by name and receives it"
+    assert kept == _select_claims_and_jobs(read), (
+        "the weights stay, because the function requires the consumer by name and receives it"
+    )
 
 
 def test_deletes_nothing_before_consumer_is_answered() -> None:
     control = plane(STORY)
-    before = _bytes(set(control.store.owned(_cache(control))))
+    before = _select_claims_and_jobs(set(control.store.owned(_cache(control))))
     _deselect(control)
     assert _composed(control, None) == before
 
@@ -233,7 +235,7 @@ CASES = (
         "serves",
         "a service that is ready reads its serving URI, not the planned one",
         replace(
-            with_service(ON_IT, planned_uri="pvc://c/old"), weights=replace(ON_IT.weights, planned_uri="pvc://c/new")
+            with_service(ON_IT, serving_uri="pvc://c/old"), weights=replace(ON_IT.weights, planned_uri="pvc://c/new")
         ),
         ["pvc://c/old"],
     ),
@@ -258,14 +260,14 @@ CASES = (
     Case(
         "left-and-still-there",
         "a placement is a consumer as long as its service reads a claim of the cache",
-        with_service(builders.placement(), uri="pvc://mine/models/0"),
+        with_service(builders.placement(), serving_uri="pvc://mine/models/0"),
         ["pvc://mine/models/0"],
     ),
     Case(
         "moves",
         "a service that moves to another URI may read any weights",
         replace(
-            with_service(ON_IT, uri="pvc://c/a", applied_uri="pvc://c/b"),
+            with_service(ON_IT, serving_uri="pvc://c/a", applied_uri="pvc://c/b"),
             weights=replace(ON_IT.weights, planned_uri="pvc://c/c"),
         ),
         [""],
@@ -294,9 +296,9 @@ def test_finds_consumers(case: Case) -> None:
 def test_sorts_consumers_by_name() -> None:
     """Other placements are skipped, also one that reads an equally named claim on another environment."""
     of_others, elsewhere = replace(ON_IT, namespace="others"), builders.placement(name="c", environment="another")
-    late, early = (replace(with_service(ON_IT, uri=f"pvc://c/{name}"), name=name) for name in "ba")
+    late, early = (replace(with_service(ON_IT, serving_uri=f"pvc://c/{name}"), name=name) for name in "ba")
     found = find_consumers(
-        CACHE, [of_others, late, with_service(elsewhere, uri="pvc://mine/0"), early], {"env": {"mine"}}
+        CACHE, [of_others, late, with_service(elsewhere, serving_uri="pvc://mine/0"), early], {"env": {"mine"}}
     )
     assert found == [Consumer(name=name, environment="env", uri=f"pvc://c/{name}") for name in "ab"]
 
@@ -327,7 +329,7 @@ def test_parses_claim_of_uri(uri: str, claim: str) -> None:
 def _weights(uri: str, *, service_may_read: bool = True) -> ReconciledWeights:
     return ReconciledWeights(
         state=WeightsState(finding=WeightsFinding.HYDRATED),
-        plan=WeightsPlan(storage_type=StorageCase.MANAGED, uri=uri) if uri else None,
+        plan=WeightsPlan(storage_type=StorageType.MANAGED, uri=uri) if uri else None,
         service_may_read=service_may_read,
     )
 

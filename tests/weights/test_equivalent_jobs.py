@@ -158,7 +158,7 @@ def test_only_a_completed_job_stands_for_one_with_other_settings(case: Case) -> 
         ("yours", "moonshotai/Kimi-K2-Instruct", "a complete Job on another claim does not count"),
     ],
 )
-def test_ignores_completed_job_of_other_bytes(claim: str, repo: str, reason: str) -> None:
+def test_ignores_completed_job_of_other_weights(claim: str, repo: str, reason: str) -> None:
     observed = observe_started(request_weights(UserClaim(claim="mine")), with_job_status(COMPLETE))
     wanted = request_weights(UserClaim(claim=claim), model=model(HuggingFaceSource(repo=repo, secret=SECRET)))
     found = reconcile_observed(wanted, observed)

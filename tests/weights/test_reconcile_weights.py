@@ -241,7 +241,7 @@ def test_deletes_job_that_filled_a_replaced_claim(
     )
 
 
-def test_returns_objects_of_other_bytes_as_stale() -> None:
+def test_returns_objects_of_earlier_weights_apart() -> None:
     request = request_weights()
     before = observe_started(request, with_job_status(COMPLETE), without("scripts-"))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)

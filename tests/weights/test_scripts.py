@@ -58,7 +58,7 @@ def test_replaced_scripts_stay_while_their_job_is_observed_to_run(
 @pytest.mark.parametrize(
     ("status", "stays"), [(RUNS, True), (FAILED, False), (COMPLETE, False)], ids=["runs", "failed", "complete"]
 )
-def test_scripts_for_other_bytes_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
+def test_scripts_for_other_weights_stay_while_their_job_runs(status: Manifest, stays: bool) -> None:
     before = observe_started(request_weights(CreatedStorage()), with_job_status(status))
     other = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct", revision="v2", secret=SECRET)
     found = reconcile_observed(request_weights(CreatedStorage(), model=model(other)), before)
