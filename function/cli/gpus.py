@@ -1,24 +1,22 @@
-"""GPUs of environments: the users and free GPUs of each pool by the ledger, and the pools that the nodes show."""
+"""GPUs of environments: the users and free GPUs of each pool by the ledger, and what the nodes contradict."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import yaml
 
 from function.api.inference_environment import parse_environment
 from function.capacity.ledger import admit_placements
 from function.capacity.pools import PoolCapacity
 from function.cli.store import Store, find_invalid_pools, read_environments, read_placements
+from function.cli.suggested_pools import format_pools, suggest_pools
 from function.domain.allocation import Share, format_replica
-from function.domain.environment import GPU_RESOURCE, Environment, Pool, format_unusable
+from function.domain.environment import Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, prune, strings
-from function.kube.names import GROUP
-from function.kube.selectors import Taint, find_untolerated
+from function.kube.manifests import Manifest, strings
+from function.kube.selectors import find_untolerated
 from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
 from function.remote.nodes import Node, summarize_pools
 from function.status.inference_environment import describe_drift
@@ -116,74 +114,6 @@ def add_up_users(holdings: Iterable[Holding]) -> Counter[str]:
     return users
 
 
-# Labels by which clouds and platform teams tell pools apart; the first match counts.
-_POOL_LABELS = (
-    f"{GROUP}/pool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "karpenter.sh/nodepool",
-    "kubernetes.azure.com/agentpool",
-    "oci.oraclecloud.com/node-pool",
-    "compute.coreweave.com/node-pool",
-    "node.kubernetes.io/instance-type",
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-)
-_PRODUCTS = _POOL_LABELS[-2:]
-_HOSTNAME = "kubernetes.io/hostname"  # of one node alone, so the last resort
-GPU_RESOURCES = (GPU_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
-
-
-def suggest_pools(nodes: Iterable[Node]) -> list[JSON]:
-    """Returns pools for the nodes that have GPUs, by name."""
-    all_nodes = sorted(nodes, key=lambda node: node.name)
-    # Nodes of a pool have these in common: its name, the resource, the GPUs per node, their product, the taints.
-    groups: dict[tuple[str, str, int, str, tuple[str, ...]], list[Node]] = defaultdict(list)
-    for node in all_nodes:
-        resource = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), "")
-        if resource:
-            pool = next((node.labels[name] for name in _POOL_LABELS if node.labels.get(name)), "")
-            gpus = node.count_gpus(resource) or 0
-            taints = tuple(map(str, _list_taints(node, resource)))
-            groups[pool, resource, gpus, node.product, taints].append(node)
-    names = Counter[str]()
-    pools: list[JSON] = []
-    for (pool, resource, gpus, product, _), group in sorted(groups.items()):
-        stem = pool or product.lower() or "gpus"
-        names[stem] += 1
-        declared: list[JSON] = [
-            prune({"key": taint.key, "value": taint.value or None, "effect": taint.effect})
-            for taint in _list_taints(group[0], resource)
-        ]
-        memories = [node.memory_per_gpu for node in group if node.memory_per_gpu]
-        suggested: Manifest = {
-            "name": stem if names[stem] == 1 else f"{stem}-{names[stem]}",
-            "acceleratorType": product.lower() or None,
-            "gpuResource": None if resource == GPU_RESOURCE else resource,
-            "acceleratorCount": gpus,
-            "nodeCount": len(group),
-            "labels": _choose_labels(group, [node for node in all_nodes if node not in group]),
-            "taints": declared or None,
-            "capabilities": {"memoryPerGpu": f"{min(memories) // 2**20}Mi"} if memories else None,
-        }
-        pools.append(prune(suggested))
-    return pools
-
-
-def _list_taints(node: Node, resource: str) -> list[Taint]:
-    return [taint for taint in node.taints if taint.key != resource]
-
-
-def _choose_labels(group: Sequence[Node], others: Sequence[Node]) -> Manifest:
-    """Returns labels that select exactly the nodes of a group."""
-    common = dict(set.intersection(*(set(node.labels.items()) for node in group)))
-    further = sorted(common.keys() - set(_POOL_LABELS), key=lambda key: (key == _HOSTNAME, key))
-    order = [key for key in _POOL_LABELS if key in common] + further
-    alone = next((key for key in order if not any(node.labels.get(key) == common[key] for node in others)), None)
-    chosen = (alone,) if alone else (*order[:1], *(name for name in _PRODUCTS if name in common))
-    return {key: common[key] for key in chosen}
-
-
 def _list_observed_nodes(store: Store, environment: Environment) -> list[Node]:
     name = name_collection(environment.name)
     members = (m for m in store.all("Object") if strings(m, "metadata.labels").get(MEMBERSHIP) == name)
@@ -209,7 +139,8 @@ def format_suggestions(store: Store, environments: Iterable[Environment]) -> str
         nodes = _list_observed_nodes(store, environment)
         if nodes:
             head = f"# spec of InferenceEnvironment {environment.name}, of {len(nodes)} nodes"
-            blocks.append(f"{head}\n{yaml.safe_dump({'nodePools': suggest_pools(nodes)}, sort_keys=False)}")
+            pools = format_pools(suggest_pools(nodes))
+            blocks.append(f"{head}\nnodePools:\n{pools}" if pools else f"{head}\nnodePools: []\n")
         else:
             blocks.append(f"# InferenceEnvironment {environment.name} shows no nodes: see its HardwareAsDeclared\n")
     return "".join(blocks)

@@ -1,17 +1,17 @@
 """`init`: writes a manifest to start from, with comments; that of an environment also from the nodes of a cluster."""
 
 import re
+from textwrap import indent
 
 import click
-import yaml
 
 from function.cli import options
-from function.cli.gpus import suggest_pools
 from function.cli.live import connect
 from function.cli.options import CliError, Code, Sources, examples, read_starter
+from function.cli.suggested_pools import Suggestion, format_pools, suggest_pools
 from function.cli.tables import warn
 from function.cli.validation import find_invalid_name
-from function.kube.manifests import JSON, listing, text
+from function.kube.manifests import listing, text
 from function.remote.nodes import parse_node
 
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
@@ -47,19 +47,19 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
     if from_cluster:
         if kind != "environment":
             raise CliError(f"--from-cluster writes an environment, not a {kind}")
-        written = yaml.safe_dump(_read_pools(sources), sort_keys=False)
-        content = content.partition(_POOLS)[0] + _POOLS + "".join(f"  {line}\n" for line in written.splitlines())
+        pools = format_pools(_read_pools(sources))
+        content = content.partition(_POOLS)[0] + _POOLS + indent(pools, "  ")
     click.echo(content, nl=False)
 
 
-def _read_pools(sources: Sources) -> list[JSON]:
+def _read_pools(sources: Sources) -> list[Suggestion]:
     answer = connect(sources).fetch("/api/v1/nodes")
     if answer is None:
         raise CliError("forbidden to list nodes. Use a kubeconfig that can", Code.UNREACHABLE)
-    pools = suggest_pools(parse_node(node) for node in listing(answer, "items"))
-    if not pools:
+    suggestions = suggest_pools(parse_node(node) for node in listing(answer, "items"))
+    if not suggestions:
         raise CliError("no node offers GPUs. See 'check cluster'", Code.NOT_FOUND)
-    for pool in pools:
+    for pool in (suggestion.pool for suggestion in suggestions):
         if not text(pool, "acceleratorType"):
             warn(f"pool {text(pool, 'name')}: no label of its nodes tells the type of GPU: add acceleratorType")
-    return pools
+    return suggestions

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 import click
 
-from function.cli.gpus import GPU_RESOURCES
 from function.cli.live import Cluster, connect
 from function.cli.options import CLUSTER, Code, Form, Sources, examples, form
 from function.cli.packages import (
@@ -24,6 +23,7 @@ from function.cli.packages import (
     read_client_release,
     split_image,
 )
+from function.cli.suggested_pools import GPU_RESOURCES
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
 from function.kube.manifests import JSON, Manifest, condition, flag, list_texts, listing, text

@@ -16,6 +16,7 @@ _GRAMMAR = re.compile(
     re.ASCII,
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+MIB = 2**20
 GIB = 2**30
 # Upper bound of all quantities here: no GPU, node, claim or model is larger, and a float holds it exactly.
 MAX = 2**60
@@ -54,10 +55,16 @@ def parse_or_none(value: JSON) -> int | None:
 
 def exact(amount: int) -> str:
     """Formats bytes in the largest unit that divides them."""
-    units = ((GIB, "Gi"), (10**9, "G"), (2**20, "Mi"))
+    units = ((GIB, "Gi"), (10**9, "G"), (MIB, "Mi"))
     return next((f"{amount // size}{unit}" for size, unit in units if amount % size == 0), str(amount))
 
 
 def gib(amount: int) -> str:
     """Formats bytes as Gi, rounded up: the unit of all sizes in status."""
     return f"{-(-amount // GIB)}Gi"
+
+
+def mib(amount: int) -> str:
+    """Formats bytes as whole Gi, otherwise as Mi, rounded up: the unit of differences, which may be small."""
+    mebibytes = -(-amount // MIB)
+    return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"

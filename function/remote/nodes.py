@@ -219,7 +219,7 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
         count = node.labelled_gpus
         if count is not None and count < pool.gpus_per_node and not pool.has_parts_of_gpus:
             counts[node.name] = count
-        if node.memory_per_gpu and declared_memory * 100 > node.memory_per_gpu * _MEMORY_PERCENT:
+        if node.memory_per_gpu and exceeds_memory(declared_memory, node.memory_per_gpu):
             mebibytes[node.name] = node.memory_per_gpu // _MIB
         if _are_other_models(pool.accelerator_type, node.product):
             products[node.name] = node.product
@@ -231,6 +231,14 @@ def _find_contradictions(pool: Pool, nodes: Sequence[Node], shared: Sequence[tup
     yield from _find_small_domain(pool, nodes)
     yield from _find_common_taint(pool, nodes)
     yield from _find_lowest(DriftField.MIG, "none", mig_strategies)
+
+
+def exceeds_memory(declared: int, observed: int) -> bool:
+    """Tells whether GPUs report too little memory for a declared one: a tenth less is usual.
+
+    Suggested pools obey the same rule (cli/suggested_pools.py), so that their nodes do not contradict them.
+    """
+    return declared * 100 > observed * _MEMORY_PERCENT
 
 
 def _find_small_domain(pool: Pool, nodes: Sequence[Node]) -> Iterable[Drift]:

@@ -14,7 +14,7 @@ from function.domain.allocation import QuotaUsage, format_replicas
 from function.domain.environment import format_unusable
 from function.domain.model import BandwidthRequirement, Problem, Shape
 from function.kube.messages import format_count
-from function.kube.quantity import exact, gib
+from function.kube.quantity import exact, mib
 from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
 from function.weights.faults import SHARED_STORAGE, StorageFault
@@ -111,7 +111,7 @@ def _describe_requirement(refusal: Refusal) -> str:
     missing = ""
     if isinstance(required, int) and isinstance(actual, int):
         difference = required - actual
-        missing = f" ({gib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
+        missing = f" ({mib(difference) if refusal.field is Field.MEMORY_PER_GPU else difference} missing)"
     return f"{pool} has {refusal.field} {_format(refusal, actual)}, {needed} required{missing}"
 
 

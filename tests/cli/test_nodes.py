@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from function.api.inference_environment import parse_environment
-from function.cli.gpus import suggest_pools
+from function.cli.suggested_pools import suggest_pools
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from function.remote.node_collection import MEMBERSHIP, name_collection
@@ -97,6 +97,11 @@ def test_suggests_nothing_without_observed_nodes(live: Live) -> None:
     )
 
 
+def test_suggests_no_pools_for_nodes_without_gpus(live: Live) -> None:
+    suggested = output_of("capacity", "--suggest", *live(shown(node("cpu", gpus=None))))
+    assert yaml.safe_load(suggested) == {"nodePools": []}, "an empty field would be invalid"
+
+
 @dataclass(frozen=True)
 class Case:
     id: str
@@ -129,7 +134,7 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_suggested_pools_match_their_nodes(case: Case) -> None:
     nodes = list(map(parse_node, case.nodes))
-    pools = suggest_pools(nodes)
+    pools: list[JSON] = [suggestion.pool for suggestion in suggest_pools(nodes)]
     manifest: Manifest = {"metadata": {"name": "east"}, "spec": {"nodePools": pools, "cluster": CLUSTER}}
     parsed = parse_environment(manifest, BUILT_IN)
     assert parsed.problems == ()
@@ -147,9 +152,10 @@ def test_groups_nodes_by_gpus_where_no_label_differs() -> None:
     labels = {POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}
     nodes = [node(name, labels, gpus=gpus) for name, gpus in (("a", "8"), ("b", "8"), ("c", "4"), ("d", "4"))]
     want: list[JSON] = [{POOL: "x", "nvidia.com/gpu.product": "NVIDIA-L4"}] * 2
-    assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == want
+    assert [mapping(each.pool, "labels") for each in suggest_pools(map(parse_node, nodes))] == want
 
 
 def test_prefers_other_labels_to_the_host_name() -> None:
     nodes = [node("a", {POOL: "x", "size": "8"}), node("b", {POOL: "x", "size": "4"}, gpus="4")]
-    assert [mapping(pool, "labels") for pool in suggest_pools(map(parse_node, nodes))] == [{"size": "4"}, {"size": "8"}]
+    labels = [mapping(each.pool, "labels") for each in suggest_pools(map(parse_node, nodes))]
+    assert labels == [{"size": "4"}, {"size": "8"}]

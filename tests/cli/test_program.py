@@ -169,7 +169,7 @@ def test_init_declares_the_nodes_of_a_cluster(server: ApiServer, tmp_path: Path)
     options = ("--from-cluster", "--kubeconfig", server.kubeconfig(tmp_path))
     shown = output_of("init", "environment", "dallas", *options)
     (pool,) = yaml.safe_load(shown)["spec"]["nodePools"]
-    assert (pool["nodeCount"], pool["acceleratorCount"], pool["acceleratorType"]) == (2, 8, "nvidia-h200")
+    assert (pool["nodeCount"], pool["acceleratorCount"], pool["acceleratorType"]) == (2, 8, "nvidia-h200-141gb")
     assert shown.startswith("# One GPU cluster")
     (tmp_path / "dallas.yaml").write_text(shown)
     assert run("validate", str(tmp_path / "dallas.yaml")).returncode == 0

@@ -160,7 +160,9 @@ def test_pools_as_the_command_line_suggests_them(world: World) -> None:
     kubeconfig = str(world.stack.home.kubeconfig("hub"))
     program = (str(Path(sys.executable).with_name("modelplane")), "capacity", "--suggest", "--kubeconfig", kubeconfig)
     printed = subprocess.run(program, capture_output=True, check=True, text=True, timeout=300).stdout
-    mine = printed.partition("# spec of InferenceEnvironment nodes-suggested, of 2 nodes\n")[2].partition("#")[0]
+    mine = printed.partition("# spec of InferenceEnvironment nodes-suggested, of 2 nodes\n")[2].partition("# spec of ")[
+        0
+    ]
     pools = yaml.safe_load(mine)["nodePools"]
     want: Manifest = {"name": "l40s", "acceleratorCount": 2, "nodeCount": 2, "labels": {LABEL: "l40s"}}
     assert pools == [want]

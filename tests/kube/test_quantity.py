@@ -99,6 +99,15 @@ def test_gib_rounds_up_to_whole_gi() -> None:
     assert quantity.gib(quantity.round_up("1.5T")) == "1397Gi"
 
 
+def test_mib_is_as_exact_as_one_mi() -> None:
+    assert quantity.mib(61 * 2**30) == "61Gi"
+    # an H100 reports 81559 MiB; 80 x 1024 = 81920
+    assert quantity.mib(80 * 2**30 - 81559 * 2**20) == "361Mi"
+    assert quantity.mib(2**20 + 1) == "2Mi"
+    # 1.5T = 1.5e12 / 2^20 = 1430511.5
+    assert quantity.mib(quantity.round_up("1.5T")) == "1430512Mi"
+
+
 ORACLE = json.loads(Path(__file__).parent.parent.joinpath("oracle", "quantities.json").read_text("utf-8"))
 NANO = Decimal("0.000000001")
 

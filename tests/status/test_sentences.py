@@ -212,10 +212,25 @@ CASES = (
         environments=(site("a", pool("x", memory="80000Mi")),),
         says=(
             "0/1 environments can run m: 1 no pool satisfies the requirements.",
-            # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 53.2 x 2^30, rounded up
-            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54Gi missing)",
+            # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 54468.1 x 2^20, rounded up
+            "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54469Mi missing)",
             (
                 "If the model runs with it, set memoryPerGpu of profile p to 80000Mi, "
+                "as pool x of InferenceEnvironment a has"
+            ),
+        ),
+    ),
+    Case(
+        id="less-than-one-gi-is-missing",
+        reason="80Gi are 81920Mi, so that the message does not round 361Mi up to 1Gi",
+        want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
+        request=request(of=model(profile("p", shape(), requires=requires(memory="80Gi")), name="m")),
+        environments=(site("a", pool("x", memory="81559Mi")),),
+        says=(
+            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "a: profile p: pool x has memoryPerGpu 81559Mi, 80Gi required (361Mi missing)",
+            (
+                "If the model runs with it, set memoryPerGpu of profile p to 81559Mi, "
                 "as pool x of InferenceEnvironment a has"
             ),
         ),
