@@ -9,8 +9,11 @@ from function.cli.store import Store
 from function.cli.validation import Item, check_items
 from function.kube.manifests import JSON, Manifest
 from tests.cli.process import run, write
-from tests.cli.test_validate import ENGINE, EXISTING, MODEL, POOL, PROFILE, Case, manifest
+from tests.cli.test_validate import ENGINE, EXISTING, MODEL, PROFILE, Case, manifest
+from tests.cli.test_validate import POOL as DECLARED
 
+POOL: Manifest = {**DECLARED, "maxNodeCount": 1}
+WITH_POOL: Manifest = {**EXISTING, "nodePools": [POOL]}
 TWICE: list[JSON] = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
 TAINT: Manifest = {"key": "k", "effect": "NoSchedule"}
 LONG_NAME, LONG_NAMESPACE = f'"{"n" * 59}…', f'"{"t" * 59}…'
@@ -59,7 +62,7 @@ CASES = (
                 "model",
                 {**MODEL, "serving": [{**PROFILE, "engine": {**ENGINE, "env": TWICE}}, PROFILE]},
             ),
-            manifest("InferenceEnvironment", "east", {**EXISTING, "taints": [TAINT, {**TAINT, "value": "x"}]}),
+            manifest("InferenceEnvironment", "east", {**WITH_POOL, "taints": [TAINT, {**TAINT, "value": "x"}]}),
         ),
         want=(
             (
@@ -119,8 +122,10 @@ CASES = (
         id="same-key-with-another-effect",
         reason="two keys together identify a taint; entries without one are refused for that alone",
         given=(
-            manifest("InferenceEnvironment", "east", {**EXISTING, "taints": [TAINT, {**TAINT, "effect": "NoExecute"}]}),
-            manifest("InferenceEnvironment", "west", {**EXISTING, "taints": [{"key": "k"}, {"key": "k"}]}),
+            manifest(
+                "InferenceEnvironment", "east", {**WITH_POOL, "taints": [TAINT, {**TAINT, "effect": "NoExecute"}]}
+            ),
+            manifest("InferenceEnvironment", "west", {**WITH_POOL, "taints": [{"key": "k"}, {"key": "k"}]}),
         ),
         want=("error: spec.taints[0].effect: is required", "error: spec.taints[1].effect: is required"),
     ),

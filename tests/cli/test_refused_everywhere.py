@@ -10,8 +10,8 @@ from function.cli.store import Store
 from function.cli.validation import Item, check_items
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example, find_manifest
-from tests.cli.process import run, write
-from tests.cli.test_validate import LABELLED, deployment, pools, sized
+from tests.cli.process import output_of, run, write
+from tests.cli.test_validate import EXISTING, LABELLED, POOL, deployment, manifest, pools, sized
 
 ACCOUNT: Manifest = {"download": {"serviceAccountName": "reader"}}
 LARGE: Manifest = {**LABELLED, "capabilities": {"memoryPerGpu": "80Gi"}}
@@ -47,7 +47,9 @@ def test_warns_of_a_service_account_that_engines_do_not_use() -> None:
     ids=["accepts it", "refuses it too", "has too small GPUs", "has no pools"],
 )
 def test_another_environment_may_accept_it(*, other: Manifest, is_refused: bool) -> None:
-    wanted = [f"warning: {EMPTY_DIR}", *([f"warning: {ACCOUNT_REFUSED}"] if is_refused else [])]
+    has_pools = bool(mapping(other, "spec").get("nodePools"))
+    wanted = [] if has_pools else ["warning: spec.nodePools: no pool has GPUs; nothing can be placed here"]
+    wanted += [f"warning: {EMPTY_DIR}", *([f"warning: {ACCOUNT_REFUSED}"] if is_refused else [])]
     assert find_warnings(MODEL, pools(LARGE, storage=ACCOUNT), other, deployment()) == wanted
 
 
@@ -82,3 +84,17 @@ def test_warns_of_a_variable_that_the_preset_of_the_network_sets(tmp_path: Path)
     counts = "0/1 environments can run kimi-k2-instruct: 1 with an invalid profile."
     want = f"{counts}\nh200-east: profile h200-two-nodes: {fault}"
     assert (planned.returncode, plan["reason"], plan["message"]) == (1, "InvalidProfile", want)
+
+
+@pytest.mark.parametrize(
+    ("pools", "warning"),
+    [
+        (None, "no pool has GPUs; nothing can be placed here"),
+        ([{**POOL, "acceleratorCount": 0, "maxNodeCount": 1}], "no pool has GPUs; nothing can be placed here"),
+        ([{**POOL, "acceleratorCount": 8}], "pool h100 has 0 nodes; set nodeCount or maxNodeCount"),
+    ],
+    ids=["none", "no-gpus", "no-nodes"],
+)
+def test_warns_of_an_environment_without_gpus(pools: JSON, warning: str, tmp_path: Path) -> None:
+    made = manifest("InferenceEnvironment", "east", {**EXISTING, **({"nodePools": pools} if pools else {})})
+    assert f"InferenceEnvironment east: spec.nodePools: {warning}" in output_of("validate", write(tmp_path, made))

@@ -305,20 +305,6 @@ def test_reports_faults(case: Case) -> None:
     assert tuple(str(fault.problem) for fault in found) == case.want, case.reason
 
 
-@pytest.mark.parametrize(
-    ("pools", "warning"),
-    [
-        (None, "no pool has GPUs; nothing can be placed here"),
-        ([{**POOL, "acceleratorCount": 0, "maxNodeCount": 1}], "no pool has GPUs; nothing can be placed here"),
-        ([{**POOL, "acceleratorCount": 8}], "pool h100 has 0 nodes; set nodeCount or maxNodeCount"),
-    ],
-    ids=["none", "no-gpus", "no-nodes"],
-)
-def test_warns_of_an_environment_without_gpus(pools: JSON, warning: str, tmp_path: Path) -> None:
-    made = manifest("InferenceEnvironment", "east", {**EXISTING, **({"nodePools": pools} if pools else {})})
-    assert f"InferenceEnvironment east: spec.nodePools: {warning}" in output_of("validate", write(tmp_path, made))
-
-
 def test_exits_for_ci(tmp_path: Path) -> None:
     good, bad = write(tmp_path, GOOD, deployment()), write(tmp_path, GOOD, deployment(environmnts=2))
     assert "2 objects valid, 1 warning" in output_of("validate", good)
