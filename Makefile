@@ -78,6 +78,7 @@ fmt: $(VENV)/dev.stamp
 
 generate: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.generate
+	$(BIN)/python -m tools.gitops
 
 conformance: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.programs crossplane crossplane-core kubectl oracle

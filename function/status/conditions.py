@@ -28,9 +28,9 @@ UNFINISHED: Mapping[CallFailure, str] = {
 
 _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
-_PROGRESS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
-_PROGRESS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining", "Rolling", "Paused"}
-_PROGRESS |= {"NoPlacements", "NoneReady", "PartiallyReady"}
+PROGRESS_REASONS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
+PROGRESS_REASONS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining", "Rolling", "Paused"}
+PROGRESS_REASONS |= {"NoPlacements", "NoneReady", "PartiallyReady"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:
@@ -64,7 +64,7 @@ def list_changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, 
         Event(
             reason=new.reason,
             message=truncate_middle(f"{new.type}: {new.message or new.reason}"),
-            warning=new.status is Status.FALSE and new.reason not in _PROGRESS,
+            warning=new.status is Status.FALSE and new.reason not in PROGRESS_REASONS,
         )
         for new in conditions
         for old in [condition(xr, new.type)]
