@@ -316,8 +316,10 @@ def _fit_pools(sized: Size, models: Iterable[Model], store: Store) -> Iterator[M
             memory = shape.gpus * (pool.memory_per_gpu or 0)
             arithmetic = f"declared: {format_count(shape.gpus, 'GPU')}"
             if profile.shape is None and model.vram and pool.memory_per_gpu:
-                gpus = format_count(-(-model.vram // pool.memory_per_gpu), "GPU")
-                arithmetic = f"{gib(model.vram)} / {gib(pool.memory_per_gpu)} = {gpus}"
+                gpus = -(-model.vram // pool.memory_per_gpu)
+                rounding = "power of two" if shape.nodes == 1 and shape.gpus.bit_count() == 1 else "whole nodes"
+                rounded = f", {shape.gpus} as {rounding}" if gpus < shape.gpus else ""
+                arithmetic = f"{gib(model.vram)} / {gib(pool.memory_per_gpu)} = {format_count(gpus, 'GPU')}{rounded}"
             yield {
                 "environment": environment.name,
                 "pool": pool.name,

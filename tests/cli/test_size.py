@@ -74,7 +74,7 @@ def test_shows_the_arithmetic_for_each_kind_of_node() -> None:
     assert "671B parameters x 8 bits (fp8) = 671.0 GB = 625Gi" in shown
     rows = [line for line in shown.splitlines() if "8 x H100" in line]
     # 834 / 80 = 10.4, so 11 GPUs, more than a node of 8 has: two whole nodes.
-    assert "834Gi / 80Gi = 11 GPUs" in rows[0]
+    assert "834Gi / 80Gi = 11 GPUs, 16 as whole nodes" in rows[0]
     assert "2 nodes x 8 GPUs" in rows[0]
 
 
