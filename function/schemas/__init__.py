@@ -167,7 +167,7 @@ class IdentitySecretRef(BaseModel):
     name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     key: StrictStr = Field("private_key", max_length=253, min_length=1, pattern="^[-._a-zA-Z0-9]+$")
-    type: Literal["GoogleApplicationCredentials", "AzureServicePrincipalCredentials", "AzureWorkloadIdentityCredentials", "UpboundTokens", "AWSWebIdentityCredentials"] = (
+    type: Literal["GoogleApplicationCredentials", "AzureServicePrincipalCredentials", "AzureWorkloadIdentityCredentials", "UpboundTokens"] = (
         "GoogleApplicationCredentials"
     )
 
