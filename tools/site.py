@@ -1,6 +1,6 @@
 """Hooks of `make docs` (mkdocs.yml): pages that are written nowhere else, and what a page may not have.
 
-The first page is README.md, every field comes from the XRDs under apis/. Links out of docs/ lead to the repository
+The first page is README.md, and the page of changes is CHANGELOG.md. Links out of docs/ lead to the repository
 that REPOSITORY names, and are plain text without one. Nothing is loaded from elsewhere: the site is read behind
 firewalls, too.
 """
@@ -15,7 +15,6 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tools import field_table
 from tools.programs import ROOT
 
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
@@ -56,11 +55,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that come from elsewhere in the tree."""
     title, what, *rest = _read("README.md").replace("](docs/", "](").split("\n\n")
     readme = "\n\n".join((_WHOLE_WIDTH + title, what, _DOORS, *rest))
-    for name, content in (
-        ("index.md", readme),
-        ("fields.md", field_table.page()),
-        ("changes.md", _read("CHANGELOG.md")),
-    ):
+    for name, content in (("index.md", readme), ("changes.md", _read("CHANGELOG.md"))):
         files.append(File.generated(config, name, content=content))
     return files
 
