@@ -1,6 +1,6 @@
 """Writes function/schemas from the XRDs under apis/ and the CRD of the function's input, Model's XRD, and docs/fields.
 
-Of the schemas, only what the function reads is generated: `spec` of each kind, and the input's own fields.
+Of the typed models, only what the function reads is generated: `spec` of each kind, and the input's own fields.
 ClusterModel's schema serves Model too, whose XRD is made from ClusterModel's (model_definition.py). Descriptions stay
 in the XRDs. Each object becomes a class named after its field; equal objects share a class, whichever kinds have them,
 and where two differ under one name the later one takes its parent's name in front. The result depends on the
@@ -17,7 +17,7 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 from datamodel_code_generator.parser import LiteralType
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tools import field_table, model_definition
+from tools import field_table, manifest_schema, model_definition
 from tools.documents import document
 
 ROOT = Path(__file__).parent.parent
@@ -137,4 +137,5 @@ def write(folder: Path) -> None:
 if __name__ == "__main__":
     model_definition.write()
     write(ROOT / "function" / "schemas")
+    manifest_schema.write(manifest_schema.TARGET.parent)
     field_table.write(field_table.TARGET)

@@ -239,6 +239,11 @@ def read_starter(name: str) -> str:
     return resources.files("function.cli").joinpath("starters", name).read_text()
 
 
+def read_manifest_schema() -> str:
+    """Returns the JSON schema of all manifests, which tools/manifest_schema.py generates from the XRDs."""
+    return resources.files("function").joinpath("schemas", "manifests.json").read_text()
+
+
 def examples(command: str) -> str:
     """Returns the end of a command's help: its examples, each on a line of its own."""
     lines = (line for line in read_starter("examples.txt").splitlines() if f"modelplane {command} " in f"{line} ")

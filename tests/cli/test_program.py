@@ -26,6 +26,7 @@ COMMANDS = (
     ("tree", "kimi-k2", *FILES),
     ("capacity", *FILES),
     ("validate", KIMI),
+    ("schema",),
     ("size", *FILES),
     ("cache", "list", *FILES),
     ("init", "model"),
