@@ -16,8 +16,13 @@ from tools.programs import ROOT
 TARGET = ROOT / "function" / "schemas" / "manifests.json"
 _KEPT = (
     "description", "type", "enum", "default", "required", "pattern", "minLength", "maxLength", "minimum", "maximum",
-    "minItems", "maxItems", "maxProperties",
+    "minItems", "maxItems", "minProperties", "maxProperties",
 )  # fmt: skip
+_CONVERTED = {
+    "properties", "items", "additionalProperties", "x-kubernetes-int-or-string", "x-kubernetes-list-type",
+    "x-kubernetes-validations", "x-kubernetes-preserve-unknown-fields",
+}  # fmt: skip
+_LEFT_OUT = {"format", "x-kubernetes-list-map-keys"}  # what a JSON schema or an editor does not check
 _TEXTS: Manifest = {"type": "object", "additionalProperties": {"type": "string"}}
 # Fields that Kubernetes and Crossplane add to those of an XRD.
 _METADATA: Manifest = {
@@ -115,6 +120,8 @@ def _format_rule(rule: Manifest) -> str:
 
 def _convert(node: Manifest, *, closed: bool) -> Manifest:
     """Returns the JSON schema of a part of an OpenAPI schema; if it is closed, no other fields are allowed."""
+    if unknown := node.keys() - {*_KEPT} - _CONVERTED - _LEFT_OUT:
+        raise ValueError(f"tools/manifest_schema.py does not convert {', '.join(sorted(unknown))}")
     schema: Manifest = {key: node[key] for key in _KEPT if key in node}
     if node.get("x-kubernetes-int-or-string"):
         schema["type"] = ["integer", "string"]
