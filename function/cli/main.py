@@ -20,6 +20,7 @@ COMMANDS = {
     "traffic": "Which endpoints of a ModelService get which part of the requests, and why not",
     "capacity": "Environments and pools: who uses them, what is free, what still fits",
     "validate": "Check files: fields, rules, references. Made for CI",
+    "explain": "A kind or a field: type, default, limits and meaning",
     "schema": "The JSON schema of all manifests, for editors",
     "size": "What a model needs: weights, disk, GPUs and nodes, with the arithmetic",
     "check": "What a GPU cluster, or the control plane, has of what it needs",

@@ -3,7 +3,7 @@
 import functools
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from importlib import resources
@@ -78,13 +78,20 @@ SHORT_NAMES = {
 }  # fmt: skip
 
 
-def split_name(value: str, *kinds: str) -> tuple[str, str]:
-    """Returns kind and name of TYPE/NAME as kubectl writes it; no kind of a name alone."""
-    type_, slash, name = value.rpartition("/")
+def find_kind(type_: str, kinds: Iterable[str] = tuple(SHORT_NAMES)) -> str:
+    """Returns the kind that a type names for kubectl, such as mdldep or modeldeployments.modelplane.ai; else empty."""
     resource, _, group = type_.lower().partition(".")
     for kind in kinds:
         if resource in {kind.lower(), f"{kind.lower()}s", SHORT_NAMES[kind]} and group in {"", GROUP}:
-            return kind, name
+            return kind
+    return ""
+
+
+def split_name(value: str, *kinds: str) -> tuple[str, str]:
+    """Returns kind and name of TYPE/NAME as kubectl writes it; no kind of a name alone."""
+    type_, slash, name = value.rpartition("/")
+    if kind := find_kind(type_, kinds):
+        return kind, name
     if slash:
         forms = " or ".join(("NAME", *(f"{kind.lower()}/NAME" for kind in kinds)))
         raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}; -n gives a namespace")

@@ -26,6 +26,7 @@ COMMANDS = (
     ("tree", "kimi-k2", *FILES),
     ("capacity", *FILES),
     ("validate", KIMI),
+    ("explain", "modeldeployment.spec"),
     ("schema",),
     ("size", *FILES),
     ("cache", "list", *FILES),
