@@ -193,6 +193,7 @@ _VLLM = EngineSpec(
         *("--quantization", "--kv-cache-dtype", "--load-format", "--enforce-eager", "--async-scheduling"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "--reasoning-parser", "--chat-template", "--enable-lora"),
         *("--max-loras", "--max-lora-rank", "--limit-mm-per-prompt", "--kv-transfer-config", "--compilation-config"),
+        *("--ec-transfer-config", "--disable-auto-tool-choice"),
     ),
     repository_flags=(
         *("--tokenizer", "--hf-config-path", "--generation-config", "--trust-remote-code"),
@@ -249,6 +250,7 @@ _SGLANG = EngineSpec(
         *("--quantization", "--kv-cache-dtype", "--load-format", "--attention-backend", "--schedule-policy"),
         *("--tool-call-parser", "--reasoning-parser", "--chat-template", "--disable-radix-cache", "--enable-metrics"),
         *("--cuda-graph-max-bs", "--enable-torch-compile", "--speculative-algorithm", "--served-model-name"),
+        *("--mm-attention-backend", "--moe-data-parallel-size", "--dcp-size", "--dwdp-size"),
     ),
     repository_flags=(
         *("--tokenizer-path", "--trust-remote-code", "--model-checksum"),
