@@ -103,7 +103,7 @@ MUTANTS = (
                 "function.weights.consumers",
                 "_find_uri",
                 "    if placement.service.applied_uri:\n",
-                "    return placement.weights.uri\n    if placement.service.applied_uri:\n",
+                "    return placement.weights.planned_uri\n    if placement.service.applied_uri:\n",
             ),
         ),
     ),
