@@ -112,7 +112,8 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
 
 def _explain_syntax(lines: Sequence[str], at: int) -> tuple[int, str] | None:
     """Returns the line and the usual reason why a file is not YAML at a line; None if it is another reason."""
-    template = next((number for number, line in enumerate(lines, 1) if "{{" in line), None)
+    # The parser notices a template in its own line, or at the beginning of the next one.
+    template = next((number for number in (at, at - 1) if 0 < number <= len(lines) and "{{" in lines[number - 1]), None)
     if template is not None:
         return template, "{{ is part of a template. Render it first, for example with helm template"
     line = lines[at - 1] if at <= len(lines) else ""

@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 
 from function.api.inference_environment import name_provider_config
-from function.api.model_deployment import parse_deployment
+from function.api.model_deployment import parse_deployment, parse_placement
 from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
@@ -21,6 +21,7 @@ from function.composers import scopes
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
+from function.domain.cache import StorageChoice
 from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -380,7 +381,11 @@ def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Comp
 
 def _keep_placement(manifest: Manifest, deployment: Deployment) -> Composed:
     """Returns an observed placement with the labels by which it is found while it is deleted (decision 37)."""
-    labels = _label_placement(deployment, text(manifest, "spec.inferenceEnvironmentRef.name"))
+    placement = parse_placement(manifest).value
+    if placement is None:
+        return reapply_observed(manifest)
+    # It may read another ModelCache than its deployment names by now.
+    labels = _label_placement(deployment.name, placement.environment, placement.storage_choice)
     metadata = mapping(manifest, "metadata")
     return reapply_observed({**manifest, "metadata": {**metadata, "labels": {**mapping(metadata, "labels"), **labels}}})
 
@@ -434,7 +439,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
             {
                 "name": placement.name,
                 "namespace": placement.namespace,
-                "labels": {**_label_placement(deployment, placement.environment)},
+                "labels": {**_label_placement(deployment.name, placement.environment, deployment.storage_choice)},
                 "annotations": annotations or None,
             }
         ),
@@ -454,12 +459,9 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
     }
 
 
-def _label_placement(deployment: Deployment, environment: str) -> dict[str, str]:
-    return {
-        **names.MANAGED_BY,
-        names.LABEL_DEPLOYMENT: names.label_value(deployment.name),
-        **build_labels(environment, deployment.storage_choice),
-    }
+def _label_placement(deployment: str, environment: str, storage: StorageChoice) -> dict[str, str]:
+    labels = build_labels(environment, storage)
+    return {**names.MANAGED_BY, names.LABEL_DEPLOYMENT: names.label_value(deployment), **labels}
 
 
 def _lower_replicas(composed: Mapping[str, Composed], replicas: int) -> dict[str, Composed]:

@@ -150,6 +150,13 @@ MISTAKES = (
         code=2,
     ),
     Mistake(
+        number="17d",
+        what="a tab in a file with braces in quotes",
+        edits=(("  scaling:", "  note: '{{'\n  environments: 1\n  x: 1\n\tscaling:"),),
+        says="it is indented with a tab. Indent with spaces",
+        code=2,
+    ),
+    Mistake(
         number="17b",
         what="the wrong kind of model",
         edits=(("  modelRef:\n", "  modelRef:\n    kind: Model\n"),),

@@ -10,7 +10,7 @@ import pytest
 
 from function.composers import compose, recover
 from function.contract import Call, Outcome
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, mapping, strings, text
 from function.kube.names import COMPOSITION_KEY
 from tests.composers.test_orphans import ME, at_rest, owned
 from tests.support.orphans import UID, AtRest
@@ -63,14 +63,19 @@ def test_deployment_uses_config_while_a_placement_is_being_deleted(by: str, used
     assert outcome.ttl_seconds < 600 or not used, "it looks again soon, to let the config go"
 
 
-@pytest.mark.parametrize("taints", [[], [{"key": "drain", "effect": "NoExecute"}]], ids=["stays", "moves"])
-def test_placement_that_lost_its_labels_gets_them_back(taints: JSON) -> None:
-    """Crossplane does not observe a placement that is deleted: then only its labels show that its Objects exist."""
-    scene = AtRest("two-environments", "ModelDeployment")
+def taint_all(scene: AtRest, taints: JSON) -> None:
+    """Sets the taints of every environment."""
     for ref in scene.control.all("InferenceEnvironment"):
         environment = copy.deepcopy(scene.control.store[ref])
         mapping(environment, "spec")["taints"] = taints
         scene.control.store[ref] = environment
+
+
+@pytest.mark.parametrize("taints", [[], [{"key": "drain", "effect": "NoExecute"}]], ids=["stays", "moves"])
+def test_placement_that_lost_its_labels_gets_them_back(taints: JSON) -> None:
+    """Crossplane does not observe a placement that is deleted: then only its labels show that its Objects exist."""
+    scene = AtRest("two-environments", "ModelDeployment")
+    taint_all(scene, taints)
     labels = {}
     for key, manifest in scene.objects.items():
         labels[key] = mapping(manifest, "metadata")["labels"]
@@ -80,6 +85,17 @@ def test_placement_that_lost_its_labels_gets_them_back(taints: JSON) -> None:
     assert {key: {**mapping({"labels": label}, "labels"), "mine": "x"} for key, label in labels.items()} == {
         key: {**mapping({"labels": label}, "labels"), "mine": "x"} for key, label in kept.items()
     }
+
+
+def test_kept_placement_has_the_label_of_its_own_cache() -> None:
+    """The ModelCache that it reads finds it by the label, whatever its deployment names by now."""
+    scene = AtRest("model-cache", "ModelDeployment")
+    mapping(scene.xr, "spec")["modelCache"] = {"name": "other-weights"}
+    taint_all(scene, [{"key": "drain", "effect": "NoExecute"}])
+    (key,) = (key for key, manifest in scene.objects.items() if text(manifest, "kind") == "ModelPlacement")
+    manifest = scene.at_rest().composed[key].manifest
+    assert get(manifest, "spec.modelCache.name") == "qwen-weights", "it is kept"
+    assert strings(manifest, "metadata.labels")["modelplane.ai/cache"] == "qwen-weights"
 
 
 def cache_that_left_one_environment() -> AtRest:
