@@ -37,6 +37,8 @@ class ConditionType(StrEnum):
     DRAINED = "Drained"
     MODEL_RESOLVED = "ModelResolved"
     SCHEDULED = "Scheduled"
+    SCALED_AS_REQUESTED = "ScaledAsRequested"
+    AUTOSCALED = "Autoscaled"
     PLACEMENTS_READY = "PlacementsReady"
     ROLLED_OUT = "RolledOut"
     REFERENCES_RESOLVED = "ReferencesResolved"
@@ -64,6 +66,8 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
     "ModelDeployment": (
         ConditionType.MODEL_RESOLVED,
         ConditionType.SCHEDULED,
+        ConditionType.SCALED_AS_REQUESTED,
+        ConditionType.AUTOSCALED,
         ConditionType.PLACEMENTS_READY,
         ConditionType.ROLLED_OUT,
     ),
@@ -84,7 +88,9 @@ OWNED: Mapping[str, tuple[ConditionType, ...]] = {
 }
 
 # Conditions that an object has only once they apply. While they cannot be evaluated, they keep their last value.
-OPTIONAL = frozenset({ConditionType.DRAINED, ConditionType.ROLLED_OUT})
+OPTIONAL = frozenset(
+    {ConditionType.AUTOSCALED, ConditionType.DRAINED, ConditionType.ROLLED_OUT, ConditionType.SCALED_AS_REQUESTED}
+)
 
 
 class Outlook(Enum):
@@ -194,6 +200,21 @@ class PlacementsReady(StrEnum):
     STARTING = "Starting"
     NOTHING_PLACED = "NothingPlaced"
     UNREACHABLE = "Unreachable"
+
+
+class ScaledAsRequested(StrEnum):
+    SCALED = "Scaled"
+    SCALING = "Scaling"  # all have GPUs, and some do not run yet
+    LIMITED = "Limited"  # not all have GPUs
+
+
+class Autoscaled(StrEnum):
+    FOLLOWS_LOAD = "FollowsLoad"
+    PREPARING = "Preparing"  # KEDA has not reported yet
+    NOT_AVAILABLE = "NotAvailable"  # the platform has nothing that follows the load
+    CANNOT_WAKE_UP = "CannotWakeUp"  # nothing counts requests while there are no replicas
+    LOAD_UNKNOWN = "LoadUnknown"  # KEDA cannot read the load, and the replicas stay
+    FIXED = "Fixed"  # Unknown: the number of replicas no longer follows the load
 
 
 class RolledOut(StrEnum):

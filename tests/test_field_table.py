@@ -60,7 +60,7 @@ def test_a_row_says_type_default_and_meaning() -> None:
     model, environment = _rows("clustermodel"), _rows("inferenceenvironment")
     assert model["spec.huggingFace.repo"].startswith("| `spec.huggingFace.repo` | text **required** |  | ")
     assert '| text | `"main"` | ' in model["spec.huggingFace.revision"]
-    assert "| whole number, 1 to 100 | `1` | " in _rows("modeldeployment")["spec.environments"]
+    assert "| whole number, 0 to 1000 | `1` | " in _rows("modelplacement")["spec.replicas"]
     assert environment["status.pools[].gpusFree"].endswith("| whole number |  | Number of free GPUs on usable nodes. |")
     assert "| list of object **required** |" in model["spec.serving[]"]
     assert model["spec.resources.disk"].startswith("| `spec.resources.disk` | quantity |")

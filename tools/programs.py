@@ -128,10 +128,10 @@ def module_dir(name: str, module: str) -> Path:
         BuildError: The module cannot be had.
     """
     directory = ROOT / "tools" / name
-    find = (_go(), "list", "-m", "-f", "{{.Dir}}", module)
+    find = (find_go(), "list", "-m", "-f", "{{.Dir}}", module)
     found = output(find, directory)
     if not found:
-        output((_go(), "mod", "download", module), directory)
+        output((find_go(), "mod", "download", module), directory)
         found = output(find, directory)
     return Path(found)
 
@@ -141,7 +141,7 @@ def _build(name: str, program: Program, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     log = CACHE / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = (_go(), "build", "-ldflags", program.ldflags, "-o", str(partial), program.package)
+    command = (find_go(), "build", "-ldflags", program.ldflags, "-o", str(partial), program.package)
     say(f"{name}: building, about {program.minutes} min when cold (log: {log})")
     started = time.monotonic()
     with log.open("w") as output:
@@ -168,7 +168,8 @@ def _wait(name: str, build: subprocess.Popen[bytes], started: float) -> int:
             say(f"{name}: {time.monotonic() - started:.0f} s")
 
 
-def _go() -> str:
+def find_go() -> str:
+    """Return the Go that builds everything: the one on PATH where it is new enough, else PyPI's."""
     found = shutil.which("go")
     if found and _version(output((found, "version"), Path.cwd())) >= _required():
         return found

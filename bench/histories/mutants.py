@@ -146,8 +146,8 @@ MUTANTS = (
             Change(
                 "function.capacity.ledger",
                 "_grant_in_turn",
-                "if left.count_fitting(fitting) >= fitting.replicas:",
-                "if fitting:",
+                "if granted := claim.limit(left.count_fitting(fitting)):",
+                "if granted := request:",
             ),
         ),
     ),
@@ -217,9 +217,9 @@ MUTANTS = (
         (
             Change(
                 "function.scheduling.scheduler",
-                "_split_carried_and_dropped",
-                "to_carry = max(0, desired - ready)",
-                "to_carry = 0",
+                "schedule",
+                "retained, kept, assignments, ready, max(0, desired - ready))",
+                "retained, kept, assignments, ready, 0)",
             ),
         ),
     ),

@@ -15,6 +15,7 @@ from function.api.model_cache import parse_cache_choice
 from function.api.model_service import check_routing
 from function.api.parse_cache import ParseCache
 from function.api.problems import Parsed, Problems, validate
+from function.api.scaling import parse_load
 from function.api.values import parse_selector, sort_entries
 from function.domain.allocation import Price
 from function.domain.model import ModelRef
@@ -41,6 +42,8 @@ from function.kube.manifests import (
 from function.kube.selectors import Toleration
 from function.reasons import OWNED, ConditionType, Phase, ServiceReady, Status
 
+MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
+
 _BEFORE_SERVING = [type_ for type_ in OWNED["ModelPlacement"] if type_ is not ConditionType.SERVICE_READY]
 _PRICE = re.compile(r"([0-9]{1,16}(?:\.[0-9]{1,16})?) ([A-Z]{3})", re.ASCII)
 _UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
@@ -49,12 +52,16 @@ _UNREACHABLE_REASONS = {ServiceReady.UNREACHABLE, ServiceReady.SYNC_FAILED}
 def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
     """Returns the deployment; None if it has any problem."""
     spec, problems = validate(schemas.DeploymentSpec, manifest.get("spec"), "spec")
+    load = parse_load(spec.scaling, problems["scaling"])
+    divides_replicas = spec.scaling.replica_scheduling == "Divided"
     deployment = Deployment(
         namespace=text(manifest, "metadata.namespace"),
         name=text(manifest, "metadata.name"),
         model=ModelRef(kind=spec.model_ref.kind, name=spec.model_ref.name),
-        environments=spec.environments,
-        replicas=spec.scaling.fixed.replicas,
+        environments=spec.environments or (MAX_ENVIRONMENTS if divides_replicas else 1),
+        replicas=load.limit(spec.scaling.fixed.replicas) if load else spec.scaling.fixed.replicas,
+        load=load,
+        divides_replicas=divides_replicas,
         selector=parse_selector(spec.environment_selector, problems["environmentSelector"]),
         tolerations=_parse_tolerations(spec.tolerations or (), problems["tolerations"]),
         storage_choice=parse_cache_choice(spec.model_cache, problems["modelCache"]),

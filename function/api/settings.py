@@ -6,14 +6,22 @@ blocks `download` and `kserve` also exist on environments, and are merged field 
 """
 
 import math
-import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from function import schemas
 from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
-from function.api.values import check_env, dump, parse_image, parse_quantity, parse_url, refuse_templates
+from function.api.scaling import parse_autoscaling
+from function.api.values import (
+    check_env,
+    dump,
+    parse_duration,
+    parse_image,
+    parse_quantity,
+    parse_url,
+    refuse_templates,
+)
 from function.domain.allocation import Cost, Limits
 from function.domain.settings import (
     BACKOFF_LIMIT,
@@ -32,8 +40,6 @@ ENVIRONMENT_KEY = "apiextensions.crossplane.io/environment"
 OUR_KEY = "modelplane"
 
 _META = ("apiVersion", "kind", "metadata")
-_SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
 _MAX_ID = 2**31 - 1
 # Fields of the schema that `Settings` has, too.
 _SAME_NAMES = {"secret_namespace", "object_watch", "remote_namespace_prefix"}
@@ -111,6 +117,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
         storage_class=weaker.storage_class if spec.storage_class_name is None else spec.storage_class_name,
         ttl_settled=_parse_seconds(ttl.settled, weaker.ttl_settled, problems["ttl.settled"]),
         ttl_pending=_parse_seconds(ttl.pending, weaker.ttl_pending, problems["ttl.pending"]),
+        autoscaling=parse_autoscaling(spec.autoscaling, weaker.autoscaling),
         limits=limits,
         namespace_limits=weaker.namespace_limits
         | {
@@ -179,9 +186,10 @@ def _parse_gateway(
 
 def _parse_seconds(duration: str | None, weaker: int, problems: Problems) -> int:
     """Returns a duration in seconds, rounded up. 0 is refused: no object would be reconciled again."""
-    if duration is None:
+    exact = parse_duration(duration)
+    if exact is None:
         return weaker
-    seconds = math.ceil(sum(Decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(duration)))
+    seconds = math.ceil(exact)
     if seconds < 1:
         problems.add_invalid(duration, DURATION_FORM)
         return weaker

@@ -33,6 +33,9 @@ _VALUE = re.compile(rf"({_NAME})?", re.ASCII)
 _KEY_FORM = "the key of a label, [prefix/]name"
 _VALUE_FORM = "the value of a label, at most 63 letters, digits, dots, dashes and underscores"
 
+_SECONDS = {"h": Decimal(3600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)", re.ASCII)
+
 
 def parse_amount(value: int | str | None, problems: Problems) -> int | None:
     """Returns a quantity greater than 0, rounded up to whole base units; None if it is absent or invalid."""
@@ -76,6 +79,13 @@ def parse_url(value: str | None, problems: Problems) -> Origin | None:
     if value and origin is None:
         problems.add_invalid(value, URL_FORM)
     return origin
+
+
+def parse_duration(value: str | None) -> Decimal | None:
+    """Returns the seconds of a Go duration, whose form the schema has checked; None without a value."""
+    if value is None:
+        return None
+    return sum((Decimal(number) * _SECONDS[unit] for number, unit in _DURATION.findall(value)), Decimal(0))
 
 
 def parse_word(value: str | None, known: tuple[str, ...], problems: Problems, also: tuple[str, ...] = ()) -> str | None:

@@ -9,7 +9,7 @@ same order, from what both can observe:
 3. Every other request, if there is room: first placements that were ever Ready, then placements with composed
    resources, then by creation, uid and name. (A placement has composed resources only after it was admitted. If its
    status was lost, its Objects show this.) A request that does not fit is rejected, and leaves its GPUs to the requests
-   after it.
+   after it. Only a placement that has replicas of this size already is granted fewer than it requests: as many as fit.
 
 A placement that is being deleted still has its nodes. If the nodes of a pool have fewer GPUs by now than a granted or
 serving replica, the replica is charged whole nodes. An overcommitted pool has nothing left. Unusable nodes are not
@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
-from function.domain.allocation import Free, Grant, Share
+from function.domain.allocation import Claim, Free, Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Stage
 from function.kube.names import LABEL_ENVIRONMENT, label_value
@@ -106,10 +106,10 @@ def _grant_in_turn(
         if request is None or request.pool != pool.name or not request.replicas:
             continue
         own = holdings.grants_of(key)
-        if any(
-            grant.share.has_same_pool_and_size(request) and grant.share.replicas >= request.replicas for grant in own
-        ):
+        has = max((grant.share.replicas for grant in own if grant.share.has_same_pool_and_size(request)), default=0)
+        if has >= request.replicas:
             continue
+        claim = Claim(requested=request, minimum=has + 1 if has else request.replicas)
         fitting = request
         if not placement.uid:  # no grant records that nodes had more GPUs when a placement from a file was written
             fitting = replace(request, gpus_per_node=min(request.gpus_per_node, pool.gpus_per_node))
@@ -121,17 +121,19 @@ def _grant_in_turn(
             if not own and capacity is None:
                 capacity = holdings.free_capacity()
             left = capacity if capacity and not own else holdings.free_capacity(without=key)
-            if left.count_fitting(fitting) >= fitting.replicas:
+            if granted := claim.limit(left.count_fitting(fitting)):
                 # The grants in other shapes are charged too, until the service has released them.
                 in_other_shapes = (grant for grant in own if not grant.share.has_same_pool_and_size(request))
-                holdings.replace(key, [*in_other_shapes, _make_grant(placement, request)])
+                holdings.replace(key, [*in_other_shapes, _make_grant(placement, granted)])
                 capacity = (
-                    take_share(capacity, request) if capacity and not own and holdings.charges_last(request) else None
+                    take_share(capacity, granted) if capacity and not own and holdings.charges_last(granted) else None
                 )
                 granted_more = True
                 refused.clear()
-                continue
-            refused.add(size)
+                if granted == request:
+                    continue
+            else:
+                refused.add(size)
         rejected.append(placement)
     return tuple(rejected), granted_more
 

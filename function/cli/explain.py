@@ -89,7 +89,8 @@ def _find_elsewhere(kind: str, schema: Manifest, name: str) -> str:
 
 
 def _list_paths(schema: Manifest, *before: str) -> Iterator[tuple[str, ...]]:
-    fields = _get_fields(schema)
+    """Yields the path of each field below a schema, without what is in lists and maps."""
+    fields = mapping(schema, "properties")
     for name in fields:
         yield (*before, name)
         yield from _list_paths(mapping(fields, name), *before, name)

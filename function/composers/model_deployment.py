@@ -29,9 +29,10 @@ from function.kube import names
 from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
 from function.kube.messages import join_with_more
 from function.parts import requirements
+from function.parts.autoscaler import compose_autoscaler, limit_replicas
 from function.parts.outcome import keep_observed
 from function.parts.references import NotComposableError, resolve_model
-from function.reasons import ConditionType, ReferencesResolved, Refused, RolledOut, Status
+from function.reasons import Autoscaled, ConditionType, ReferencesResolved, Refused, RolledOut, Status
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
 from function.remote.provider_usage import NO_OBJECTS_LEFT, PROVIDER_USAGE, compose_provider_usage
@@ -46,12 +47,14 @@ from function.serving.service import find_pool_problems
 from function.status import model_deployment as report
 from function.status import references
 from function.status.conditions import faulty
+from function.status.scale import build_scaled_as_requested, measure_scale
 from function.weights.request import WeightsRequest
 
 VERDICT_CACHE = VerdictCache()
 WAYS_OUT = WayOutCache()
+_NOT_IN_USE = {RolledOut.ALL_AT_ONCE, Autoscaled.FIXED}
 _DROP_REASONS = {
-    RemovalCause.SCALED_DOWN: "the deployment requests fewer environments",
+    RemovalCause.SCALED_DOWN: "the deployment requests fewer environments or replicas",
     RemovalCause.REPLACED: "another placement is Ready in its place",
     RemovalCause.EVICTED: "its environment has no room for it or takes no placements, and it never served",
 }
@@ -81,8 +84,10 @@ class Scheduling:
         )
 
 
-def read(call: Call, _: Settings) -> Parsed[Deployment | None]:
-    return parse_deployment(call.xr)
+def read(call: Call, settings: Settings) -> Parsed[Deployment | None]:
+    parsed = parse_deployment(call.xr)
+    deployment = parsed.value and limit_replicas(parsed.value, settings.autoscaling)
+    return replace(parsed, value=deployment)
 
 
 def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Outcome:
@@ -104,15 +109,23 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, placed)
     composed |= _compose_model_service(call, request.deployment)
     composed |= _compose_provider_usages(call, scheduling)
+    autoscaler = compose_autoscaler(call, request.deployment, settings.autoscaling)
+    composed |= autoscaler.desired.composed
+    unreadable = [p for p in leaving if p.environment in decision.unreadable]
+    scale = measure_scale(
+        request.deployment, [*placed, *unreadable], [p for p in leaving if p.environment not in decision.unreadable]
+    )
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(request, decision, _find_ways_out(scheduling)),
+        *build_scaled_as_requested(call.xr, decision, scale),
+        *autoscaler.conditions,
         report.build_placements_ready(
-            (*placed, *decision.carried), request.deployment.environments, replicas=request.deployment.replicas
+            (*placed, *decision.carried), decision.desired, replicas=request.deployment.replicas
         ),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle, model_generation=generation),
     )
-    is_steady = all(c.status is Status.TRUE or c.reason is RolledOut.ALL_AT_ONCE for c in conditions)
+    is_steady = all(c.status is Status.TRUE or c.reason in _NOT_IN_USE for c in conditions)
     is_settled = is_steady and not scheduling.scope.deleting
     # Crossplane calls again until the requirements are stable, up to five times. The search for a placement has taken
     # one call, so the earlier requirements stay.
@@ -120,8 +133,8 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     return Outcome(
         requirements={**earlier, **scheduling.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
-        drops=(*_drop_placements(call, decision), *_drop_others(call, composed)),
-        status=report.build_status(request, decision, placed) | _report_url(call, request.deployment),
+        drops=(*_drop_placements(call, decision), *_drop_others(call, composed), *autoscaler.desired.drops),
+        status=report.build_status(request, decision, placed, scale) | _report_url(call, request.deployment),
         conditions=conditions,
         ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
@@ -158,13 +171,13 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         # With too few placements, the fleet is needed in any case. With orphans, one round has gone by to find them.
         # In both cases, requiring the fleet now saves a round of requirements.
         needs_fleet = requirements.OWN_PLACEMENTS in call.answers and (
-            len(own_scope.own) < deployment.environments or bool(own_scope.orphans)
+            not _may_suffice(deployment, own_scope.own) or bool(own_scope.orphans)
         )
         labels = SchedulingRequest(deployment=deployment, model=model).labels
         first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
         return keep(first_scope, resolving)
     undecided = _build_request(deployment, model, own_scope)
-    if len(own_scope.own) >= deployment.environments:
+    if _may_suffice(deployment, own_scope.own):
         # Decides as if only its own placements and their environments existed.
         decision = schedule(undecided.request, own_scope.environments, own_scope.own)
         scheduling = replace(undecided, decision=decision)
@@ -203,7 +216,7 @@ def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) ->
         make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
         decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
         scheduling = replace(undecided, scope=scope, decision=decision)
-        if decision.placed >= decision.desired and all(i.current_replicas is None for i in decision.refusals):
+        if decision.is_satisfied:
             break
     # The scheduler has chosen new placements within the quota, in a smaller shape if necessary. `limit_decision`
     # refuses the placements that still exceed the quota.
@@ -226,6 +239,13 @@ def _keep_placements(
     )
 
 
+def _may_suffice(deployment: Deployment, own: Sequence[Placement]) -> bool:
+    """Tells whether a deployment has as many placements as it requests, or as many replicas where it divides them."""
+    if deployment.divides_replicas:
+        return bool(own) and sum(placement.replicas for placement in own) >= deployment.replicas
+    return len(own) >= deployment.environments
+
+
 def _is_steady(scheduling: Scheduling) -> bool:
     """Tells whether the deployment's own scope suffices: everything is placed, and at most needs to be scaled down."""
     decision = scheduling.decision
@@ -233,6 +253,7 @@ def _is_steady(scheduling: Scheduling) -> bool:
         not scheduling.scope.has_file_environments
         and decision.general_refusal is None
         and decision.placed >= decision.desired
+        and not decision.missing_replicas
         and not decision.refusals
         and all(p.environment in decision.unreadable for p in decision.carried)
         and all(drop.cause is RemovalCause.SCALED_DOWN for drop in decision.dropped)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from function.api.inference_environment import ENVIRONMENT_CACHE
 from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_placement
+from function.api.model_deployment import MAX_ENVIRONMENTS, parse_placement
 from function.contract import Answer, Call, RequiredResource, Requirement
 from function.domain.cache import ModelCache, ModelCacheChoice
 from function.domain.environment import Environment
@@ -23,6 +23,7 @@ from function.domain.settings import Settings
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import VERSION
 from function.parts import requirements
+from function.parts.autoscaler import AUTOSCALER_KEY, SCALED_OBJECT
 from function.remote.adoption import find_orphan_placements, find_orphans
 from function.remote.composed_kinds import NamePatterns
 from function.remote.provider_usage import PROVIDER_USAGE
@@ -32,10 +33,10 @@ NAMES = NamePatterns(
     {
         (VERSION, "ModelPlacement"): "placement-.+",
         (VERSION, "ModelService"): SERVICE_KEY,
+        SCALED_OBJECT: AUTOSCALER_KEY,
         requirements.PROVIDER_USAGE: f"{PROVIDER_USAGE}-.+",
     }
 )
-_MAX_ENVIRONMENTS = 100  # of a deployment (apis/modeldeployments/definition.yaml)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
     by_name: Mapping[str, Requirement] = {}
     if requirements.OWN_PLACEMENTS in call.answers:
         observed = {text(manifest, "metadata.name") for manifest in call.observed.values()}
-        reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:_MAX_ENVIRONMENTS]}
+        reported = {text(row, "name") for row in listing(call.xr, "status.placements")[:MAX_ENVIRONMENTS]}
         missing = sorted(reported - observed - {placement.name for _, placement in known if placement} - {""})
         by_name = requirements.require_placements_by_name(missing, deployment.namespace)
         required |= by_name

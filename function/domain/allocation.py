@@ -66,6 +66,19 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a placement claims of a pool: any number of replicas from `minimum` to those of the requested share."""
+
+    requested: Share
+    minimum: int
+
+    def limit(self, fitting: int) -> Share | None:
+        """Returns what the placement takes where that many replicas fit; None if these are too few for it."""
+        replicas = min(fitting, self.requested.replicas)
+        return replace(self.requested, replicas=replicas) if replicas >= self.minimum else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What an environment has admitted a placement for."""
 

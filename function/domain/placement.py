@@ -11,6 +11,7 @@ from function.domain.records.admission import AdmissionRecord
 from function.domain.records.rollout import RolloutRecord
 from function.domain.records.service import ServiceRecord
 from function.domain.records.weights import WeightsRecord
+from function.domain.scaling import LoadScaling
 from function.domain.settings import Settings
 from function.kube.selectors import Selector, Toleration
 from function.reasons import Phase
@@ -48,8 +49,10 @@ class Deployment:
     namespace: str
     name: str
     model: ModelRef
-    environments: int = 1
-    replicas: int = 1  # on each environment
+    environments: int = 1  # at most this many if the replicas are divided
+    replicas: int = 1  # on each environment; of all together if they are divided
+    divides_replicas: bool = False
+    load: LoadScaling | None = None  # None: nothing but a user changes the number of replicas
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
     storage_choice: StorageChoice = CreatedStorage()
@@ -124,6 +127,11 @@ class Placement:
         """What its environment should admit: its request, or its allocation if it is over quota or cannot start."""
         is_held_back = self.admission.over_quota or self.admission.cannot_start
         return self.service.allocated if is_held_back else self.requested
+
+    @property
+    def running_replicas(self) -> int:
+        """How many of its replicas serve; all of them if KServe reports no number for a service that is Ready."""
+        return min(self.replicas, self.service.ready_replicas or self.replicas) if self.ready else 0
 
     @property
     def stage(self) -> Stage:

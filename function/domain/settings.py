@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from function.domain.allocation import Limits
+from function.domain.scaling import Autoscaling
 from function.kube.manifests import Manifest
 from function.kube.urls import Origin
 
@@ -85,6 +86,7 @@ class Settings:
     ttl_settled: int = 600  # seconds
     ttl_pending: int = 30  # seconds
     secret_namespace: str = "modelplane-system"  # noqa: S105  # a namespace
+    autoscaling: Autoscaling | None = None  # None: replicas do not follow the load
     limits: Limits = Limits()  # of each namespace without limits of its own
     namespace_limits: dict[str, Limits] = field(default_factory=dict)
     object_watch: bool = False

@@ -32,6 +32,7 @@ OBJECT_VERSION = f"{OBJECT_GROUP}/v1alpha1"
 ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
+KEDA_VERSION = "keda.sh/v1alpha1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
 # The creation time of planned resources: placements are charged in the order of creation, and planned ones last.
@@ -52,6 +53,7 @@ class Role(Enum):
 
     CORE = "modelplane:aggregate-to-crossplane"  # install/hub-rbac.yaml
     GATEWAY = "modelplane:gateway-aggregate-to-crossplane"  # install/gateway-rbac.yaml
+    KEDA = "modelplane:keda-aggregate-to-crossplane"  # install/keda-rbac.yaml
     OWN = ""  # Crossplane's own
 
 
@@ -170,6 +172,7 @@ CONTROL_PLANE_KINDS: tuple[ControlPlaneKind, ...] = (
         version=ROUTE_VERSION, kind="HTTPRoute", resource="httproutes", role=Role.GATEWAY, report_up=_report_route
     ),
     ControlPlaneKind(version=ROUTE_VERSION, kind="BackendTLSPolicy", resource="backendtlspolicies", role=Role.GATEWAY),
+    ControlPlaneKind(version=KEDA_VERSION, kind="ScaledObject", resource="scaledobjects", role=Role.KEDA),
 )
 GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
     GpuClusterKind(

@@ -1,5 +1,6 @@
 """Decisions within the quota of a namespace: new requests that exceed it are refused, existing placements stay."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -36,9 +37,11 @@ def limit_decision(
     namespace_placements: Sequence[Placement],
     limits: Limits,
 ) -> Decision:
-    """Returns a decision within the quota: new placements that exceed it are refused, existing ones stay as they are.
+    """Returns a decision within the quota: excessive new placements are refused, existing ones keep what they have.
 
-    New placements are charged after all existing placements, and after new placements that were decided before.
+    Of more replicas, an existing placement gets as many as the quota allows; so does a new one where the replicas are
+    divided over environments. New placements are charged after all existing placements, and after new placements that
+    were decided before.
     """
     if not limits.has_limits:
         return decision
@@ -59,7 +62,12 @@ def limit_decision(
             charged.append(planned)
             accepted.append(assignment)
             continue
-        current = _current_replicas(existing, planned) if existing else None
+        granted = _find_allowed_replicas(planned, existing, charged, limits, may_be_fewer=decision.is_divided)
+        if granted is not None:
+            charged.append(replace(planned, replicas=granted))
+            accepted.append(replace(assignment, replicas=granted))
+        elif existing:
+            unchanged.append(existing)
         refusal = Refusal(
             reason=choose_quota_reason(excess),
             field=Field.QUOTA,
@@ -70,11 +78,7 @@ def limit_decision(
             required=excess.requested,
             quota_usage=excess,
         )
-        refusals.append(Infeasible(refusals=(refusal,), failed_step=find_step(refusal), current_replicas=current))
-        if current is not None:
-            accepted.append(replace(assignment, replicas=current))
-        elif existing:
-            unchanged.append(existing)
+        refusals.append(Infeasible(refusals=(refusal,), failed_step=find_step(refusal), granted_replicas=granted))
     return replace(
         decision,
         assignments=tuple(sorted(accepted, key=attrgetter("environment"))),
@@ -83,15 +87,30 @@ def limit_decision(
     )
 
 
+def _find_allowed_replicas(
+    planned: Placement, existing: Placement | None, charged: Sequence[Placement], limits: Limits, *, may_be_fewer: bool
+) -> int | None:
+    """Returns how many of the planned replicas the quota allows; None if the placement cannot be as planned at all.
+
+    `may_be_fewer`: a new placement may get fewer replicas than planned, but at least one.
+    """
+    has = _granted_replicas(existing, planned) if existing else 0 if may_be_fewer else None
+    if has is None:
+        return None
+    more = [replace(planned, replicas=replicas) for replicas in range(has + 1, planned.replicas)]
+    allowed = has + bisect_left(more, 1, key=lambda each: find_excess(each, charged, limits) is not None)
+    return allowed if existing or allowed else None
+
+
 def find_exceeded_usage(decision: Decision) -> QuotaUsage | None:
     """Returns the usage of the namespace if the quota refuses a new placement; None otherwise."""
-    refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.current_replicas is None)
+    refusals = (infeasible.refusals[0] for infeasible in decision.refusals if infeasible.granted_replicas is None)
     return next((refusal.quota_usage for refusal in refusals if refusal.quota_usage), None)
 
 
 def requests_more(existing: Placement, planned: Placement) -> bool:
     """Tells whether more replicas or another shape are planned than the placement has, or was given."""
-    current = _current_replicas(existing, planned)
+    current = _granted_replicas(existing, planned)
     request = planned.requested
     if request is None or existing.effective_request is None:
         return False
@@ -100,7 +119,7 @@ def requests_more(existing: Placement, planned: Placement) -> bool:
     return existing.requested is None or not existing.requested.has_same_pool_and_size(request)
 
 
-def _current_replicas(existing: Placement, planned: Placement) -> int | None:
+def _granted_replicas(existing: Placement, planned: Placement) -> int | None:
     """Returns how many replicas of the planned shape it has; None if it has another shape, or may have no replicas."""
     current = existing.effective_request
     request = planned.requested

@@ -5,40 +5,32 @@ So neither a move nor a list that is briefly empty removes a running service. Th
 as it exists, but does not count as placed. The decision does not depend on the order of the inputs.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
 
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import compute_shape
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
-from function.domain.model import Shape
 from function.domain.model_service import ServiceView
-from function.domain.placement import Placement, Preference, Stage
-from function.kube.names import hash_parts
+from function.domain.placement import Placement, Stage
 from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
+from function.scheduling.candidates import FilterFactory, SchedulingInputs, filter_in_order
+from function.scheduling.division import divide
 from function.scheduling.filters import (
-    CHECKS,
-    Candidate,
     FilterFunc,
-    Step,
     check_profile_selector,
-    check_schedulable,
     check_selectors,
-    check_shared_storage,
     filter_environment,
     filter_for_reschedule,
-    find_shortage,
-    refuse_unreadable,
     satisfies_requirements,
-    sort_last_steps,
 )
 from function.scheduling.limits import charge_assignments
 from function.scheduling.refusals import Field, Refusal
+from function.scheduling.scaling import scale_existing
 from function.scheduling.verdicts import (
     Assignment,
     Decision,
@@ -48,9 +40,8 @@ from function.scheduling.verdicts import (
     SchedulingRequest,
     Verdict,
 )
-from function.weights.faults import FaultKind, StorageFault, find_faults_for_existing_claim
+from function.weights.faults import FaultKind, StorageFault
 
-FilterFactory: TypeAlias = Callable[[SchedulingRequest], FilterFunc]
 NO_POOL = Pool(name="", gpus_per_node=0, max_nodes=0)
 
 
@@ -149,75 +140,6 @@ def _is_still_valid(request: SchedulingRequest, environment: Environment, placem
     return placement.shape is None or shape is None or shape == placement.shape
 
 
-def scale_existing(
-    request: SchedulingRequest, environment: Environment, placement: Placement, ledger: CapacityView
-) -> tuple[Assignment, Infeasible | None]:
-    """Returns the assignment of a kept placement that has a shape, and why the placement cannot be scaled up.
-
-    Fewer replicas are always possible. More replicas are possible only if the pool has room and storage for all of
-    them. Otherwise the placement keeps its replicas, so that nothing is overcommitted.
-    """
-    shape = placement.shape
-    requested = placement.requested
-    assert shape is not None
-    assert requested is not None
-    desired = request.deployment.replicas
-    current = placement.replicas
-    if (placement.uid, placement.pool) in environment.rejected:
-        current = min(current, environment.count_admitted(placement.uid, requested) or 0)
-    steps = _find_scaling_refusals(request, environment, placement, shape, ledger) if desired > current else []
-    profile = request.find_profile(placement.profile)
-    pool = environment.pool(placement.pool)
-    assignment = Assignment(
-        environment=placement.environment,
-        profile=placement.profile,
-        pool=placement.pool,
-        shape=shape,
-        replicas=current if steps else desired,
-        vram=request.model.vram if profile and profile.shape is None else placement.vram,
-        placement=placement,
-        price=pool.price if pool else None,
-    )
-    refusals = tuple(refusal for _, refusal in steps)
-    not_scaled = Infeasible(refusals=refusals, failed_step=steps[0][0], current_replicas=current) if steps else None
-    return assignment, not_scaled
-
-
-def _find_scaling_refusals(
-    request: SchedulingRequest, environment: Environment, placement: Placement, shape: Shape, ledger: CapacityView
-) -> list[Step]:
-    pool = environment.pool(placement.pool)
-    profile = request.find_profile(placement.profile)
-    if pool is None or environment.broken:
-        return [refuse_unreadable(environment)]
-    if profile is None:  # the profile cannot be read, so nothing could be composed
-        refusal = Refusal(
-            reason=Refused.INVALID_PROFILE,
-            field=Field.PROFILE,
-            environment=placement.environment,
-            profile=placement.profile,
-            actual=next((broken.problems for broken in request.model.broken if broken.name == placement.profile), ()),
-        )
-        return [(0, refusal)]
-    candidate = Candidate(request, environment, profile, pool, shape)
-    faults = candidate.storage_faults
-    replicas = request.deployment.replicas
-    if placement.service.serving_uri or placement.weights.download.completed_at:
-        faults = find_faults_for_existing_claim(faults, placement.weights.access_mode, shape.nodes, replicas)
-    storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
-    shortage = find_shortage(candidate, ledger.free_capacity(environment, pool))
-    return [*storage, *sort_last_steps(shortage, *check_schedulable(candidate))]
-
-
-@dataclass(frozen=True, slots=True)
-class _SchedulingInputs:
-    request: SchedulingRequest
-    environments: Mapping[str, Environment]  # by name, in this order; none is being deleted
-    ledger: CapacityView  # what others have
-    make_filter: FilterFactory
-    usage: QuotaUsage | None
-
-
 def schedule(
     request: SchedulingRequest,
     environments: Sequence[Environment],
@@ -237,23 +159,26 @@ def schedule(
     others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
     known = sorted((e for e in environments if not e.deleting), key=attrgetter("name"))
     ledger = CapacityView(others, own)
-    snapshot = _SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage)
+    inputs = SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage)
 
+    retained = retain(request, inputs.environments, own, ledger)
+    if deployment.divides_replicas:
+        return _schedule_divided(inputs, retained)
     desired = deployment.environments
-    retained = retain(request, snapshot.environments, own, ledger)
     kept = retained.kept[:desired]
-    scaled = [scale_existing(request, snapshot.environments[p.environment], p, ledger) for p in kept if p.shape]
+    scaled = [scale_existing(request, inputs.environments[p.environment], p, ledger) for p in kept if p.shape]
     if usage:  # placements that grow are charged before new placements
-        snapshot = replace(snapshot, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
+        inputs = replace(inputs, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
     general_refusal = _find_general_refusal(request, known)
     limit = 0 if general_refusal else desired
-    rescheduled = _reschedule_in_place(snapshot, retained.to_reschedule, limit - len(kept))
+    rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
-    chosen, refused = _choose_environments(snapshot, retained, used, limit - len(used))
+    chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
     assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
-    carried, dropped = _split_carried_and_dropped(retained, kept, assignments, desired)
+    ready = sum(p.ready and not p.deleting for p in kept)
+    carried, dropped = _split_carried_and_dropped(retained, kept, assignments, ready, max(0, desired - ready))
     return Decision(
         assignments=assignments,
         carried=carried,
@@ -261,7 +186,7 @@ def schedule(
         refusals=tuple(sorted((*not_scaled, *refused), key=attrgetter("environment"))),
         general_refusal=general_refusal,
         unreadable=frozenset(p.environment for p in kept if p.shape is None),
-        candidates=len(snapshot.environments),
+        candidates=len(inputs.environments),
         desired=desired,
     )
 
@@ -295,30 +220,30 @@ def find_unsatisfiable_storage(
 
 
 def _reschedule_in_place(
-    snapshot: _SchedulingInputs, placements: Iterable[Placement], limit: int
+    inputs: SchedulingInputs, placements: Iterable[Placement], limit: int
 ) -> tuple[Assignment, ...]:
     rescheduled: list[Assignment] = []
     for placement in placements:
-        environment = snapshot.environments.get(placement.environment)
+        environment = inputs.environments.get(placement.environment)
         if environment is None or len(rescheduled) >= limit:
             continue
-        verdict = filter_for_reschedule(snapshot.request, environment, snapshot.ledger)
+        verdict = filter_for_reschedule(inputs.request, environment, inputs.ledger)
         if isinstance(verdict, Assignment):
             rescheduled.append(replace(verdict, placement=placement))
     return tuple(rescheduled)
 
 
 def _choose_environments(
-    snapshot: _SchedulingInputs, retained: Retained, used: frozenset[str], limit: int
+    inputs: SchedulingInputs, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
     """Chooses environments until there are enough; an evicted placement may be chosen again, in another shape."""
     if limit <= 0:
         return (), ()
     evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is RemovalCause.EVICTED}
-    quota = _QuotaFilter(snapshot, snapshot.usage) if snapshot.usage else None
+    quota = _QuotaFilter(inputs, inputs.usage) if inputs.usage else None
     chosen: list[Assignment] = []
     refused: list[Infeasible] = []
-    for unlimited in _filter_in_order(snapshot, used, after_eviction=bool(evicted)):
+    for unlimited in filter_in_order(inputs, used, after_eviction=bool(evicted)):
         existing = evicted.get(unlimited.environment)
         quota_to_charge = None if existing else quota  # an existing placement is charged already
         verdict = quota_to_charge.limit(unlimited) if quota_to_charge else unlimited
@@ -336,8 +261,8 @@ def _choose_environments(
 class _QuotaFilter:
     """Keeps new placements within the quota of the namespace. Each chosen placement is charged to the quota."""
 
-    def __init__(self, snapshot: _SchedulingInputs, usage: QuotaUsage) -> None:
-        self._snapshot = snapshot
+    def __init__(self, inputs: SchedulingInputs, usage: QuotaUsage) -> None:
+        self._inputs = inputs
         self._usage = usage
         self._filter: FilterFunc | None = None  # for the current usage, once it is needed
 
@@ -346,50 +271,65 @@ class _QuotaFilter:
         if isinstance(verdict, Infeasible) or not self._usage.find_excess(verdict.gpus, verdict.price):
             return verdict
         if self._filter is None:
-            self._filter = self._snapshot.make_filter(replace(self._snapshot.request, quota_usage=self._usage))
-        return self._filter(self._snapshot.environments[verdict.environment], self._snapshot.ledger)
+            self._filter = self._inputs.make_filter(replace(self._inputs.request, quota_usage=self._usage))
+        return self._filter(self._inputs.environments[verdict.environment], self._inputs.ledger)
 
     def charge(self, assignment: Assignment) -> None:
         self._usage = self._usage.with_more(f"its own on {assignment.environment}", assignment.gpus, assignment.price)
         self._filter = None
 
 
-def _filter_in_order(snapshot: _SchedulingInputs, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:
-    """Returns verdicts in the order in which environments are chosen, by name.
+def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
+    """Decides where the replicas of a deployment run that are divided over its environments."""
+    deployment = inputs.request.deployment
+    known = list(inputs.environments.values())
+    general_refusal = _find_general_refusal(inputs.request, known)
+    evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is RemovalCause.EVICTED}
+    division = divide(inputs, retained.kept, retained.to_reschedule, evicted, may_add=general_refusal is None)
+    kept = [p for p in retained.kept if p.shape is None or p.environment in division.assignments]
+    assignments = tuple(sorted(division.assignments.values(), key=attrgetter("environment")))
+    unreadable = frozenset(p.environment for p in kept if p.shape is None)
+    # Placements that must leave stay until as many replicas as requested are Ready elsewhere.
+    ready = [p for p in kept if p.ready and not p.deleting]
+    lacking = deployment.replicas - sum(p.running_replicas for p in ready)
+    moving = _find_moving(retained, assignments)
+    to_carry = 0
+    while to_carry < len(moving) and lacking > 0:
+        lacking -= moving[to_carry].replicas
+        to_carry += 1
+    carried, dropped = _split_carried_and_dropped(retained, kept, assignments, len(ready), to_carry)
+    return Decision(
+        assignments=assignments,
+        carried=carried,
+        dropped=dropped,
+        refusals=tuple(sorted(division.refusals.values(), key=attrgetter("environment"))),
+        general_refusal=general_refusal,
+        unreadable=unreadable,
+        candidates=len(known),
+        desired=max(1, len(assignments) + len(unreadable)),
+        divided_replicas=deployment.replicas,
+    )
 
-    If the deployment prefers the cheapest or the smallest pool, the refusals come first, then the feasible environments
-    by rank.
-    """
-    deployment = snapshot.request.deployment
-    names = [name for name in snapshot.environments if name not in used]
-    if after_eviction:
-        # Deployments that competed for one environment spread out, because each sorts by its own hash.
-        names.sort(key=lambda name: hash_parts(deployment.namespace, deployment.name, name))
-    filter_ = snapshot.make_filter(snapshot.request)
-    verdicts = (filter_(snapshot.environments[name], snapshot.ledger) for name in names)
-    if deployment.prefer is Preference.DECLARED:
-        yield from verdicts
-        return
-    feasible: list[Assignment] = []
-    for verdict in verdicts:
-        if isinstance(verdict, Infeasible):
-            yield verdict
-        else:
-            feasible.append(verdict)
-    yield from sorted(feasible, key=lambda a: a.preference_after_eviction if after_eviction else a.preference)
+
+def _find_moving(retained: Retained, assignments: tuple[Assignment, ...]) -> list[Placement]:
+    """Returns the placements that must leave their environment."""
+    reused = [a.placement for a in assignments if a.placement is not None]
+    return [p for p in retained.to_reschedule if p not in reused]
 
 
 def _split_carried_and_dropped(
-    retained: Retained, kept: Sequence[Placement], assignments: tuple[Assignment, ...], desired: int
+    retained: Retained, kept: Sequence[Placement], assignments: tuple[Assignment, ...], ready: int, to_carry: int
 ) -> tuple[tuple[Placement, ...], tuple[Removal, ...]]:
+    """Returns the placements that are carried over, and those that go.
+
+    `ready`: how many of the kept placements are Ready. `to_carry`: how many placements that must leave stay for now.
+    """
     reused = [a.placement for a in assignments if a.placement is not None]
-    moving = [p for p in retained.to_reschedule if p not in reused]
-    ready = sum(p.ready and not p.deleting for p in kept)
-    to_carry = max(0, desired - ready)
+    moving = _find_moving(retained, assignments)
     surplus = moving[to_carry:]
     dropped = (
         *(d for d in retained.dropped if d.placement not in reused),
-        *(Removal(placement=p, cause=RemovalCause.SCALED_DOWN) for p in retained.kept[len(kept) :]),
+        *(Removal(placement=p, cause=RemovalCause.SCALED_DOWN) for p in retained.kept if p not in kept),
         *(Removal(placement=p, cause=RemovalCause.REPLACED) for p in surplus[:ready]),
         *(Removal(placement=p, cause=RemovalCause.SCALED_DOWN) for p in surplus[ready:]),
     )

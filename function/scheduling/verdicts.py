@@ -10,6 +10,7 @@ from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
+from function.kube.messages import format_count
 from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
@@ -39,6 +40,10 @@ class SchedulingRequest:
         if self.storage_request is None:
             return ()
         return find_faults(self.storage_request.with_pool(environment, pool, shape, self.deployment.replicas))
+
+    def with_replicas(self, replicas: int) -> "SchedulingRequest":
+        """Returns the request for another number of replicas."""
+        return replace(self, deployment=replace(self.deployment, replicas=replicas))
 
     def find_profile(self, name: str) -> Profile | None:
         return next((profile for profile in self.model.profiles if profile.name == name), None)
@@ -137,7 +142,8 @@ class Infeasible:
 
     refusals: tuple[Refusal, ...]
     failed_step: int = 0  # index of the first failing step; refines the order of `Refused`
-    current_replicas: int | None = None  # replicas that keep running there, if a placement cannot be scaled up
+    # The replicas that a placement has there all the same, fewer than requested; None: nothing is placed there.
+    granted_replicas: int | None = None
 
     @property
     def environment(self) -> str:
@@ -160,10 +166,12 @@ class Infeasible:
 
     @property
     def message(self) -> str:
-        """Every refusal, after the name of the profile."""
+        """Every refusal, after the replicas that have a place and the name of the profile."""
         profile = self.refusals[0].profile
         messages = join_messages(refusal.message for refusal in self.refusals)
-        return f"profile {profile}: {messages}" if profile else messages
+        message = f"profile {profile}: {messages}" if profile else messages
+        granted = self.granted_replicas
+        return message if granted is None else f"has {format_count(granted, 'replica')}; {message}"
 
 
 Verdict: TypeAlias = Assignment | Infeasible
@@ -195,14 +203,35 @@ class Decision:
     unreadable: frozenset[str] = frozenset()  # environments of placements whose recorded topology cannot be read
     candidates: int = 0  # number of environments
     desired: int = 1
+    # The replicas of all environments together that were requested, if they are divided over the environments.
+    divided_replicas: int | None = None
 
     @property
     def placed(self) -> int:
         return len(self.assignments) + len(self.unreadable)
 
+    @property
+    def is_divided(self) -> bool:
+        return self.divided_replicas is not None
+
+    @property
+    def missing_replicas(self) -> int:
+        """The replicas that have no place; 0 if each environment has its own number of replicas."""
+        if self.divided_replicas is None:
+            return 0
+        placed = sum(assignment.replicas for assignment in self.assignments)
+        unreadable = sum(p.replicas for p in self.carried if p.environment in self.unreadable)
+        return max(0, self.divided_replicas - placed - unreadable)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Tells whether everything that is requested has a place."""
+        has_all_replicas = all(infeasible.granted_replicas is None for infeasible in self.refusals)
+        return self.placed >= self.desired and not self.missing_replicas and has_all_replicas
+
     @cached_property
     def unresolved(self) -> list[Infeasible]:
         """The refusals that matter, nearest first: once enough is placed, only placements that cannot be scaled up."""
-        needs_more = self.placed < self.desired
-        unresolved = (each for each in self.refusals if needs_more or each.current_replicas is not None)
+        needs_more = self.placed < self.desired or self.missing_replicas
+        unresolved = (each for each in self.refusals if needs_more or each.granted_replicas is not None)
         return sorted(unresolved, key=lambda infeasible: (-infeasible.failed_step, infeasible.environment))

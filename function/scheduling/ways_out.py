@@ -26,7 +26,8 @@ from function.reasons import Refused
 from function.scheduling.filters import filter_candidates, filter_environment
 from function.scheduling.limits import charge_assignments, count_extra_gpus
 from function.scheduling.refusals import Field, Refusal
-from function.scheduling.scheduler import retention_order, scale_existing
+from function.scheduling.scaling import scale_existing
+from function.scheduling.scheduler import retention_order
 from function.scheduling.verdicts import Assignment, Decision, Infeasible, SchedulingRequest
 
 _MAX_ENVIRONMENTS = 8  # the nearest ones
@@ -51,6 +52,9 @@ class Snapshot:
     find_request: FindRequest = lambda _: None
     growing: Mapping[str, int] = field(default_factory=dict)  # by environment: current replicas of own that need more
     chosen: frozenset[str] = frozenset()  # environments on which a new placement is decided
+    # Where replicas are divided: how many have a place, by environment, and how many have none.
+    divided: Mapping[str, int] | None = None
+    missing: int = 0
 
     def others_on(self, environment: str, pool: str = "") -> list[Placement]:
         """Returns the known placements of other deployments on an environment, or on one of its pools."""
@@ -59,11 +63,17 @@ class Snapshot:
     def with_decision(self, decision: Decision) -> "Snapshot":
         """Returns the snapshot after a decision: its assignments are charged to the quota."""
         usage = self.request.quota_usage
+        existing = {a.environment for a in decision.assignments if a.placement}
+        growing = ((i.environment, i.granted_replicas) for i in decision.refusals if i.environment in existing)
+        is_divided = decision.is_divided
         return replace(
             self,
             request=replace(self.request, quota_usage=usage and charge_assignments(usage, decision.assignments)),
-            growing={i.environment: i.current_replicas for i in decision.refusals if i.current_replicas is not None},
-            chosen=frozenset(a.environment for a in decision.assignments if a.placement is None),
+            growing={name: granted for name, granted in growing if granted is not None},
+            # Whatever helps the missing replicas leaves those where they are that have a place.
+            chosen=frozenset(a.environment for a in decision.assignments if not (a.placement or is_divided)),
+            divided={a.environment: a.replicas for a in decision.assignments} if is_divided else None,
+            missing=decision.missing_replicas,
         )
 
     def with_environment(self, environment: Environment) -> "Snapshot":
@@ -81,6 +91,8 @@ class Snapshot:
     def fits(self, environment: str) -> bool:
         """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
         request = self.request
+        if self.divided is not None:
+            request = request.with_replicas(self.divided.get(environment, 0) + self.missing)
         where = self.environments[environment]
         ledger = CapacityView(self.others_on(environment), self.own)
         if environment not in self.growing:
@@ -322,6 +334,8 @@ def _lower_replicas(snapshot: Snapshot, environment: Environment, refusals: Sequ
     """Finds the most replicas for which there is room and quota, but at least as many as run anywhere now."""
     if not refusals or not all(refusal.use or refusal.quota_usage for refusal in refusals):
         return
+    if snapshot.divided is not None:
+        return  # the number of replicas that have a place is in the status
     deployment = snapshot.request.deployment
     running = [snapshot.growing.get(p.environment, p.replicas) for p in snapshot.own]
     numbers = range(max(running, default=1) or 1, deployment.replicas)

@@ -509,12 +509,48 @@ class Rollout(BaseModel):
     gate: Gate | None = None
 
 
+class Query(BaseModel):
+    prom_ql: StrictStr = Field(..., alias="promQL", max_length=4096, min_length=1)
+    value: StrictStr = Field(..., max_length=32, min_length=1, pattern="^[0-9]+(\\.[0-9]+)?$")
+
+
+class Target(BaseModel):
+    waiting_requests: StrictInt | None = Field(None, alias="waitingRequests", ge=1, le=100000)
+    running_requests: StrictInt | None = Field(None, alias="runningRequests", ge=1, le=100000)
+    time_to_first_token: StrictStr | None = Field(
+        None, alias="timeToFirstToken", max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+    )
+    query: Query | None = None
+
+
+class Stabilization(BaseModel):
+    up: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
+    down: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
+
+
+class Schedule(BaseModel):
+    timezone: StrictStr = Field("Etc/UTC", max_length=64, pattern="^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$")
+    start: StrictStr = Field(..., max_length=128, min_length=9, pattern="^\\S+ \\S+ \\S+ \\S+ \\S+$")
+    end: StrictStr = Field(..., max_length=128, min_length=9, pattern="^\\S+ \\S+ \\S+ \\S+ \\S+$")
+    replicas: StrictInt = Field(..., ge=1, le=1000)
+
+
+class Load(BaseModel):
+    min_replicas: StrictInt = Field(1, alias="minReplicas", ge=0, le=1000)
+    max_replicas: StrictInt = Field(..., alias="maxReplicas", ge=1, le=1000)
+    target: Target | None = None
+    stabilization: Stabilization | None = None
+    schedule: list[Schedule] | None = Field(None, max_length=16)
+
+
 class Fixed(BaseModel):
     replicas: StrictInt = Field(1, ge=0, le=1000)
 
 
 class Scaling(BaseModel):
-    signal: Literal["Fixed"] = "Fixed"
+    replica_scheduling: Literal["Duplicated", "Divided"] = Field("Duplicated", alias="replicaScheduling")
+    signal: Literal["Fixed", "Load"] = "Fixed"
+    load: Load | None = None
     fixed: Fixed = Field({}, validate_default=True)
 
 
@@ -536,7 +572,7 @@ class ModelCache(BaseModel):
 
 class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
-    environments: StrictInt = Field(1, ge=1, le=100)
+    environments: StrictInt | None = Field(None, ge=1, le=100)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
     service: Service | None = None
@@ -628,6 +664,24 @@ class DefaultsGateway(BaseModel):
     settle: StrictStr | None = Field(None, max_length=32, min_length=1, pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$")
 
 
+class AuthenticationRef(BaseModel):
+    kind: Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] | None = None
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class Prometheus(BaseModel):
+    url: StrictStr = Field(..., max_length=512, min_length=1, pattern="^https?://[^/\\s?#@]+(/[^\\s?#@]*)?$")
+    auth_modes: StrictStr | None = Field(
+        None, alias="authModes", max_length=64, min_length=1, pattern="^[a-z]+(,[a-z]+)*$"
+    )
+    authentication_ref: AuthenticationRef | None = Field(None, alias="authenticationRef")
+
+
+class Autoscaling(BaseModel):
+    prometheus: Prometheus
+    wake_up: Literal["Traefik"] | None = Field(None, alias="wakeUp")
+
+
 class CostPerHour(BaseModel):
     amount: StrictStr = Field(..., max_length=16, pattern="^[0-9]+(\\.[0-9]+)?$")
     currency: StrictStr = Field(..., max_length=3, pattern="^[A-Z]{3}$")
@@ -669,6 +723,7 @@ class Defaults(BaseModel):
     )
     kserve: Kserve | None = None
     gateway: DefaultsGateway | None = None
+    autoscaling: Autoscaling | None = None
     limits: Limits | None = None
     object_watch: StrictBool | None = Field(None, alias="objectWatch")
     gates: list[DefaultsGate] | None = Field(None, max_length=32)

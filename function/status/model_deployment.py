@@ -28,6 +28,7 @@ from function.reasons import (
 from function.scheduling.turns import sort_turns
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 from function.scheduling.ways_out import WayOut
+from function.status.scale import Scale, lower_scale
 
 _MAX_UNPLACED = 32
 _rolled_out = partial(Condition, ConditionType.ROLLED_OUT)
@@ -40,7 +41,7 @@ def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequen
     reason: Scheduled | Refused
     if decision.general_refusal is not None:
         reason = decision.general_refusal.reason
-    elif 0 < decision.placed < decision.desired:
+    elif 0 < decision.placed < decision.desired or (decision.placed and decision.missing_replicas and not unresolved):
         reason = Scheduled.PARTIALLY_PLACED
     elif unresolved:
         reason = unresolved[0].reason
@@ -54,14 +55,9 @@ def list_unplaced(decision: Decision) -> list[JSON]:
     """Returns `status.unplaced`: the nearest environments that were refused, by name."""
     nearest = sorted(decision.unresolved[:_MAX_UNPLACED], key=lambda infeasible: infeasible.environment)
     return [
-        {"environment": each.environment, "reason": each.reason, "message": truncate_middle(_describe(each))}
+        {"environment": each.environment, "reason": each.reason, "message": truncate_middle(each.message)}
         for each in nearest
     ]
-
-
-def _describe(infeasible: Infeasible) -> str:
-    current = infeasible.current_replicas
-    return infeasible.message if current is None else f"keeps its replicas ({current}); {infeasible.message}"
 
 
 def _describe_placed(decision: Decision) -> str:
@@ -79,10 +75,11 @@ def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequ
     unresolved = decision.unresolved
     if decision.general_refusal is not None:
         return _join_parts(decision.general_refusal.message, (), [carried, decision.general_refusal.remedy])
-    lines = [f"{infeasible.environment}: {_describe(infeasible)}" for infeasible in unresolved[:MAX_ITEMS]]
+    lines = [f"{infeasible.environment}: {infeasible.message}" for infeasible in unresolved[:MAX_ITEMS]]
     more = f"and {len(unresolved) - MAX_ITEMS} more" if len(unresolved) > MAX_ITEMS else ""
     if not unresolved:
-        more = "No further environments exist: create an InferenceEnvironment, or lower spec.environments"
+        instead = "raise" if decision.is_divided else "lower"
+        more = f"No further environments exist: create an InferenceEnvironment, or {instead} spec.environments"
     # If there is no way out, the message says what to do only if a single environment is nearest and has one refusal.
     nearest = [infeasible for infeasible in unresolved if infeasible.reason is unresolved[0].reason]
     advice = ways[0].message if ways else nearest[0].remedy if len(nearest) == 1 else ""
@@ -90,13 +87,18 @@ def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequ
 
 
 def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:
-    counts = Counter(infeasible.reason for infeasible in unresolved if infeasible.current_replicas is None)
+    counts = Counter(infeasible.reason for infeasible in unresolved if infeasible.granted_replicas is None)
     clauses = [f"{counts[reason]} {reason.phrase}" for reason in Refused if counts[reason]]
-    not_scaled = sum(infeasible.current_replicas is not None for infeasible in unresolved)
-    if not_scaled:
+    not_scaled = sum(infeasible.granted_replicas is not None for infeasible in unresolved)
+    if not_scaled and decision.is_divided:
+        clauses.append(f"{not_scaled} {'has' if not_scaled == 1 else 'have'} room for no more")
+    elif not_scaled:
         clauses.append(f"{not_scaled} cannot be scaled up to {request.deployment.replicas} replicas")
     desired = f" ({decision.desired} desired)" if decision.desired > 1 else ""
     head = f"{decision.placed}/{decision.candidates} environments can run {request.model.name}{desired}"
+    if decision.divided_replicas is not None:
+        placed = decision.divided_replicas - decision.missing_replicas
+        head = f"{placed}/{decision.divided_replicas} replicas of {request.model.name} fit"
     return f"{head}: {', '.join(clauses)}." if clauses else f"{head}."
 
 
@@ -205,7 +207,7 @@ def note_missing_prices(deployment: Deployment, environments: Iterable[Environme
     return "is Cheapest, and no pool has a price, so the smallest that suffices is chosen; set price of the pools"
 
 
-def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement]) -> Manifest:
+def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement], scale: Scale) -> Manifest:
     """Returns the status; `placed` are the placements of the decision's assignments."""
     draining = [drained.placement for drained in decision.draining]
     placements = sorted([*placed, *decision.carried, *draining], key=lambda p: (p.environment, p.name))
@@ -222,8 +224,10 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
             },
             "replicas": sum(p.replicas for p in placed),
             "scale": {
-                # The replicas of one environment, as in the spec: an autoscaler compares the two.
-                "replicas": min((p.replicas for p in placements), default=0),
+                # In the unit of the spec, because an autoscaler compares the two.
+                "replicas": scale.running,
+                "requested": scale.requested,
+                "granted": scale.granted,
                 "selector": f"{LABEL_DEPLOYMENT}={label_value(request.deployment.name)}",
             },
             "gpus": sum(p.shape.gpus * p.replicas for p in placements if p.shape),
@@ -245,7 +249,7 @@ def lower_replicas(status: Manifest, replicas: int) -> Manifest:
         **status,
         # Placements that are carried over do not count, but their rows do not show that they are carried over.
         "replicas": min(integer(status, "replicas"), integer(status, "environments.placed") * replicas),
-        "scale": {**mapping(status, "scale"), "replicas": min(integer(status, "scale.replicas"), replicas)},
+        "scale": lower_scale(mapping(status, "scale"), replicas),
         "gpus": sum(gpus * count for gpus, count in sizes),
         "placements": rows,
     }

@@ -37,6 +37,11 @@ def name_gateway_service(service: ModelService, origin: Origin) -> str:
     return build_name(stem, "service", service.name, str(origin), limit=_NAME_LIMIT)
 
 
+def name_route(service: str) -> str:
+    """Returns the name of the HTTPRoute of a ModelService on the control plane."""
+    return build_name(service, "route", service, limit=_NAME_LIMIT)
+
+
 def build_route(service: ModelService, gateway: PlatformGateway, weights: Mapping[Origin, int]) -> Manifest:
     """Returns the route on the control plane, with the weights of the gateways of clusters.
 
@@ -52,7 +57,7 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
     return {
         "apiVersion": ROUTE_VERSION,
         "kind": "HTTPRoute",
-        "metadata": _metadata(service, build_name(service.name, "route", service.name, limit=_NAME_LIMIT)),
+        "metadata": _metadata(service, name_route(service.name)),
         "spec": prune(spec),
     }
 

@@ -139,8 +139,8 @@ FAULTS = [
           (Problem("spec.environments", "101 is not allowed; must be at most 100"),)),
     Fault("no-model", "a model is required", {"modelRef": None},
           (Problem("spec.modelRef", "null is not allowed; must be a block of fields"),)),
-    Fault("signal", "replicas are fixed", {"scaling": {"signal": "fixed"}},
-          (Problem("spec.scaling.signal", '"fixed" is not known; must be one of Fixed (did you mean Fixed?)'),)),
+    Fault("signal", "two words are known", {"scaling": {"signal": "fixed"}},
+          (Problem("spec.scaling.signal", '"fixed" is not known; must be one of Fixed, Load (did you mean Fixed?)'),)),
 ]  # fmt: skip
 
 

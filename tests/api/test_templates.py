@@ -26,6 +26,7 @@ HARMLESS = {
     r"rollout\.gate\..*": "names what Crossplane fetches on the control plane, and is written into conditions only",
     r"gates\[0\]\..*": "compared only",
     r"unschedulableReason": "written into conditions only",
+    r"target\.query\.promQL|schedule\[0\]\.(start|end)|prometheus\.url": "a ScaledObject, in which nothing is replaced",
     r"environments": "names of environments, compared",
     r"retry": "an annotation of a Job, in which nothing is replaced",
     r"kind|mode|signal|source": "one of a few words",

@@ -82,7 +82,7 @@ def test_refuses_only_new_placements_beyond_the_quota() -> None:
     )
     miss, other = found.refusals
     assert other == earlier
-    assert (miss.environment, miss.current_replicas) == ("c", None)
+    assert (miss.environment, miss.granted_replicas) == ("c", None)
     assert miss.failed_step > STEP_READINESS, "the placement passes all checks before the quota"
     assert miss.refusals == (
         Refusal(

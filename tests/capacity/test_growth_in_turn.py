@@ -13,7 +13,8 @@ from function.domain.model import Shape
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
 from function.reasons import Refused
-from function.scheduling.scheduler import scale_existing, schedule
+from function.scheduling.scaling import scale_existing
+from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, SchedulingRequest
 from tests.support.builders import (
     deployment,

@@ -159,7 +159,7 @@ def test_rows_agree_with_the_decision(seed: int) -> None:
         assert {(r.environment, r.profile, r.pool) for r in plan.rows if r.serves} == chosen
         for miss in decision.refusals:
             rows = [r for r in plan.rows if r.environment == miss.environment]
-            assert miss.current_replicas is not None or miss.refusals in [r.refusals for r in rows]
+            assert miss.granted_replicas is not None or miss.refusals in [r.refusals for r in rows]
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))

@@ -14,25 +14,22 @@ from tests.cli.process import ROOT, output_of, run
 from tools import manifest_schema
 from tools.documents import document
 
-SCALING = """\
+FIXED = """\
 GROUP:      modelplane.ai
 KIND:       ModelDeployment
 VERSION:    v1alpha1
 
-FIELD: scaling <Object>
+FIELD: fixed <Object>
 DEFAULT: {}
 
 DESCRIPTION:
-    Number of replicas on each environment.
+    Settings of signal Fixed. With signal Load, the autoscaler writes them.
 
 FIELDS:
-  signal\t<string>
-  enum: Fixed
-    Source of the number of replicas. Only Fixed is supported. Defaults to
-    Fixed.
-
-  fixed\t<Object>
-    Settings of signal Fixed.
+  replicas\t<integer>
+    Number of replicas on each environment, or of all environments together
+    where replicas are Divided. 0 stops the pods and keeps the placements, where
+    replicas are Divided one of them. Defaults to 1.
 """
 # Fields that Kubernetes and Crossplane add.
 ADDED = {
@@ -44,18 +41,18 @@ ADDED = {
 
 
 def test_describes_a_field_and_the_fields_below() -> None:
-    assert output_of("explain", "modeldeployment.spec.scaling") == SCALING
+    assert output_of("explain", "modeldeployment.spec.scaling.fixed") == FIXED
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        *("mdldep.spec.scaling", "ModelDeployment.spec.scaling", "modeldeployments.spec.scaling"),
-        *("modeldeployments.modelplane.ai.spec.scaling", "mdldep.spec.scaling."),
+        *("mdldep.spec.scaling.fixed", "ModelDeployment.spec.scaling.fixed", "modeldeployments.spec.scaling.fixed"),
+        *("modeldeployments.modelplane.ai.spec.scaling.fixed", "mdldep.spec.scaling.fixed."),
     ],
 )
 def test_takes_kinds_as_other_commands_do(path: str) -> None:
-    assert output_of("explain", path) == SCALING
+    assert output_of("explain", path) == FIXED
 
 
 @pytest.mark.parametrize("kind", SHORT_NAMES)
@@ -84,7 +81,7 @@ def test_takes_paths_as_documents_and_messages_write_them() -> None:
     ("path", "lines"),
     [
         ("mdldep.spec.modelRef.kind", ["FIELD: kind <string>", "ENUM: ClusterModel, Model", "DEFAULT: ClusterModel"]),
-        ("mdldep.spec.environments", ["FIELD: environments <integer>", "DEFAULT: 1", "LIMITS: 1 to 100"]),
+        ("mdldep.spec.environments", ["FIELD: environments <integer>", "LIMITS: 1 to 100"]),
         ("mdldep.spec.rollout.paused", ["FIELD: paused <boolean>", "DEFAULT: false"]),
         (
             "mdldep.spec.rollout.order",
@@ -150,8 +147,8 @@ def test_recursive_lists_every_field_of_the_xrd(kind: str) -> None:
 
 
 def test_recursive_shows_types_and_words_alone() -> None:
-    shown = output_of("explain", "mdldep.spec.scaling", "--recursive").partition("FIELDS:\n")[2]
-    assert shown == "  signal\t<string>\n  enum: Fixed\n  fixed\t<Object>\n    replicas\t<integer>\n"
+    shown = output_of("explain", "mdldep.spec.placement", "--recursive").partition("FIELDS:\n")[2]
+    assert shown == "  prefer\t<string>\n  enum: Declared, SmallestSufficient, Cheapest\n"
 
 
 def test_prints_the_schema_of_a_field() -> None:

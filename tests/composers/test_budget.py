@@ -110,16 +110,16 @@ def test_takes_nothing_away_when_the_limit_is_lowered() -> None:
     assert said(control, ref, ADMITTED) == ("True", "Admitted")
 
 
-def test_keeps_replicas_when_more_would_exceed_the_budget() -> None:
+def test_adds_as_many_replicas_as_the_budget_allows() -> None:
     control = priced("9.00")
     deployment, ref = only(control, "ModelDeployment"), only(control, "ModelPlacement")
     change(control, deployment, "spec.scaling.fixed.replicas", 5)
     control.settle()
     assert said(control, deployment, SCHEDULED) == ("False", "BudgetExceeded")
-    assert "keeps its replicas (3); profile one-gpu: 2 GPUs for 4.00 USD per hour required" in message(
+    assert "has 4 replicas; profile one-gpu: 1 GPU for 2.00 USD per hour required" in message(
         control, deployment, SCHEDULED
     )
-    assert integer(control.composites[ref], "spec.replicas") == 3
+    assert integer(control.composites[ref], "spec.replicas") == 4
 
 
 def test_placement_beyond_the_budget_keeps_what_it_has() -> None:

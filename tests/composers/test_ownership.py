@@ -69,6 +69,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
         ("Usage", "cache"),
         ("ModelPlacement", "placement"),
         ("ModelService", "model"),
+        ("ScaledObject", "autoscaler"),
         ("HTTPRoute", "route"),
         ("Service", "service"),
         ("EndpointSlice", "slice"),

@@ -188,8 +188,8 @@ def test_scales_up_once_the_quota_has_room() -> None:
     assert said(control, deployment, SCHEDULED) == ("False", "QuotaExceeded")
     scheduled = message(control, deployment, SCHEDULED)
     assert "1 cannot be scaled up to 5 replicas" in scheduled
-    assert "keeps its replicas (3); profile one-gpu: 2 GPUs required; namespace chat has 3 of 4 GPUs" in scheduled
-    assert get(control.composites[deployment], "status.gpus") == 3, "the status counts the GPUs of the running replicas"
+    assert "has 4 replicas; profile one-gpu: 1 GPU required; namespace chat has 4 of 4 GPUs" in scheduled
+    assert get(control.composites[deployment], "status.gpus") == 4, "the status counts the GPUs of the granted replicas"
     assert said(control, placement, ADMITTED) == ("True", "Admitted")
     change(control, deployment, "spec.scaling.fixed.replicas", 4)
     control.settle()
@@ -212,7 +212,7 @@ def test_keeps_running_placement_when_a_larger_shape_exceeds_the_quota() -> None
     assert said(control, ref, "ServiceReady") == ("True", "Serving")
 
 
-def test_lowers_replicas_beyond_the_quota_to_those_that_run() -> None:
+def test_lowers_replicas_beyond_the_quota_to_those_that_it_allows() -> None:
     """Earlier releases wrote more replicas than the quota allows, and two deployments that grow at once still do."""
     control = plane(STORY)
     deployment, ref = only(control, "ModelDeployment"), only(control, "ModelPlacement")
@@ -224,7 +224,7 @@ def test_lowers_replicas_beyond_the_quota_to_those_that_run() -> None:
     first = Call(xr=control.composites[deployment], observed=control.store.owned(deployment), input=limits)
     outcome = compose(fetched(first, control.composites.values()))
     (written,) = composed_placements(outcome).values()
-    assert integer(written, "spec.replicas") == 3
+    assert integer(written, "spec.replicas") == 4
     assert _reason(outcome, SCHEDULED) == "QuotaExceeded"
 
 

@@ -288,7 +288,7 @@ def check(seed: int, counted: Counter[str]) -> None:
         counted["with a way"] += bool(ways)
         ranks = [[*Way].index(way.way) for way in ways]
         assert ranks == sorted(ranks), "cheapest first"
-        not_scaled = {i.environment for i in unresolved if i.current_replicas is not None}
+        not_scaled = {i.environment for i in unresolved if i.granted_replicas is not None}
         for way in ways:
             counted[way.way.name] += 1
             followed = follow(fleet, name, way).decide(name)

@@ -34,7 +34,7 @@ BEYOND = replace(MINE, admission=replace(MINE.admission, over_quota=True))
 class Case:
     """`has`: the existing placement, or None for a new one. `kept`: the decided replicas, None without an assignment.
 
-    `refused`: the refused GPUs, or None without a refusal. `current_replicas`: the replicas that the refusal reports.
+    `refused`: the refused GPUs, or None without a refusal. `granted_replicas`: the replicas that the refusal reports.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Case:
     kept: int | None = None
     carried: bool = False
     refused: int | None = None
-    current_replicas: int | None = None
+    granted_replicas: int | None = None
 
 
 CASES = (
@@ -70,23 +70,23 @@ CASES = (
     ),
     Case(
         id="grows-beyond",
-        reason="4 + 12 GPUs exceed a limit of 15, so the placement keeps its one replica",
+        reason="4 + 12 GPUs exceed a limit of 15, and 4 + 8 do not, so the placement gets two replicas",
         has=MINE,
         made=replace(MINE, replicas=3),
         gpus=15,
-        kept=1,
+        kept=2,
         refused=8,
-        current_replicas=1,
+        granted_replicas=2,
     ),
     Case(
         id="written-beyond",
-        reason="its spec has three replicas, but only the one replica of its service is kept",
+        reason="its spec has three replicas, its service has one, and the limit allows two",
         has=replace(BEYOND, replicas=3),
         made=replace(BEYOND, replicas=3),
         gpus=15,
-        kept=1,
+        kept=2,
         refused=8,
-        current_replicas=1,
+        granted_replicas=2,
     ),
     Case(
         id="larger",
@@ -152,10 +152,10 @@ def test_limits_one_assignment_by_the_quota(case: Case) -> None:
         return
     (miss,) = found.refusals
     (refusal,) = miss.refusals
-    assert (miss.environment, miss.reason, miss.current_replicas) == (
+    assert (miss.environment, miss.reason, miss.granted_replicas) == (
         "env",
         Refused.QUOTA_EXCEEDED,
-        case.current_replicas,
+        case.granted_replicas,
     )
     assert (refusal.field, refusal.required) == (Field.QUOTA, case.refused)
 

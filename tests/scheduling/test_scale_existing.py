@@ -14,7 +14,7 @@ from function.domain.records.weights import DownloadRecord, WeightsRecord
 from function.reasons import Refused
 from function.scheduling.filters import CHECKS, FIRST_OF_POOL, STEP_CAPACITY, STEP_NEVER, check_shared_storage
 from function.scheduling.refusals import Field, Refusal
-from function.scheduling.scheduler import scale_existing
+from function.scheduling.scaling import scale_existing
 from function.scheduling.verdicts import Infeasible, SchedulingRequest
 from function.weights.faults import FaultKind, StorageFault
 from tests.support.builders import GIB, FaultyRequest, deployment, environment, model, placement, pool, profile, shape
@@ -65,14 +65,14 @@ def unstorable(*refusals: Refusal, fault: StorageFault = FAULT) -> Infeasible:
         shape=ONE,
         storage=fault,
     )
-    return Infeasible(refusals=(storage, *refusals), failed_step=CHECKS.index(check_shared_storage), current_replicas=1)
+    return Infeasible(refusals=(storage, *refusals), failed_step=CHECKS.index(check_shared_storage), granted_replicas=1)
 
 
 def unread(field: Field, *broken: str) -> Infeasible:
     refusal = Refusal(
         reason=Refused.NO_POOL_SATISFIES_REQUIREMENTS, field=field, environment="env", actual=broken or None
     )
-    return Infeasible(refusals=(refusal,), failed_step=FIRST_OF_POOL, current_replicas=1)
+    return Infeasible(refusals=(refusal,), failed_step=FIRST_OF_POOL, granted_replicas=1)
 
 
 FULL = free_capacity(
@@ -101,14 +101,13 @@ UNREAD = Refusal(
 CASES = (
     Case("room", "three replicas fit on four nodes", FOUR, None, replicas=3),
     Case("full", "another placement uses two of the four nodes",
-         FOUR, Infeasible(refusals=(FULL,), failed_step=STEP_CAPACITY,
-              current_replicas=1),
-         others=TWO_OF_OTHERS),
+         FOUR, Infeasible(refusals=(FULL,), failed_step=STEP_CAPACITY, granted_replicas=2),
+         replicas=2, others=TWO_OF_OTHERS),
     Case("too-small", "three replicas never fit on two nodes", environment("env", pool(nodes=2)),
-         Infeasible(refusals=(SMALL,), failed_step=STEP_NEVER, current_replicas=1)),
+         Infeasible(refusals=(SMALL,), failed_step=STEP_NEVER, granted_replicas=2), replicas=2),
     Case("too-small-and-full", "the refusal counts the replicas that fit in the empty pool: two",
          environment("env", pool(nodes=2)),
-         Infeasible(refusals=(TAKEN,), failed_step=STEP_NEVER, current_replicas=1),
+         Infeasible(refusals=(TAKEN,), failed_step=STEP_NEVER, granted_replicas=1),
          others=(placement(deployment="other"),)),
     Case("unstorable", "the fault of the planner becomes a refusal", FOUR, unstorable(), request=storage(FAULT)),
     Case("unstorable-and-full", "storage is checked before capacity", FOUR, unstorable(FULL), request=storage(FAULT),
@@ -128,7 +127,7 @@ CASES = (
     Case("broken-beside-its-pool", "an invalid environment admits no growth, even with a valid pool",
          replace(FOUR, broken=True), unread(Field.ENVIRONMENT)),
     Case("broken-profile", "an invalid profile prevents growth until it is valid", FOUR,
-         Infeasible(refusals=(UNREAD,), current_replicas=1),
+         Infeasible(refusals=(UNREAD,), granted_replicas=1),
          request=replace(storage(), model=UNREADABLE)),
     Case("another-broken-profile", "another invalid profile does not prevent growth", FOUR, None, replicas=3,
          request=replace(storage(), model=model(*model().profiles, broken=UNREADABLE.broken[:1]))),

@@ -313,12 +313,12 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [4]
 
     def test_beyond_what_others_leave(self) -> None:
-        """Another deployment uses one of four nodes: 4 replicas do not fit, so only the running replica stays."""
+        """Another deployment uses one of four nodes: of 4 replicas, 3 fit."""
         other = placement("a", deployment="other")
         decision = schedule(request(replicas=4), environments("a", nodes=4), [placement("a"), other])
-        assert [a.replicas for a in decision.assignments] == [1]
+        assert [a.replicas for a in decision.assignments] == [3]
         (miss,) = decision.refusals
-        assert (miss.reason, miss.current_replicas) == (Refused.INSUFFICIENT_CAPACITY, 1)
+        assert (miss.reason, miss.granted_replicas) == (Refused.INSUFFICIENT_CAPACITY, 3)
         assert (miss.refusals[0].required, miss.refusals[0].actual) == (4, 3)
 
     def test_no_further_than_its_environment_admitted(self) -> None:
@@ -331,20 +331,20 @@ class TestGrowth:
         decision = schedule(request(replicas=3), [there], [mine, other])
         assert [a.replicas for a in decision.assignments] == [2]
         (miss,) = decision.refusals
-        assert (miss.reason, miss.current_replicas) == (Refused.INSUFFICIENT_CAPACITY, 2)
+        assert (miss.reason, miss.granted_replicas) == (Refused.INSUFFICIENT_CAPACITY, 2)
 
     def test_beyond_the_pool(self) -> None:
         decision = schedule(request(replicas=5), environments("a", nodes=4), [placement("a")])
-        assert [a.replicas for a in decision.assignments] == [1]
+        assert [a.replicas for a in decision.assignments] == [4]
         assert decision.refusals[0].reason is Refused.POOL_TOO_SMALL
 
     def test_apart(self) -> None:
-        """Five replicas of 4 GPUs share 4 nodes of 8, unless they need exclusive nodes."""
+        """Five replicas of 4 GPUs share 4 nodes of 8; of replicas that need exclusive nodes, four fit."""
         small = shape(1, 4)
         apart = model(profile(shape=small, replicas_across_nodes=Spread.REQUIRED))
         own = placement("a", shape=small)
         decision = schedule(request(model=apart, replicas=5), environments("a", nodes=4), [own])
-        assert [a.replicas for a in decision.assignments] == [1]
+        assert [a.replicas for a in decision.assignments] == [4]
 
     def test_a_claim_of_one_pod_is_not_shared(self) -> None:
         choice = CreatedStorage(type=CacheType.PVC)

@@ -69,7 +69,7 @@ def test_no_schedule_moves_nothing(ready: bool) -> None:
 def test_refuses_growth_and_keeps_replicas(place: Environment) -> None:
     decision = decide(place, own=(placement("a", ready=True),), replicas=2)
     assert [(a.environment, a.replicas) for a in decision.assignments] == [("a", 1)]
-    assert [each.current_replicas for each in decision.refusals] == [1]
+    assert [each.granted_replicas for each in decision.refusals] == [1]
     shrunk = decide(place, own=(placement("a", ready=True, replicas=3),), replicas=2)
     assert [(a.environment, a.replicas) for a in shrunk.assignments] == [("a", 2)]
 

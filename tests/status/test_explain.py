@@ -152,7 +152,7 @@ def test_reports_invalid_profile_when_scaling_up() -> None:
     assert found.message.splitlines() == [
         "1/1 environments can run kimi-k2-instruct: 1 cannot be scaled up to 2 replicas.",
         (
-            f"a: keeps its replicas (1); profile {MINE.profile}: it is invalid: spec.serving[0].engine.image: must not "
+            f"a: has 1 replica; profile {MINE.profile}: it is invalid: spec.serving[0].engine.image: must not "
             "be empty, spec.serving[0].a: b"
         ),
     ]

@@ -416,7 +416,7 @@ CASES = (
         says=(
             "1/1 environments can run kimi-k2-instruct: 1 cannot be scaled up to 2 replicas.",
             (
-                "a: keeps its replicas (1); profile multinode: pool frontier has no capacity now: "
+                "a: has 1 replica; profile multinode: pool frontier has no capacity now: "
                 "2 replicas of 2 nodes x 8 GPUs required, "
                 "1 fit: 1 of 4 nodes in use by 1 other placement"
             ),

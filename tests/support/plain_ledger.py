@@ -69,19 +69,22 @@ def _grant(p: Placement, share: Share) -> Grant:
 
 
 def _granted(of: Pool, p: Placement, asks: Share, held: Held) -> bool:
-    """Grant the request of one placement if it fits beside all other grants; return whether it is granted."""
-    if any(g.share.has_same_pool_and_size(asks) and g.share.replicas >= asks.replicas for g in held[p.uid]):
+    """Grant what fits beside all other grants; return whether everything is granted.
+
+    A placement without replicas of this size gets all of them or none.
+    """
+    has = max((g.share.replicas for g in held[p.uid] if g.share.has_same_pool_and_size(asks)), default=0)
+    if has >= asks.replicas:
         return True
     capacity = charge_one_by_one(of, [g for uid, each in held.items() if uid != p.uid for g in each])
-    if (
-        capacity.count_fitting_replicas(
-            asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes
-        )
-        < asks.replicas
-    ):
+    fitting = capacity.count_fitting_replicas(
+        asks.nodes, asks.gpus_per_node, asks.replicas, exclusive=asks.exclusive_replica_nodes
+    )
+    if fitting < asks.replicas and not 0 < has < fitting:
         return False
-    held[p.uid] = [*(g for g in held[p.uid] if not g.share.has_same_pool_and_size(asks)), _grant(p, asks)]
-    return True
+    granted = _grant(p, replace(asks, replicas=fitting))
+    held[p.uid] = [*(g for g in held[p.uid] if not g.share.has_same_pool_and_size(asks)), granted]
+    return fitting == asks.replicas
 
 
 SHAPES = (shape(1, 1), shape(1, 3), shape(1, 4), shape(1, 8), shape(2, 2), shape(2, 8), shape(3, 4))

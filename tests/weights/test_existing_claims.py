@@ -92,7 +92,7 @@ def test_refuses_second_replica_on_existing_read_write_once_claim() -> None:
     deployment = only(control, "ModelDeployment")
     assert said(control, deployment, SCHEDULED) == ("False", "SharedStorageMissing")
     message = text(condition(control.composites[deployment], SCHEDULED), "message")
-    assert "keeps its replicas (1)" in message
+    assert "has 1 replica" in message
     assert "claim" in message
     assert "ReadWriteOnce" in message
 

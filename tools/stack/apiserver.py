@@ -1,7 +1,7 @@
 """etcd and the API servers of all clusters, which share it under a prefix each."""
 
 from tools import programs
-from tools.stack import audit, layout
+from tools.stack import audit, certificates, layout
 from tools.stack.layout import Home
 from tools.stack.processes import Program
 
@@ -55,6 +55,14 @@ def apiserver(home: Home, name: str) -> Program:
             "--disable-admission-plugins=ServiceAccount",  # nothing here runs as a pod with a token
             "--endpoint-reconciler-type=none",
             "--allow-privileged=true",
+            # By these, API servers behind this one (KEDA's metrics server) know who asks.
+            f"--requestheader-client-ca-file={folder / 'front.crt'}",
+            f"--requestheader-allowed-names={certificates.FRONT_PROXY}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={folder / f'{certificates.FRONT_PROXY}.crt'}",
+            f"--proxy-client-key-file={folder / f'{certificates.FRONT_PROXY}.key'}",
             *audit.arguments(home, name),
         ),
     )

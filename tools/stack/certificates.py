@@ -13,7 +13,11 @@ from pathlib import Path
 from tools.stack import layout
 from tools.stack.layout import Home
 
-_SERVER_NAMES = "subjectAltName=DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1,IP:10.1.0.1"
+FRONT_PROXY = "front-proxy-client"
+_SERVER_NAMES = (
+    "subjectAltName=DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1,IP:10.1.0.1"
+    ",DNS:keda-metrics-apiserver.keda.svc"  # the API server checks this name, whatever the Service resolves to
+)
 _ACCOUNT = (
     "/O=system:serviceaccounts/O=system:serviceaccounts:crossplane-system/CN=system:serviceaccount:crossplane-system:"
 )
@@ -29,6 +33,10 @@ IDENTITIES = {
     "west-executor": (layout.WEST, "/CN=modelplane"),
     "reader": (layout.HUB, "/CN=reader"),
     "keeper": (layout.HUB, "/CN=keeper"),
+    "keda": (
+        layout.HUB,
+        "/O=system:serviceaccounts/O=system:serviceaccounts:keda/CN=system:serviceaccount:keda:keda-operator",
+    ),
 }
 
 
@@ -43,6 +51,9 @@ def issue(home: Home) -> None:
     _sign(folder, "localhost", "/CN=localhost", _SERVER_NAMES)
     for name, source in (("ca.crt", "ca.crt"), ("tls.crt", "localhost.crt"), ("tls.key", "localhost.key")):
         shutil.copy(folder / source, home.server_tls / name)
+    # An authority of its own, so that no client of ours can pose as the API server.
+    _openssl(folder, "req -x509 -newkey rsa:2048 -nodes -keyout front.key -out front.crt -days 365 -subj /CN=front")
+    _sign(folder, FRONT_PROXY, f"/CN={FRONT_PROXY}", authority="front")
     for identity, (port, subject) in IDENTITIES.items():
         _sign(folder, identity, subject)
         home.kubeconfig(identity).write_text(json.dumps(_kubeconfig(folder, identity, port), indent=1))
@@ -53,12 +64,12 @@ def authority(home: Home) -> str:
     return encoded(home.certificates / "ca.crt")
 
 
-def _sign(folder: Path, name: str, subject: str, extension: str = "") -> None:
+def _sign(folder: Path, name: str, subject: str, extension: str = "", authority: str = "ca") -> None:
     (folder / "extensions").write_text(extension)
     _openssl(folder, f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj {subject}")
     _openssl(
         folder,
-        f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 365"
+        f"x509 -req -in {name}.csr -CA {authority}.crt -CAkey {authority}.key -CAcreateserial -days 365"
         f" -extfile extensions -out {name}.crt",
     )
 

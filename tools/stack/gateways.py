@@ -17,6 +17,7 @@ from tools.stack.waiting import listens, until
 
 ADDRESSES = {"hub": "10.99.0.1", EAST.name: "10.99.1.1", WESTERN.name: "10.99.2.1"}
 NAME, NAMESPACE = "models", "modelplane-system"  # of the control plane's Gateway
+METRICS = 8082
 _CLASS, _CONTROLLER = "traefik", "traefik.io/gateway-controller"
 _WEST = ("apiserver", "controllers", "scheduler", "kwok", "lws", "kserve", "players")
 
@@ -80,6 +81,10 @@ def program(home: Home, name: str) -> Program:
             f"--entrypoints.web.address={ADDRESSES[name]}:{layout.GATEWAY}",
             "--providers.kubernetesgateway",
             f"--providers.kubernetesgateway.statusaddress.ip={ADDRESSES[name]}",
+            # What can wake a deployment without replicas (docs/scale.md).
+            f"--entrypoints.metrics.address={ADDRESSES[name]}:{METRICS}",
+            "--metrics.prometheus.entrypoint=metrics",
+            "--metrics.prometheus.addrouterslabels=true",
             "--global.checknewversion=false",
             "--global.sendanonymoususage=false",
         ),

@@ -1,0 +1,75 @@
+"""Parses replicas by load: `spec.scaling.load` of a ModelDeployment, and `autoscaling` of the platform settings."""
+
+from decimal import Decimal
+
+from function import schemas
+from function.api.problems import Problems
+from function.api.values import parse_duration
+from function.domain.scaling import Autoscaling, LoadScaling, ScheduledReplicas, Target, WakeUp
+
+_MOST_SECONDS = 3600  # that a HorizontalPodAutoscaler accepts as a stabilization window
+_DEFAULT = LoadScaling(minimum=1, maximum=1)
+
+
+def parse_load(scaling: schemas.Scaling, problems: Problems) -> LoadScaling | None:
+    """Returns how the replicas follow the load; None with signal Fixed, or if it has problems."""
+    if scaling.signal != "Load":
+        return None
+    block = scaling.load
+    at = problems["load"]
+    if block is None:
+        at.add("is required for signal Load")
+        return None
+    if block.min_replicas > block.max_replicas:
+        at["minReplicas"].add_invalid(block.min_replicas, f"at most maxReplicas ({block.max_replicas})")
+    target = _parse_target(block.target, at["target"])
+    schedule = tuple(ScheduledReplicas(**entry.model_dump()) for entry in block.schedule or ())
+    if target == Target() and not schedule and not at["target"].list():
+        at.add("needs a target or an entry of schedule")
+    windows = block.stabilization or schemas.Stabilization()
+    return LoadScaling(
+        minimum=block.min_replicas,
+        maximum=block.max_replicas,
+        target=target,
+        up_seconds=_parse_window(windows.up, _DEFAULT.up_seconds, at["stabilization.up"]),
+        down_seconds=_parse_window(windows.down, _DEFAULT.down_seconds, at["stabilization.down"]),
+        schedule=schedule,
+    )
+
+
+def _parse_target(block: schemas.Target | None, problems: Problems) -> Target:
+    if block is None:
+        return Target()
+    time = parse_duration(block.time_to_first_token)
+    if time is not None and not time:
+        problems["timeToFirstToken"].add_invalid(block.time_to_first_token, "more than 0s")
+    if block.query and not Decimal(block.query.value):
+        problems["query.value"].add_invalid(block.query.value, "more than 0")
+    return Target(
+        waiting_requests=block.waiting_requests,
+        running_requests=block.running_requests,
+        time_to_first_token=time,
+        query=(block.query.prom_ql, block.query.value) if block.query else None,
+    )
+
+
+def _parse_window(duration: str | None, default: int, problems: Problems) -> int:
+    seconds = parse_duration(duration)
+    if seconds is None:
+        return default
+    if seconds > _MOST_SECONDS:
+        problems.add_invalid(duration, "at most 1h")
+    return int(seconds)
+
+
+def parse_autoscaling(block: schemas.Autoscaling | None, weaker: Autoscaling | None) -> Autoscaling | None:
+    """Returns what the platform has for replicas by load, which one level sets as a whole."""
+    if block is None:
+        return weaker
+    reference = block.prometheus.authentication_ref
+    return Autoscaling(
+        prometheus_url=block.prometheus.url,
+        auth_modes=block.prometheus.auth_modes or "",
+        authentication=(reference.kind or "ClusterTriggerAuthentication", reference.name) if reference else None,
+        wake_up=WakeUp(block.wake_up) if block.wake_up else None,
+    )

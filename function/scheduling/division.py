@@ -1,0 +1,232 @@
+"""Division: the replicas of a deployment are divided over its environments (`scaling.replicaScheduling: Divided`).
+
+A replica that has a place keeps it, so that nothing moves without need. If there are too many replicas, the least
+preferred placements give up theirs first. If there are too few, the most preferred environments get them first, each
+as many as fit; where the preference is equal, placements that exist come first, then environments that have the
+weights. Replicas that fit nowhere are tried again in every decision.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from function.domain.allocation import QuotaUsage
+from function.domain.environment import Environment
+from function.domain.placement import Placement, Preference
+from function.reasons import Phase
+from function.scheduling.candidates import SchedulingInputs, filter_in_order
+from function.scheduling.filters import Candidate, filter_environment, filter_for_reschedule, rank_candidate
+from function.scheduling.limits import count_extra_gpus
+from function.scheduling.scaling import scale_existing
+from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest, Verdict
+
+_SortKey: TypeAlias = tuple[Any, ...]
+_NO_RANK: _SortKey = ()  # sorts first
+
+
+@dataclass(slots=True)
+class Division:
+    """The replicas that have a place so far, and those that still need one."""
+
+    inputs: SchedulingInputs
+    left: int  # replicas without a place
+    environments: int  # that may still be used
+    assignments: dict[str, Assignment] = field(default_factory=dict)  # by environment
+    refusals: dict[str, Infeasible] = field(default_factory=dict)  # by environment
+
+    @property
+    def usage(self) -> QuotaUsage | None:
+        """What the namespace has of its quota, with all assignments of this division charged."""
+        usage = self.inputs.usage
+        for each in self.assignments.values() if usage else ():
+            if usage and (more := count_extra_gpus(each)):
+                name = f"its own on {each.environment}"
+                usage = usage.with_more(name, more, each.price, is_new=each.placement is None)
+        return usage
+
+    def assign(self, assignment: Assignment) -> None:
+        """Gives replicas a place, in addition to those that the environment has."""
+        known = self.assignments.get(assignment.environment)
+        self.left -= assignment.replicas - (known.replicas if known else 0)
+        self.environments -= known is None
+        self.assignments[assignment.environment] = assignment
+
+
+def divide(
+    inputs: SchedulingInputs,
+    kept: Sequence[Placement],
+    to_reschedule: Sequence[Placement],
+    evicted: Mapping[str, Placement],
+    *,
+    may_add: bool,
+) -> Division:
+    """Divides the replicas of a deployment.
+
+    `kept`: the placements that may stay, the ones to be kept longest first. `to_reschedule`: the placements that must
+    leave, or get another shape in place. `evicted`: placements by environment that are used again if their environment
+    is chosen. `may_add`: further environments may be used.
+    """
+    deployment = inputs.request.deployment
+    unreadable = [p for p in kept if p.shape is None]
+    division = Division(
+        inputs=inputs,
+        left=max(0, deployment.replicas - sum(p.replicas for p in unreadable)),
+        environments=max(0, deployment.environments - len(unreadable)),
+    )
+    ranks = {p.environment: _rank(inputs, p) for p in kept}
+    for placement in sorted((p for p in kept if p.shape), key=lambda p: ranks[p.environment]):
+        _keep(division, placement)
+    for placement in to_reschedule:
+        _reschedule_in_place(division, placement)
+    used = frozenset(p.environment for p in kept).union(division.assignments)
+    if division.left or (not division.assignments and not unreadable):
+        for candidate in _sort_candidates(division, ranks, used, evicted):
+            _grow(division, candidate, evicted, may_add=may_add)
+            if not division.left and division.assignments:
+                break
+    _close_empty_placements(division)
+    if not division.left:  # whoever got fewer than it could have had misses nothing
+        division.refusals = {name: i for name, i in division.refusals.items() if i.granted_replicas is None}
+    return division
+
+
+def _rank(inputs: SchedulingInputs, placement: Placement) -> _SortKey:
+    """Returns the preference of an existing placement, as far as its environment and model can be read."""
+    environment = inputs.environments[placement.environment]
+    profile = inputs.request.find_profile(placement.profile)
+    pool = environment.pool(placement.pool)
+    if profile is None or pool is None:
+        return _NO_RANK
+    rank = rank_candidate(
+        Candidate(inputs.request.with_replicas(1), environment, profile, pool, placement.shape), inputs.ledger
+    )
+    return rank.sort_key if rank else _NO_RANK
+
+
+def _keep(division: Division, placement: Placement) -> None:
+    """Keeps the replicas of a placement, as far as they are still requested; a placement without any may grow."""
+    if not division.environments:
+        return
+    inputs = division.inputs
+    environment = inputs.environments[placement.environment]
+    request = inputs.request.with_replicas(min(placement.replicas, division.left))
+    assignment, _ = scale_existing(request, environment, placement, inputs.ledger)
+    division.assign(assignment)
+
+
+def _reschedule_in_place(division: Division, placement: Placement) -> None:
+    """Gives a placement another shape or pool on its environment, with as many of its replicas as fit there."""
+    inputs = division.inputs
+    environment = inputs.environments.get(placement.environment)
+    replicas = min(placement.replicas, division.left)
+    if environment is None or not division.environments or not replicas:
+        return
+
+    def try_replicas(replicas: int) -> Verdict:
+        return filter_for_reschedule(inputs.request.with_replicas(replicas), environment, inputs.ledger)
+
+    fitting = bisect_left(range(1, replicas + 1), 1, key=lambda n: isinstance(try_replicas(n), Infeasible))
+    verdict = try_replicas(fitting) if fitting else None
+    if isinstance(verdict, Assignment):
+        division.assign(replace(verdict, placement=placement))
+
+
+def _sort_candidates(
+    division: Division, ranks: Mapping[str, _SortKey], used: frozenset[str], evicted: Mapping[str, Placement]
+) -> Iterator[Placement | Verdict]:
+    """Yields the placements that may grow and the verdicts on further environments, the most preferred first."""
+    inputs = division.inputs
+    existing = [a.placement for a in division.assignments.values() if a.placement and not a.is_rescheduled]
+    one_replica = replace(inputs, request=inputs.request.with_replicas(min(1, inputs.request.deployment.replicas)))
+    verdicts = filter_in_order(one_replica, used, after_eviction=bool(evicted))
+    if inputs.request.deployment.prefer is Preference.DECLARED:
+        yield from existing
+        if _has_named_cache(inputs.request):  # a stable sort: the order stays where no weights differ
+            verdicts = iter(sorted(verdicts, key=lambda verdict: not _has_weights(inputs, verdict.environment)))
+        yield from verdicts
+        return
+    ranked: list[tuple[_SortKey, Placement | Verdict]] = [((ranks[p.environment], 0), p) for p in existing]
+    for verdict in verdicts:
+        if isinstance(verdict, Infeasible) or verdict.rank is None:
+            yield verdict
+        else:
+            after = 1 + (not _has_weights(inputs, verdict.environment))
+            ranked.append(((verdict.rank.sort_key, after), verdict))
+    for _, candidate in sorted(ranked, key=itemgetter(0)):
+        yield candidate
+
+
+def _has_named_cache(request: SchedulingRequest) -> bool:
+    return request.storage_request is not None and request.storage_request.named_cache is not None
+
+
+def _has_weights(inputs: SchedulingInputs, environment: str) -> bool:
+    """Tells whether the ModelCache of a deployment has its weights on an environment."""
+    storage = inputs.request.storage_request
+    entry = storage.named_cache.entry(environment) if storage and storage.named_cache else None
+    return entry is not None and entry.phase is Phase.READY
+
+
+def _grow(
+    division: Division, candidate: Placement | Verdict, evicted: Mapping[str, Placement], *, may_add: bool
+) -> None:
+    """Gives replicas that have no place to a placement, or to a new one."""
+    inputs = division.inputs
+    if isinstance(candidate, Infeasible):
+        division.refusals[candidate.environment] = candidate
+        return
+    environment = inputs.environments[candidate.environment]
+    if isinstance(candidate, Placement):
+        _grow_existing(division, environment, candidate)
+    elif may_add and division.environments:
+        _place_new(division, environment, evicted.get(candidate.environment))
+
+
+def _grow_existing(division: Division, environment: Environment, placement: Placement) -> None:
+    has = division.assignments[environment.name].replicas
+    request = division.inputs.request.with_replicas(has + division.left)
+    assignment, infeasible = scale_existing(request, environment, placement, division.inputs.ledger)
+    allowed = _limit_by_quota(division, assignment, at_least=has)
+    if infeasible is not None:
+        division.refusals[environment.name] = infeasible
+    division.assign(replace(assignment, replicas=allowed))
+
+
+def _limit_by_quota(division: Division, assignment: Assignment, *, at_least: int) -> int:
+    """Returns how many replicas of an existing placement the quota allows; the refusal follows in `limit_decision`."""
+    usage = division.usage
+    if usage is None:
+        return assignment.replicas
+
+    def is_refused(replicas: int) -> bool:
+        more = count_extra_gpus(replace(assignment, replicas=replicas))
+        return bool(more) and usage.find_excess(more, assignment.price, is_new=False) is not None
+
+    numbers = range(at_least + 1, assignment.replicas + 1)
+    return at_least + bisect_left(numbers, 1, key=is_refused)
+
+
+def _place_new(division: Division, environment: Environment, existing: Placement | None) -> None:
+    inputs = division.inputs
+    request = replace(inputs.request, quota_usage=None if existing else division.usage)
+
+    def try_replicas(replicas: int) -> Verdict:
+        return filter_environment(request.with_replicas(replicas), environment, inputs.ledger)
+
+    verdict = try_replicas(division.left)
+    if isinstance(verdict, Infeasible):
+        refused = verdict
+        fitting = bisect_left(range(1, division.left), 1, key=lambda n: isinstance(try_replicas(n), Infeasible))
+        verdict = try_replicas(fitting) if fitting else refused
+        division.refusals[environment.name] = replace(refused, granted_replicas=fitting or None)
+    if isinstance(verdict, Assignment):
+        division.assign(replace(verdict, placement=existing))
+
+
+def _close_empty_placements(division: Division) -> None:
+    """Closes placements without replicas; one stays if no replica has a place, so that its weights stay too."""
+    serving = {name: each for name, each in division.assignments.items() if each.replicas}
+    first = dict(list(division.assignments.items())[:1])
+    division.assignments = serving or first

@@ -1,0 +1,266 @@
+"""Scenario 33: replicas follow the load over two clusters, with KEDA, the autoscaler of Kubernetes and Prometheus.
+
+The engines are played and answer at once, so their load is played too: what Prometheus scrapes has vLLM's metrics with
+the labels that docs/scale.md asks for, and the numbers of the scenario. KEDA has only the scalers that are used
+(tools/keda.py).
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+import yaml
+
+from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from tests.e2e.fleet import Fleet, ask, open_fleet
+from tests.e2e.load import Load, constant_load
+from tests.e2e.objects import deployment, environment, model, pool, spanning
+from tests.e2e.world import World
+from tools import debian
+from tools.stack import gateways, keda, layout
+from tools.stack.processes import Program
+from tools.stack.waiting import listens, steady, until
+
+pytestmark = pytest.mark.e2e
+TEAM, CHAT = "by-load", "chat"
+_EXPORTER = 19300
+_COMPOSITION, _INPUT = "modeldeployments", "/spec/pipeline/0/input"
+_AUTOSCALING: Manifest = {"prometheus": {"url": f"http://127.0.0.1:{layout.PROMETHEUS}"}, "wakeUp": "Traefik"}
+
+
+class Engines(BaseHTTPRequestHandler):
+    """The metrics of all engines of the deployment, played."""
+
+    waiting: ClassVar[dict[str, int]] = {}  # by environment
+
+    def do_GET(self) -> None:  # the base class's name
+        """Answer a scrape."""
+        labels = f'namespace="{TEAM}",deployment="{CHAT}"'
+        lines = [
+            f'vllm:num_requests_waiting{{{labels},environment="{name}",pod="{name}-0"}} {number}'
+            for name, number in self.waiting.items()
+        ]
+        body = ("\n".join(lines) + "\n").encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@contextlib.contextmanager
+def _export() -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", _EXPORTER), Engines)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _prometheus(world: World) -> Program:
+    folder = world.stack.home.root / "prometheus-by-load"
+    folder.mkdir(exist_ok=True)
+    targets = {"engines": f"127.0.0.1:{_EXPORTER}", "gateway": f"{gateways.ADDRESSES['hub']}:{gateways.METRICS}"}
+    scrapes = [
+        {"job_name": name, "honor_labels": True, "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
+        for name, target in targets.items()
+    ]
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump({"scrape_configs": scrapes}))
+    options = {
+        "config.file": folder / "prometheus.yaml",
+        "storage.tsdb.path": folder / "data",
+        "web.listen-address": f"127.0.0.1:{layout.PROMETHEUS}",
+    }
+    argv = (str(debian.path("prometheus")), *(f"--{name}={value}" for name, value in options.items()))
+    return Program(name="prometheus-by-load", argv=argv)
+
+
+@dataclass(frozen=True)
+class Scene:
+    fleet: Fleet
+    load: Load
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def world(self) -> World:
+        return self.fleet.world
+
+    def scale(self) -> tuple[JSON, ...]:
+        """Return the requested, granted and running replicas."""
+        found = self.world.deployment(TEAM, CHAT)
+        return tuple(get(found, f"status.scale.{name}") for name in ("requested", "granted", "replicas"))
+
+    def wait_scale(self, *want: int, seconds: float = 150) -> float:
+        """Wait for these numbers of replicas, and return the seconds that it took."""
+        begin = time.monotonic()
+
+        def reached() -> bool:
+            if (found := self.scale()) != want:
+                raise LookupError(f"{found}, {self.says('Autoscaled')}, {self.says('ScaledAsRequested')}")
+            return True
+
+        until(f"{want} replicas requested, granted and running", reached, seconds=seconds)
+        took = time.monotonic() - begin
+        self.lines.append(f"{want} after {took:.0f} s")
+        with (self.world.stack.home.logs / "by-load.log").open("a") as log:
+            log.write(f"{self.lines[-1]}; {self.load}\n")
+        return took
+
+    def says(self, type_: str) -> tuple[str, str, str]:
+        found = condition(self.world.deployment(TEAM, CHAT), type_)
+        return text(found, "status"), text(found, "reason"), text(found, "message")
+
+    def events(self) -> int:
+        """Return how often anything was said of the deployment in an event."""
+        found = self.world.stack.hub.find("Event", TEAM)
+        own = [each for each in found if text(each, "involvedObject.name") == CHAT]
+        return sum(int(str(get(each, "count") or 1)) for each in own)
+
+
+def _small(name: str, nodes: int, secret: str) -> Manifest:
+    made = environment(name, pool("gpus", nodeCount=nodes, maxNodeCount=nodes), secret=secret)
+    mapping(made, "metadata.labels")["fleet"] = "both"
+    return made
+
+
+def _east(nodes: int) -> Manifest:
+    return _small("east", nodes, "dallas-kubeconfig")
+
+
+def _chat(most: int = 8, least: int = 1) -> Manifest:
+    load: Manifest = {
+        "minReplicas": least,
+        "maxReplicas": most,
+        "target": {"waitingRequests": 5},
+        "stabilization": {"down": "15s"},
+    }
+    made = deployment(TEAM, CHAT, "chat", environmentSelector={"matchLabels": {"fleet": "both"}}, service={})
+    mapping(made, "spec")["scaling"] = {"signal": "Load", "replicaScheduling": "Divided", "load": load}
+    return made
+
+
+def _configure(world: World) -> None:
+    (step,) = listing(world.stack.hub.get("Composition", _COMPOSITION) or {}, "spec.pipeline")
+    value: JSON = {**mapping(step, "input"), "autoscaling": _AUTOSCALING}
+    world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "add", "path": _INPUT, "value": value}])
+
+
+def _reset(world: World) -> None:
+    world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "remove", "path": f"{_INPUT}/autoscaling"}])
+
+
+@pytest.fixture(scope="module")
+def scene(world: World, empty: None) -> Iterator[Scene]:  # noqa: ARG001  # it comes first
+    processes = world.stack.processes
+    with contextlib.ExitStack() as stack:
+        keda.up(world.stack.home, processes)
+        stack.callback(keda.down, world.stack.home, processes)
+        stack.enter_context(_export())
+        fleet = stack.enter_context(open_fleet(world, TEAM))
+        processes.start(_prometheus(world))
+        stack.callback(processes.stop, "prometheus-by-load")
+        until("Prometheus", lambda: listens(layout.PROMETHEUS))
+        _configure(world)
+        stack.callback(_reset, world)
+        Engines.waiting = {"east": 0}
+        world.apply(_east(2), _small("west", 2, "west-kubeconfig"))
+        world.apply(model("chat", profile=spanning(1, 8)), _chat())
+        world.ready(TEAM, CHAT)
+        fleet.wait_weights(CHAT, {"east": 1})
+        with constant_load(fleet.url(CHAT), pace=20) as load:
+            yield Scene(fleet, load)
+
+
+def test_grows_over_clusters_and_back(scene: Scene, record_property: Callable[[str, object], None]) -> None:
+    """Each replica takes a node, and east has two: of four replicas, two are in the west."""
+    scene.wait_scale(1, 1, 1)
+    assert scene.says("Autoscaled")[:2] == ("True", "FollowsLoad")
+    Engines.waiting = {"east": 20}
+    scene.wait_scale(4, 4, 4)
+    scene.fleet.wait_weights(CHAT, {"east": 2, "west": 2})
+    answered = scene.fleet.ask(CHAT, 40)
+    assert set(answered) == {"east", "west"}, answered
+    Engines.waiting = {"east": 0, "west": 0}
+    scene.wait_scale(1, 1, 1)
+    scene.fleet.wait_weights(CHAT, {"east": 1})
+    time.sleep(10)
+    record_property("steps", scene.lines)
+    assert (scene.load.failed, scene.load.cut) == ([], []), scene.load
+
+
+def test_growth_without_room_waits_and_says_so(scene: Scene) -> None:
+    """Eight replicas are needed, and both clusters together have four nodes."""
+    begun = scene.events()
+    Engines.waiting = {"east": 40}
+    scene.wait_scale(8, 4, 4)
+    status, reason, message = scene.says("ScaledAsRequested")
+    assert (status, reason) == ("False", "Limited")
+    assert message.startswith("asked for 8 replicas, 4 granted, 4 running; ")
+    assert scene.says("Ready")[0] == "True"
+    steady("four of eight replicas", lambda: scene.scale() == (8, 4, 4), seconds=60)
+    assert scene.events() - begun <= 5
+    scene.world.apply(_east(4))
+    scene.wait_scale(8, 6, 6)
+    scene.world.apply(_east(2))  # what runs there stays, and the pool is overcommitted
+    Engines.waiting = {"east": 0, "west": 0}
+    scene.wait_scale(1, 1, 1)
+    assert scene.load.failed == [], scene.load
+
+
+def test_an_unknown_load_changes_nothing(scene: Scene) -> None:
+    Engines.waiting = {"east": 15}
+    scene.wait_scale(3, 3, 3)
+    Engines.waiting = {}  # the series end, as when a cluster's Prometheus is away
+    until("KEDA to say so", lambda: scene.says("Autoscaled")[:2] == ("False", "LoadUnknown"), seconds=120)
+    steady("three replicas", lambda: scene.scale() == (3, 3, 3), seconds=45)
+    program = scene.world.stack.processes.stop("prometheus-by-load")
+    steady("three replicas without Prometheus", lambda: scene.scale() == (3, 3, 3), seconds=45)
+    Engines.waiting = {"east": 15}
+    scene.world.stack.processes.start(program)
+    until("the load to be known", lambda: scene.says("Autoscaled")[:2] == ("True", "FollowsLoad"), seconds=120)
+    stopped = scene.world.stack.processes.stop(keda.OPERATOR)
+    Engines.waiting = {"east": 0, "west": 0}
+    steady("three replicas without KEDA", lambda: scene.scale() == (3, 3, 3), seconds=30)
+    scene.world.stack.processes.start(stopped)
+    scene.wait_scale(1, 1, 1)
+    assert scene.load.failed == [], scene.load
+
+
+def test_applying_the_manifest_again_resets_nothing(scene: Scene) -> None:
+    Engines.waiting = {"east": 10}
+    scene.wait_scale(2, 2, 2)
+    scene.world.apply(_chat())
+    steady("two replicas", lambda: scene.scale() == (2, 2, 2), seconds=30)
+    Engines.waiting = {"east": 0}
+    scene.wait_scale(1, 1, 1)
+
+
+def test_sleeps_and_is_woken(scene: Scene, record_property: Callable[[str, object], None]) -> None:
+    """The load of the scenario would keep it awake, so this is the last test."""
+    scene.load.end()
+    scene.world.apply(_chat(least=0))
+    scene.wait_scale(0, 0, 0, seconds=300)
+    url = f"http://{gateways.ADDRESSES['hub']}"
+    path = scene.fleet.url(CHAT)
+    assert path.startswith(url)
+    begin, refused = time.monotonic(), []
+
+    def answers() -> bool:
+        said = ask(path)
+        if said.status != 200:
+            refused.append(said.status)
+            raise LookupError(f"{said.status}, {scene.scale()}")
+        return True
+
+    until("an answer", answers, seconds=240)
+    record_property("woken", f"{time.monotonic() - begin:.0f} s, meanwhile {sorted(set(refused))}")
+    assert refused, "the first request finds nobody"
