@@ -20,7 +20,7 @@ from function.kube.manifests import JSON, Manifest, mapping, text
 from tests.cli.process import run
 from tests.support.blocks import DOCUMENTS, ROOT, Block, Command, blocks, commands, spans, yaml_blocks
 
-OF_OTHERS = {"Application", "ClusterRole", "PersistentVolumeClaim", "PodMonitor", "RoleBinding", "StorageClass"}
+OF_OTHERS = {"Application", "ClusterRole", "PersistentVolumeClaim", "RoleBinding", "StorageClass"}
 _WHERE = re.compile(r"# in (?P<spec>the spec of )?an? (?P<kind>\w+)")
 _STEP = "# in a Composition's pipeline step"
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} - {

@@ -20,6 +20,7 @@ from function.domain.settings import Settings
 from function.parts import requirements
 from function.parts.admission import ADMISSION_PART, KEPT_ADMISSION_PART
 from function.parts.cache_usage import CACHE_USAGE_PART, KEPT_CACHE_USAGE_PART
+from function.parts.monitor import MONITOR_PART
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
 from function.parts.part import Part, join_names, run_parts
@@ -47,6 +48,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     PREVIOUS_WEIGHTS_PART,
     CACHE_USAGE_PART,
     POD_DEPLOYMENT_PART,
+    MONITOR_PART,
 )
 NAMES = NamePatterns(join_names(PARTS))
 # Run while a reference does not resolve.

@@ -193,6 +193,7 @@ class Environment:
     kserve: Kserve = Kserve()
     gateway: GatewayAccess = GatewayAccess()
     provider_config: str = ""
+    pod_monitors: bool = False  # each placement gets a PodMonitor
     ready: bool = False  # its Ready condition
     ready_message: str = ""  # why it is not Ready
     paused: bool = False  # Crossplane does not reconcile it: waiting does not make it Ready

@@ -32,6 +32,7 @@ OBJECT_VERSION = f"{OBJECT_GROUP}/v1alpha1"
 ResourceKind: TypeAlias = tuple[str, str]  # apiVersion and kind
 OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
+MONITORING_VERSION = "monitoring.coreos.com/v1"
 KEDA_VERSION = "keda.sh/v1alpha1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
@@ -239,6 +240,9 @@ GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
     # Observed by an ObservedObjectCollection.
     GpuClusterKind(version="v1", kind="Node", resource="nodes", namespaced=False, verbs=("get", "list", "patch")),
     GpuClusterKind(version="apps/v1", kind="Deployment", resource="deployments", verbs=(*READ, "patch")),
+    GpuClusterKind(
+        version=MONITORING_VERSION, kind="PodMonitor", resource="podmonitors", verbs=_DELETED, assess=_is_always_up
+    ),
     GpuClusterKind(
         version=ROUTE_VERSION,
         kind="HTTPRoute",

@@ -417,6 +417,10 @@ class Storage(BaseModel):
     download: Download | None = None
 
 
+class Monitoring(BaseModel):
+    pod_monitors: StrictBool = Field(False, alias="podMonitors")
+
+
 class Selector(BaseModel):
     match_labels: dict[str, StrictStr] | None = Field(None, alias="matchLabels", max_length=32)
     match_expressions: list[MatchExpression] | None = Field(None, alias="matchExpressions", max_length=32)
@@ -465,6 +469,7 @@ class EnvironmentSpec(BaseModel):
     )
     taints: list[EnvironmentTaint] | None = Field(None, json_schema_extra={"unique": ["key", "effect"]}, max_length=16)
     storage: Storage | None = None
+    monitoring: Monitoring | None = None
     hardware: Hardware | None = None
     image_pull_secrets: list[EnvironmentImagePullSecret] | None = Field(None, alias="imagePullSecrets", max_length=8)
     gateway: Gateway | None = None

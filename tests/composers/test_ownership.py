@@ -62,6 +62,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
         ("Object", "workload"),
         ("Object", "storage"),
         ("Object", "pipeline"),
+        ("Object", "monitor"),
         ("Object", "route"),
         ("ClusterProviderConfig", "provider"),
         ("ObservedObjectCollection", "nodes"),

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 import yaml
 
-from function.kube.manifests import JSON, Manifest, condition, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, mapping, text
 from tests.e2e.fleet import Fleet, ask, open_fleet
 from tests.e2e.load import Load, constant_load
 from tests.e2e.objects import deployment, environment, model, pool, spanning
@@ -149,13 +149,12 @@ def _chat(most: int = 8, least: int = 1) -> Manifest:
 
 
 def _configure(world: World) -> None:
-    (step,) = listing(world.stack.hub.get("Composition", _COMPOSITION) or {}, "spec.pipeline")
-    value: JSON = {**mapping(step, "input"), "autoscaling": _AUTOSCALING}
+    value: JSON = {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults", "autoscaling": _AUTOSCALING}
     world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "add", "path": _INPUT, "value": value}])
 
 
 def _reset(world: World) -> None:
-    world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "remove", "path": f"{_INPUT}/autoscaling"}])
+    world.stack.hub.patch("Composition", _COMPOSITION, [{"op": "remove", "path": _INPUT}])
 
 
 @pytest.fixture(scope="module")
