@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from function.kube.manifests import JSON, listing, mapping, text
 from tests.cli.conftest import example
-from tests.cli.process import EXAMPLES, output_of
+from tests.cli.process import output_of
+from tests.support.plane import APPLIED
 from tools.stack import inventory
 
 Labels = frozenset[tuple[str, JSON]]
@@ -26,7 +27,7 @@ class Nodes:
 
 def test_every_example_has_gpus_of_its_own() -> None:
     pods: defaultdict[Labels, list[int]] = defaultdict(list)
-    for story in sorted({path.parent.name for path in EXAMPLES.glob("*/*.yaml")}):
+    for story in APPLIED:
         for labels, gpus in _pods_of(story):
             pods[labels].append(gpus)
     assert not {labels: gpus for labels, gpus in pods.items() if not _nodes_with(labels).have_room(gpus)}

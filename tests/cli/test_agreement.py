@@ -15,10 +15,10 @@ from function.kube.manifests import JSON, Manifest, condition, text
 from function.kube.names import VERSION
 from tests.cli.conftest import controlled
 from tests.cli.process import EXAMPLES
-from tests.support.plane import composed_placements, fetched, plane
+from tests.support.plane import APPLIED, composed_placements, fetched, plane
 from tools.demo import REQUESTED
 
-STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+STORIES = APPLIED
 
 
 @pytest.mark.parametrize("story", STORIES)

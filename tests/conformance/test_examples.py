@@ -8,11 +8,12 @@ import pytest
 from function.kube.manifests import listing, mapping
 from tests.conformance import crossplane
 from tests.conformance.rest import Rest
+from tests.support.plane import APPLIED
 from tools import programs
 
 pytestmark = pytest.mark.conformance
 
-STORIES = sorted({path.parent for path in (programs.ROOT / "examples").rglob("*.yaml")})
+STORIES = [programs.ROOT / "examples" / name for name in APPLIED]
 
 
 def test_there_are_examples() -> None:

@@ -6,11 +6,12 @@ import pytest
 
 from function.kube.manifests import Manifest, mapping, text
 from tests.e2e.world import World
+from tests.support.plane import APPLIED
 from tools.stack import inventory, upstream
 from tools.stack.layout import SOURCE
 
 pytestmark = pytest.mark.e2e
-STORIES = sorted({path.parent for path in (SOURCE / "examples").glob("*/*.yaml")})
+STORIES = [SOURCE / "examples" / name for name in APPLIED]
 FIRST = [story for story in STORIES if story.name == "node-local"]
 # On the remote cluster: the claim that the README of bring-your-own-claim makes.
 OWN_CLAIM: Manifest = {

@@ -10,7 +10,7 @@ from function.cli.validation import Item
 from function.domain.engines import get_version
 from function.domain.model import Engine, EngineName, Parallelism, Shape
 from function.kube.manifests import Manifest, flag, integer, listing, mapping, text
-from tests.support.plane import EXAMPLES, call
+from tests.support.plane import APPLIED, EXAMPLES, call
 from tools.control_plane import ControlPlane
 from tools.engine import Engine as Renderer
 from tools.engines import Release, list_releases
@@ -18,7 +18,7 @@ from tools.world import World
 
 ACCEPTANCE = Path(__file__).parents[1] / "acceptance"
 _PLATFORM = "kimi-k2-two-nodes.yaml"  # has the environment and the model of those that bring none
-STORIES = (*sorted(p.name for p in EXAMPLES.iterdir()), *sorted(p.name for p in ACCEPTANCE.glob("*.yaml")))
+STORIES = (*APPLIED, *sorted(p.name for p in ACCEPTANCE.glob("*.yaml")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tools.engine import Engine
 from tools.world import World
 
 CASES = NAMES
-_EXAMPLES = [path.name for path in sorted(plane.EXAMPLES.iterdir()) if path.is_dir() and path.name != "recipes"]
+_EXAMPLES = [name for name in plane.APPLIED if name != "recipes"]
 
 
 # Resources that no example has: a copied pull Secret, a sequential rollout, the service of a deployment.

@@ -21,6 +21,8 @@ from tools.engine import Engine, requirement
 from tools.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# Those that are applied; the objects of the other folder have statuses, and docs/render.md only renders them.
+APPLIED = tuple(path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir() and path.name != "render")
 
 
 def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
