@@ -100,8 +100,11 @@ class Outlook(Enum):
     CAN_WAIT = "not now"
 
 
+_PLURALS = {"has": "have", "is": "are", "lacks": "lack", "rejects": "reject"}
+
+
 class Refused(StrEnum):
-    """Why a deployment is not placed, from furthest to nearest: the reason, and its short text."""
+    """Why a deployment is not placed, from furthest to nearest: the reason, and what it says of one environment."""
 
     phrase: str
     outlook: Outlook
@@ -113,21 +116,26 @@ class Refused(StrEnum):
         member.phrase, member.outlook = phrase, outlook
         return member
 
-    INVALID_DEPLOYMENT = "InvalidDeployment", "with invalid deployment settings"
-    NO_ENVIRONMENTS = "NoEnvironments", "no environment"
-    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "not selected"
-    INVALID_PROFILE = "InvalidProfile", "with an invalid profile"
-    NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "no pool satisfies the requirements"
-    SHARED_STORAGE_MISSING = "SharedStorageMissing", "no shared storage"
-    STORAGE_TOO_SMALL = "StorageTooSmall", "storage too small"
-    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "without the cache", Outlook.CAN_WAIT
-    POOL_TOO_SMALL = "PoolTooSmall", "too small"
-    ENVIRONMENT_TAINTED = "EnvironmentTainted", "tainted"
-    POOL_UNSCHEDULABLE = "PoolUnschedulable", "unschedulable"
-    INSUFFICIENT_CAPACITY = "InsufficientCapacity", "insufficient capacity", Outlook.CAN_WAIT
-    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "not Ready", Outlook.CAN_WAIT
-    BUDGET_EXCEEDED = "BudgetExceeded", "beyond the namespace budget", Outlook.CAN_WAIT
-    QUOTA_EXCEEDED = "QuotaExceeded", "beyond the namespace quota", Outlook.CAN_WAIT
+    INVALID_DEPLOYMENT = "InvalidDeployment", "rejects the settings of the deployment"
+    NO_ENVIRONMENTS = "NoEnvironments", "is no environment"
+    NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "is not selected"
+    INVALID_PROFILE = "InvalidProfile", "has no valid profile"
+    NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "has no pool that satisfies the requirements"
+    SHARED_STORAGE_MISSING = "SharedStorageMissing", "has no shared storage"
+    STORAGE_TOO_SMALL = "StorageTooSmall", "has too little storage"
+    CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "lacks the cache", Outlook.CAN_WAIT
+    POOL_TOO_SMALL = "PoolTooSmall", "is too small"
+    ENVIRONMENT_TAINTED = "EnvironmentTainted", "is tainted"
+    POOL_UNSCHEDULABLE = "PoolUnschedulable", "is unschedulable"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity", "has insufficient capacity", Outlook.CAN_WAIT
+    ENVIRONMENT_NOT_READY = "EnvironmentNotReady", "is not Ready", Outlook.CAN_WAIT
+    BUDGET_EXCEEDED = "BudgetExceeded", "is beyond the namespace budget", Outlook.CAN_WAIT
+    QUOTA_EXCEEDED = "QuotaExceeded", "is beyond the namespace quota", Outlook.CAN_WAIT
+
+    def describe(self, environments: int) -> str:
+        """Returns the reason for a number of environments, for example `2 are not selected`."""
+        verb, _, rest = self.phrase.partition(" ")
+        return f"{environments} {verb if environments == 1 else _PLURALS[verb]} {rest}"
 
     @property
     def rank(self) -> int:

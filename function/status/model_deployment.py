@@ -88,7 +88,7 @@ def _describe_refused(request: SchedulingRequest, decision: Decision, ways: Sequ
 
 def _describe_counts(request: SchedulingRequest, decision: Decision, unresolved: Sequence[Infeasible]) -> str:
     counts = Counter(infeasible.reason for infeasible in unresolved if infeasible.granted_replicas is None)
-    clauses = [f"{counts[reason]} {reason.phrase}" for reason in Refused if counts[reason]]
+    clauses = [reason.describe(counts[reason]) for reason in Refused if counts[reason]]
     not_scaled = sum(infeasible.granted_replicas is not None for infeasible in unresolved)
     if not_scaled and decision.is_divided:
         clauses.append(f"{not_scaled} {'has' if not_scaled == 1 else 'have'} room for no more")

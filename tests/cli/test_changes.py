@@ -26,7 +26,7 @@ def three(tmp_path: Path) -> str:
 
 CHANGE = """\
 + ModelDeployment assistants/third
-    InsufficientCapacity: 0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.
+    InsufficientCapacity: 0/1 environments can run kimi-k2-instruct: 1 has insufficient capacity.
  -> Placed: Placed on h200-east (profile h200-two-nodes, pool h200, 1 replica of 2 nodes x 8 GPUs)
 
 1 deployment would be scheduled differently"""
@@ -55,7 +55,7 @@ def test_set_reads_standard_input_once(three: str) -> None:
 def test_set_changes_pools_below_the_cluster() -> None:
     """The model needs four nodes of four GPUs."""
     done = run("plan", "-f", "examples/kimi-k26-vram", "--set", "gke-us-central1/a100.maxNodeCount=3")
-    assert " -> PoolTooSmall: 0/1 environments can run kimi-k2.6: 1 too small" in done.stdout
+    assert " -> PoolTooSmall: 0/1 environments can run kimi-k2.6: 1 is too small" in done.stdout
     assert done.returncode == 1
 
 

@@ -81,7 +81,7 @@ def test_warns_of_a_variable_that_the_preset_of_the_network_sets(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, f"{warning}: {fault}\n\n3 objects valid, 1 warning\n")
     planned = run("plan", "-f", file, "-o", "json")
     (plan,) = json.loads(planned.stdout)
-    counts = "0/1 environments can run kimi-k2-instruct: 1 with an invalid profile."
+    counts = "0/1 environments can run kimi-k2-instruct: 1 has no valid profile."
     want = f"{counts}\nh200-east: profile h200-two-nodes: {fault}"
     assert (planned.returncode, plan["reason"], plan["message"]) == (1, "InvalidProfile", want)
 

@@ -87,7 +87,7 @@ InsufficientCapacity          eu-h100       h100   eight-gpus   1 node x 8 GPUs 
 NoPoolSatisfiesRequirements   eu-l40s       l40s   eight-gpus   1 node x 8 GPUs   acceleratorCount 8   4                                 -
 
 ModelDeployment team-c/chat: InsufficientCapacity
-0/2 environments can run large: 1 no pool satisfies the requirements, 1 insufficient capacity.
+0/2 environments can run large: 1 has no pool that satisfies the requirements, 1 has insufficient capacity.
 eu-h100: profile eight-gpus: pool h100 has no capacity now: 1 replica of 1 node x 8 GPUs required, 0 fit: 2 of 2 nodes in use by 2 other placements
 eu-l40s: profile eight-gpus: pool l40s has acceleratorCount 4, 8 required (4 missing)
 Wait for team-b/trial-1, which is about to leave pool h100 of InferenceEnvironment eu-h100

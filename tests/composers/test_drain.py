@@ -15,7 +15,7 @@ from tools.control_plane import ControlPlane
 
 OSLO, TOKYO = "a100-oslo", "h100-tokyo"
 DRAIN: Manifest = {"key": "modelplane.ai/drain", "effect": "NoExecute", "reason": "new switch"}
-REFUSED = "1/2 environments can run llama-3.3-70b-anywhere (2 desired): 1 tainted"
+REFUSED = "1/2 environments can run llama-3.3-70b-anywhere (2 desired): 1 is tainted"
 RESERVED: Manifest = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 

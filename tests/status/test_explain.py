@@ -28,7 +28,7 @@ def test_header_counts_reasons_and_lines_name_environments() -> None:
     assert found.status is Status.FALSE
     assert found.reason is Refused.INSUFFICIENT_CAPACITY
     assert found.message.splitlines() == [
-        "0/3 environments can run kimi-k2-instruct: 1 not selected, 1 no shared storage, 1 insufficient capacity.",
+        "0/3 environments can run kimi-k2-instruct: 1 is not selected, 1 has no shared storage, 1 has insufficient capacity.",
         (
             "full: profile multinode: pool frontier has no capacity now: 2 replicas of 2 nodes x 8 GPUs required, "
             "0 fit: 3 of 4 nodes in use by 1 other placement"
@@ -53,7 +53,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
     host = replace(pool("x", nodes=2), pod=PodAdditions(host_network=True))
     found = explained(request(of=model(profile("p", shape(1, 4)), name="m"), replicas=3), (site("a", host),))
     assert found.message.splitlines() == [
-        "0/1 environments can run m: 1 too small.",
+        "0/1 environments can run m: 1 is too small.",
         (
             "a: profile p: pool x is too small: 3 replicas of 1 node x 4 GPUs, each pod with a node to itself "
             "(it uses the node's network ports, or all of its devices), required, the whole pool (2 nodes) holds 2"
@@ -65,7 +65,7 @@ def test_explains_why_half_a_node_has_no_room() -> None:
 def test_gives_no_remedy_for_unpublished_capacity() -> None:
     found = explained(request(), (site("a", FRONTIER, uid="1"),))
     assert found.message.splitlines() == [
-        "0/1 environments can run kimi-k2-instruct: 1 insufficient capacity.",
+        "0/1 environments can run kimi-k2-instruct: 1 has insufficient capacity.",
         (
             "a: profile multinode: the environment has not published the free GPUs of pool frontier yet: "
             "1 replica of 2 nodes x 8 GPUs required"
@@ -88,7 +88,7 @@ def test_forty_refusals_keep_within_a_kibibyte() -> None:
     assert len(found.message.encode()) <= 1024
     lines = found.message.splitlines()
     assert len(lines) == 7
-    assert lines[0].endswith("40 no pool satisfies the requirements.")
+    assert lines[0].endswith("40 have no pool that satisfies the requirements.")
     assert all("..." in line for line in lines[1:6])
     assert lines[6] == "and 35 more"
     assert len(found.unplaced) == 32
@@ -128,8 +128,11 @@ def test_the_order_of_the_inputs_changes_nothing() -> None:
     assert len(found) == 1
 
 
-def test_every_reason_has_a_short_text() -> None:
-    assert all(reason.phrase for reason in Refused)
+def test_every_reason_has_a_text_for_one_and_for_several_environments() -> None:
+    verbs = {(r.describe(1).split()[1], r.describe(2).split()[1]) for r in Refused}
+    assert verbs == {("has", "have"), ("is", "are"), ("lacks", "lack"), ("rejects", "reject")}
+    assert Refused.POOL_TOO_SMALL.describe(1) == "1 is too small"
+    assert Refused.SHARED_STORAGE_MISSING.describe(12) == "12 have no shared storage"
 
 
 def test_reports_placement_with_changed_parallelism() -> None:

@@ -73,7 +73,7 @@ CASES = (
         request=request(2),
         environments=(site("a", FRONTIER), site("b", pool("medium", multi_node=False, memory="141Gi"))),
         says=(
-            "1/2 environments can run kimi-k2-instruct (2 desired): 1 no pool satisfies the requirements.",
+            "1/2 environments can run kimi-k2-instruct (2 desired): 1 has no pool that satisfies the requirements.",
             "b: profile multinode: pool medium is not multiNodeCapable, 2 nodes required",
         ),
     ),
@@ -123,7 +123,7 @@ CASES = (
         want=Refused.NO_ENVIRONMENT_MATCHES,
         environments=(site("a", FRONTIER, labels={}),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 not selected.",
+            "0/1 environments can run kimi-k2-instruct: 1 is not selected.",
             "a: the model's environmentSelector requires tier=production (found no such label)",
             "Change the model's environmentSelector to match InferenceEnvironment a, which has no label tier",
         ),
@@ -135,7 +135,7 @@ CASES = (
         request=request(of=model(profile("eu", shape(), selector=selector(region="eu")), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 not selected.",
+            "0/1 environments can run m: 1 is not selected.",
             "a: profile eu: the profile's environmentSelector requires region=eu (found no such label)",
             "Change the profile's environmentSelector to match InferenceEnvironment a, which has no label region",
         ),
@@ -147,7 +147,7 @@ CASES = (
         request=request(of=model(profile(engine=engine(EngineName.VLLM, "-tp=4")), name="m", vram="640Gi")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 with an invalid profile.",
+            "0/1 environments can run m: 1 has no valid profile.",
             (
                 "a: profile default: on pool frontier spec.serving[default].engine.args[0]: "
                 "-tp=4 disagrees with the shape of the replica; must be 8"
@@ -161,7 +161,7 @@ CASES = (
         request=request(of=model(profile(), name="m")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 with an invalid profile.",
+            "0/1 environments can run m: 1 has no valid profile.",
             "a: profile default: no replicaTopology, and the model has no spec.resources.vram",
         ),
     ),
@@ -171,7 +171,7 @@ CASES = (
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a", pool("x", memory=None)),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
+            "0/1 environments can run kimi-k2-instruct: 1 has no pool that satisfies the requirements.",
             "a: profile multinode: pool x does not declare memoryPerGpu, 141Gi required",
             "If its nodes have it, declare memoryPerGpu on pool x of InferenceEnvironment a",
         ),
@@ -183,7 +183,7 @@ CASES = (
         request=request(of=model(profile(), name="m", vram="810Gi")),
         environments=(site("a", pool("x", memory=None)),),
         says=(
-            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "0/1 environments can run m: 1 has no pool that satisfies the requirements.",
             "a: profile default: pool x does not declare memoryPerGpu, which spec.resources.vram is divided by",
             "If its nodes have it, declare memoryPerGpu on pool x of InferenceEnvironment a",
         ),
@@ -194,7 +194,7 @@ CASES = (
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a", pool("x", bandwidth="eth-100g", precision=("bf16",), nvlink_domain=4, gpus=4)),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 no pool satisfies the requirements.",
+            "0/1 environments can run kimi-k2-instruct: 1 has no pool that satisfies the requirements.",
             (
                 "a: profile multinode: pool x has acceleratorCount 4, 8 required (4 missing); "
                 "pool x has memoryPerGpu 80Gi, 141Gi required (61Gi missing); "
@@ -211,7 +211,7 @@ CASES = (
         request=request(of=model(profile("p", shape(), requires=requires(memory="141G")), name="m")),
         environments=(site("a", pool("x", memory="80000Mi")),),
         says=(
-            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "0/1 environments can run m: 1 has no pool that satisfies the requirements.",
             # 141 x 10^9 - 80000 x 2^20 = 57113920000 = 54468.1 x 2^20, rounded up
             "a: profile p: pool x has memoryPerGpu 80000Mi, 141G required (54469Mi missing)",
             (
@@ -227,7 +227,7 @@ CASES = (
         request=request(of=model(profile("p", shape(), requires=requires(memory="80Gi")), name="m")),
         environments=(site("a", pool("x", memory="81559Mi")),),
         says=(
-            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "0/1 environments can run m: 1 has no pool that satisfies the requirements.",
             "a: profile p: pool x has memoryPerGpu 81559Mi, 80Gi required (361Mi missing)",
             (
                 "If the model runs with it, set memoryPerGpu of profile p to 81559Mi, "
@@ -242,7 +242,7 @@ CASES = (
         request=request(of=model(profile(), name="m", vram="2000Gi"), choice=EMPTY_DIR),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run m: 1 with invalid deployment settings.",
+            "0/1 environments can run m: 1 rejects the settings of the deployment.",
             ("a: profile default: spec.modelCache.type: EmptyDir belongs to one pod; use PVC for several nodes"),
         ),
     ),
@@ -252,7 +252,7 @@ CASES = (
         want=Refused.NO_POOL_SATISFIES_REQUIREMENTS,
         environments=(site("a"), site("b", broken_pools=("x", "y")), site("c", broken=True)),
         says=(
-            "0/3 environments can run kimi-k2-instruct: 3 no pool satisfies the requirements.",
+            "0/3 environments can run kimi-k2-instruct: 3 have no pool that satisfies the requirements.",
             "a: it has no GPU node pools",
             "b: node pools are invalid: x, y, see its condition PoolsValid",
             "c: its spec is invalid, see its conditions",
@@ -264,7 +264,7 @@ CASES = (
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            "0/1 environments can run kimi-k2-instruct: 1 has no shared storage.",
             "a: profile multinode: multi-node model requires shared storage on the inference environment.",
             "Set spec.storage.storageClassName of InferenceEnvironment a to a ReadWriteMany class",
         ),
@@ -275,7 +275,7 @@ CASES = (
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, storage_class=None, ready=False),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            "0/1 environments can run kimi-k2-instruct: 1 has no shared storage.",
             (
                 "a: profile multinode: multi-node model requires shared storage on the inference environment. "
                 "the environment has not reported Ready yet"
@@ -288,7 +288,7 @@ CASES = (
         want=Refused.SHARED_STORAGE_MISSING,
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 no shared storage.",
+            "0/1 environments can run kimi-k2-instruct: 1 has no shared storage.",
             (
                 "a: profile multinode: multi-node model requires shared storage on the inference environment. "
                 "Its accessMode is ReadWriteOnce, ReadWriteMany required"
@@ -306,7 +306,7 @@ CASES = (
         request=request(replicas=2, choice=CreatedStorage(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, access_mode=RWO),),
         says=(
-            "0/1 environments can run gemma: 1 no shared storage.",
+            "0/1 environments can run gemma: 1 has no shared storage.",
             "a: profile small: several replicas share a claim; accessMode is ReadWriteOnce, ReadWriteMany required",
             (
                 "Set spec.storage.accessMode of InferenceEnvironment a to ReadWriteMany, "
@@ -321,7 +321,7 @@ CASES = (
         request=request(choice=CreatedStorage(type=CacheType.PVC), of=SMALL),
         environments=(site("a", FRONTIER, storage_class=None),),
         says=(
-            "0/1 environments can run gemma: 1 no shared storage.",
+            "0/1 environments can run gemma: 1 has no shared storage.",
             (
                 "a: profile small: a claim is required, "
                 "and neither deployment, environment nor defaults name a storage class"
@@ -336,7 +336,7 @@ CASES = (
         request=request(choice=ModelCacheChoice(name="weights")),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 without the cache.",
+            "0/1 environments can run kimi-k2-instruct: 1 lacks the cache.",
             "a: profile multinode: ModelCache weights does not exist or is invalid",
             "Create ModelCache weights in the deployment's namespace, or correct the fault in its conditions",
         ),
@@ -348,7 +348,7 @@ CASES = (
         request=request(choice=ModelCacheChoice(name="weights"), cache=ELSEWHERE),
         environments=(site("a", FRONTIER),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 without the cache.",
+            "0/1 environments can run kimi-k2-instruct: 1 lacks the cache.",
             "a: profile multinode: ModelCache weights does not keep the weights there",
             "Add a to ModelCache weights",
         ),
@@ -360,7 +360,7 @@ CASES = (
         request=request(of=model(profile("two", shape(2)), name="m")),
         environments=(site("a", pool("dark", memory=None)),),
         says=(
-            "0/1 environments can run m: 1 no pool satisfies the requirements.",
+            "0/1 environments can run m: 1 has no pool that satisfies the requirements.",
             (
                 "a: profile two: pool dark does not declare memoryPerGpu, and neither modelCache.size "
                 "nor the model's disk or vram says how large a claim to create"
@@ -373,7 +373,7 @@ CASES = (
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", pool("tiny", memory="141Gi", nodes=1)),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 too small.",
+            "0/1 environments can run kimi-k2-instruct: 1 is too small.",
             (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
@@ -387,7 +387,7 @@ CASES = (
         want=Refused.POOL_TOO_SMALL,
         environments=(site("a", replace(pool("tiny", memory="141Gi", nodes=1), count_field="nodeCount")),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 too small.",
+            "0/1 environments can run kimi-k2-instruct: 1 is too small.",
             (
                 "a: profile multinode: pool tiny is too small: 1 replica of 2 nodes x 8 GPUs required, "
                 "the whole pool (1 node) holds 0"
@@ -401,7 +401,7 @@ CASES = (
         want=Refused.ENVIRONMENT_NOT_READY,
         environments=(site("a", FRONTIER, ready=False, ready_message="KubeconfigMissing"),),
         says=(
-            "0/1 environments can run kimi-k2-instruct: 1 not Ready.",
+            "0/1 environments can run kimi-k2-instruct: 1 is not Ready.",
             "a: the environment is not Ready: KubeconfigMissing",
             "Wait until InferenceEnvironment a is Ready",
         ),
