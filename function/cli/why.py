@@ -1,11 +1,13 @@
 """`why`: explains why a deployment is not placed or not ready, and why an endpoint of a ModelService gets no requests.
 
-On a live control plane this is what the controller wrote into the status of the deployment and its placements. From
-files the deployment is decided, which also tells what to do about each refusal.
+On a live control plane this is what the controller wrote into the status of the deployment and its placements. If the
+deployment is refused, the other objects are read as well, to find all ways out as `plan --ways-out` does. From files
+the deployment is decided, which also tells what to do about each refusal.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 
 import click
@@ -14,16 +16,30 @@ from function.cli import tables
 from function.cli.advice import explain_preference, list_ways_out
 from function.cli.composing import list_conditions
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Code, Form, Sources, examples, form, is_quiet, read_subject, sources
+from function.cli.options import (
+    SELECTOR,
+    WATCH,
+    CliError,
+    Code,
+    Form,
+    Sources,
+    examples,
+    form,
+    is_quiet,
+    read_subject,
+    sources,
+)
 from function.cli.planning import compose_files, find_subject, plan_deployments
 from function.cli.store import Ref, Store, is_ours, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
 from function.reasons import Outlook, Refused, Scheduled, Status
+from function.scheduling.ways_out import WayOut
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
 _NAMES = 4  # environments that a group names
+_ENVIRONMENT = re.compile(r"\bInferenceEnvironment ([a-z0-9.-]*[a-z0-9])")
 _RANKS = {str(reason): reason.rank for reason in Refused}  # nearest last; a later release may have other reasons
 _OUTLOOKS = {Outlook.NEVER: "unschedulable", Outlook.CAN_WAIT: "waiting"}
 
@@ -81,7 +97,9 @@ def why(
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
     Without files it shows what the controller reports, and reads only deployments, placements and ModelServices of the
-    namespace. A name that no deployment has may be that of a ModelService: then it says why endpoints get no requests.
+    namespace. If the deployment is not placed, it also reads all environments, models and placements, where it may, to
+    list the ways out. A name that no deployment has may be that of a ModelService: then it says why endpoints get no
+    requests.
     """
 
     def build() -> Report:
@@ -91,7 +109,10 @@ def why(
             if sources.files:
                 compose_files(inventory)
             return _read_service_report(inventory.store[ref])
-        return _decide_report(inventory, ref) if sources.files else _read_deployment_report(inventory.store, ref)
+        if sources.files:
+            return _decide_report(inventory, ref)
+        report = _read_deployment_report(inventory.store, ref)
+        return _add_ways_out(report, sources) if report.refusals else report
 
     def render(report: Report) -> str:
         if form is Form.TABLE:
@@ -139,6 +160,12 @@ def _read_deployment_report(store: Store, ref: Ref) -> Report:
     environments = {refusal.subject for refusal in refusals}
     scheduled = text(condition(store[ref], "Scheduled"), "message").splitlines()[1:]
     notes = [line for line in scheduled if line.partition(":")[0] not in environments]
+    advice = {line: match[1] for line in notes if (match := _ENVIRONMENT.search(line)) and match[1] in environments}
+    refusals = [
+        replace(refusal, remedies=tuple(line for line, environment in advice.items() if environment == refusal.subject))
+        for refusal in refusals
+    ]
+    notes = [line for line in notes if line not in advice]
     if not conditions:
         notes = ["the controller has not reported anything yet: check that Crossplane and the function run"]
     return Report(
@@ -150,19 +177,43 @@ def _read_deployment_report(store: Store, ref: Ref) -> Report:
     )
 
 
+def _add_ways_out(report: Report, sources: Sources) -> Report:
+    """Returns the report with the ways out under their environments, or with a note if the caller may not read them."""
+    try:
+        inventory = load_inventory(sources)
+        ways_out = list_ways_out(plan_deployments(inventory, [report.ref])[report.ref])
+    except CliError as error:
+        note = f"note: only what the controller found is shown, without placements to move: {error.message}"
+        return report if is_quiet() else replace(report, notes=(*report.notes, note))
+    refusals = tuple(
+        replace(refusal, remedies=_select_remedies(ways_out, refusal.subject) or refusal.remedies)
+        for refusal in report.refusals
+    )
+    return replace(report, refusals=refusals, notes=(*report.notes, *_note_cheapest(ways_out, refusals)))
+
+
+def _select_remedies(ways_out: Iterable[WayOut], environment: str) -> tuple[str, ...]:
+    return tuple(way.message for way in ways_out if way.refusal.environment == environment)
+
+
+def _note_cheapest(ways_out: Sequence[WayOut], refusals: Iterable[Reason]) -> list[str]:
+    """Returns the cheapest way out, if the nearest environment that has one has only others."""
+    first = next((remedy for refusal in refusals for remedy in refusal.remedies), "")
+    return [f"cheapest: {ways_out[0].message}"] if ways_out and ways_out[0].message != first else []
+
+
 def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     """Decides a deployment and returns every refusal with what to do about it."""
     plan = plan_deployments(inventory, [ref])[ref]
     decision = plan.decision
     ways_out = list_ways_out(plan)
-    refusals = (
+    refusals = tuple(
         Reason(
             subject=", profile ".join(filter(None, (infeasible.environment, infeasible.refusals[0].profile))),
             reason=infeasible.reason,
             faults=tuple(refusal.message for refusal in infeasible.refusals),
             # The ways out of the refusal, else what to do about it.
-            remedies=tuple(way.message for way in ways_out if way.refusal.environment == infeasible.environment)
-            or tuple(filter(None, [infeasible.remedy])),
+            remedies=_select_remedies(ways_out, infeasible.environment) or tuple(filter(None, [infeasible.remedy])),
             outlook=_OUTLOOKS[infeasible.outlook],
         )
         for infeasible in decision.unresolved
@@ -172,9 +223,12 @@ def _decide_report(inventory: Inventory, ref: Ref) -> Report:
     return Report(
         ref=ref,
         conditions=tuple(list_conditions(plan.outcome)),
-        refusals=tuple(refusals),
+        refusals=refusals,
         unready=(*faults, *_find_unready(inventory.store, ref)),
-        notes=() if is_quiet() else tuple(f"note: {remark}" for remark in explain_preference(plan.rows)),
+        notes=(
+            *_note_cheapest(ways_out, refusals),
+            *(() if is_quiet() else (f"note: {remark}" for remark in explain_preference(plan.rows))),
+        ),
     )
 
 
@@ -204,8 +258,9 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
         outlook = f" {tables.paint(f'({reason.outlook})', tables.DIM)}" if reason.outlook else ""
         title = f"{reason.subject}: {tables.paint(reason.reason, tables.BAD)}{outlook}"
         yield from _list_block(number, title, reason)
-    for note in report.notes:
-        yield tables.wrap_lines(f"  {note}", 4)
+    notes = [tables.wrap_lines(f"  {note}", 4) for note in report.notes]
+    if notes and not report.refusals:
+        yield from notes
     if is_grouped:
         groups = groupby(report.refusals, key=lambda refusal: refusal.reason)
         for number, (reason, group) in enumerate(groups, len(reasons) + 1):
@@ -214,6 +269,10 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
             count = format_count(1 + len(others), "environment")
             title = f"{count}: {tables.paint(reason, tables.BAD)} ({nearest.outlook})"
             yield from _list_block(number, title, nearest, [join_with_more([*names], _NAMES)], f"{nearest.subject}: ")
+    if notes and report.refusals:
+        yield ""  # a note is about no single environment
+        yield from notes
+    if is_grouped:
         yield "\nEvery environment: --all"
 
 

@@ -5,11 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, controlled, example, find_manifest
 from tests.cli.process import output_of, refused_output_of, run, write
+from tests.cli.test_ways_out import FLEET
+from tools.control_plane import ControlPlane
 from tools.engine import Engine
 
 
@@ -50,8 +54,13 @@ def test_why_prints_what_the_controller_reports(unpublished: list[Manifest], ser
     assert "1. h200-east: InsufficientCapacity" in shown
 
 
-def test_why_reads_only_its_namespace(unpublished: list[Manifest], server: ApiServer, tmp_path: Path) -> None:
-    server.put(unpublished)
+def test_why_reads_only_its_namespace_unless_an_environment_refuses(
+    unpublished: list[Manifest], server: ApiServer, tmp_path: Path
+) -> None:
+    placed = [m for m in unpublished if m["kind"] != "ModelDeployment"]
+    deployment = copy.deepcopy(find_manifest(unpublished, "ModelDeployment"))
+    mapping(deployment, "status")["unplaced"] = []
+    server.put([*placed, deployment])
     refused_output_of("why", "kimi-k2", "--kubeconfig", server.kubeconfig(tmp_path, "assistants"))
     namespace = "GET /apis/modelplane.ai/v1alpha1/namespaces/assistants"
     assert [request for request in server.requests if "/version" not in request] == [
@@ -96,3 +105,59 @@ def test_capacity_agrees_with_the_published_ledger(live: Live, kimi: list[Manife
     (usage,) = json.loads(output_of("capacity", *live(waiting), "-o", "json"))
     assert (usage["gpus"]["total"], usage["gpus"]["inUse"]) == (pool["gpus"], pool["gpusInUse"])
     assert [user["placement"] for user in usage["usedBy"]] != ["waiting"]
+
+
+ENVIRONMENT, OTHER = "eu-h100", "eu-l40s"
+
+
+@pytest.fixture(scope="module")
+def crowded() -> list[Manifest]:
+    """Two environments, as the controller has decided them: `chat` fits if `search` moves, or if a node is added."""
+    fleet: list[Manifest] = [m for m in yaml.safe_load_all(FLEET) if m["kind"] != "ModelPlacement"]
+    (chat,) = [m for m in fleet if mapping(m, "metadata")["name"] == "chat"]
+    control = controlled([m for m in fleet if m is not chat])
+    (pool,) = listing(find_named(control, ENVIRONMENT), "spec.nodePools")
+    pool["maxNodeCount"] = 1
+    control.settle()
+    control.apply([chat])
+    control.settle()
+    return copy.deepcopy(list(control.store.values()))
+
+
+def find_named(control: ControlPlane, name: str) -> Manifest:
+    """Returns the environment with a name."""
+    return control.store[Ref("InferenceEnvironment", "", name)]
+
+
+MOVE = (
+    "Move team-a/search from eu-h100 to eu-l40s (pool l40s), so that pool h100 of InferenceEnvironment eu-h100 has room"
+)
+ADD = "Add 1 node to pool h100 of InferenceEnvironment eu-h100 (maxNodeCount 2; 20.00 USD per hour)"
+
+
+def test_why_lists_the_ways_out_of_plan_under_their_environments(
+    crowded: list[Manifest], server: ApiServer, tmp_path: Path
+) -> None:
+    server.put(crowded)
+    live = ("--kubeconfig", server.kubeconfig(tmp_path, "team-c"))
+    shown = refused_output_of("why", "chat", *live)
+    first, second = shown.partition("\n2. ")[::2]
+    assert f"   do: {MOVE}\n   or: {ADD}\n" in first
+    assert second == (
+        f"{OTHER}: NoPoolSatisfiesRequirements (unschedulable)\n"
+        "   - profile eight-gpus: pool l40s has acceleratorCount 4, 8 required (4 missing)\n"
+    )
+    (plan,) = json.loads(run("plan", "chat", *live, "--ways-out", "-o", "json").stdout)
+    assert [way["message"] for way in plan["waysOut"]] == [MOVE, ADD]
+
+
+def test_why_shows_the_advice_of_the_controller_if_it_may_read_no_environments(
+    crowded: list[Manifest], server: ApiServer, tmp_path: Path
+) -> None:
+    server.put(crowded)
+    server.forbidden = frozenset({"inferenceenvironments"})
+    shown = refused_output_of("why", "chat", "--kubeconfig", server.kubeconfig(tmp_path, "team-c"))
+    first, second = shown.partition("\n2. ")[::2]
+    assert f"   do: {ADD}\n" in first
+    assert "   do: " not in second
+    assert "\n\n  note: only what the controller found is shown, without placements to move: cannot list " in second

@@ -28,7 +28,10 @@ def test_header_counts_reasons_and_lines_name_environments() -> None:
     assert found.status is Status.FALSE
     assert found.reason is Refused.INSUFFICIENT_CAPACITY
     assert found.message.splitlines() == [
-        "0/3 environments can run kimi-k2-instruct: 1 is not selected, 1 has no shared storage, 1 has insufficient capacity.",
+        (
+            "0/3 environments can run kimi-k2-instruct: "
+            "1 is not selected, 1 has no shared storage, 1 has insufficient capacity."
+        ),
         (
             "full: profile multinode: pool frontier has no capacity now: 2 replicas of 2 nodes x 8 GPUs required, "
             "0 fit: 3 of 4 nodes in use by 1 other placement"
