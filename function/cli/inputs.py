@@ -16,18 +16,10 @@ import yaml
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Sources
+from function.cli.references import NODE_POOLS
 from function.cli.store import Ref, Store, adopt_placements, is_ours, normalize_json, refuse_unknown
 from function.cli.tables import warn
-from function.cli.validation import (
-    NODE_POOLS,
-    Fault,
-    Item,
-    check_items,
-    find_entry,
-    find_problems,
-    list_known,
-    print_faults,
-)
+from function.cli.validation import Fault, Item, check_items, find_entry, find_problems, list_known, print_faults
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
