@@ -161,7 +161,8 @@ def _parse_access(
         "Existing": ("existing", cluster.existing),
         "GKE": ("gke", cluster.gke),
     }
-    at, block = choose_block(cluster.source, blocks, problems)
+    hint = f": a cluster that exists already, with its kubeconfig in Secret {namespace}/{environment}-kubeconfig"
+    at, block = choose_block(cluster.source, blocks, problems, {"GKE": hint})
     if block is None or at["secretRef"].list() or at["identitySecretRef"].list():
         return None
     secret = block.secret_ref or schemas.GkeSecretRef()

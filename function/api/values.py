@@ -24,6 +24,7 @@ from function.kube.urls import Origin, parse_origin
 
 B = TypeVar("B", bound=BaseModel | None)
 
+_NO_HINTS: Mapping[str, str] = {}
 _MAX_QUANTITY_LENGTH = 32  # characters, as in the XRDs
 _TEMPLATE, _EXPANSION = "{{", "$("
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -166,15 +167,17 @@ def check_unique(entries: Iterable[tuple[Problems, str]], key: str = "name") -> 
             problems[key].add_invalid(value, f"unique, and {first_path} has the same {key}")
 
 
-def choose_block(source: str, blocks: Mapping[str, tuple[str, B]], problems: Problems) -> tuple[Problems, B | None]:
+def choose_block(
+    source: str, blocks: Mapping[str, tuple[str, B]], problems: Problems, hints: Mapping[str, str] = _NO_HINTS
+) -> tuple[Problems, B | None]:
     """Returns the block of a source, and its problems; the blocks of other sources must be left out.
 
-    `blocks` are by source, each with the name of its field.
+    `blocks` are by source, each with the name of its field. `hints` say by source what a missing block would describe.
     """
     source = next((name for name in blocks if name.lower() == source.lower()), "")
     for name, (field, block) in blocks.items():
         if name == source and block is None:
-            problems[field].add_required(f"as source is {source}")
+            problems[field].add_required(f"as source is {source}{hints.get(source, '')}")
         elif source and name != source and block is not None:
             problems[field].add_invalid(dump(block), f"left out, as source is {source}")
     chosen_field, chosen_block = blocks.get(source, ("", None))

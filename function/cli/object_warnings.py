@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from function.api.cluster_model import parse_model
-from function.api.inference_environment import parse_environment
+from function.api.inference_environment import ClusterAccess, parse_environment
 from function.api.model_deployment import parse_placement
 from function.api.problems import find_nearest, join_path
 from function.capacity.admission import build_required_labels
@@ -55,12 +55,23 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             model = parse_model(manifest).value
             yield from (*list_notes(model), *_find_misfits(store, model)) if model else ()
         case "InferenceEnvironment":
-            environment = parse_environment(manifest, BUILT_IN).value
+            parsed = parse_environment(manifest, read_settings(store, manifest)[0])
+            environment = parsed.value
             pools = environment.pools
             path = next((path for path in NODE_POOLS[1:] if get(manifest, path)), NODE_POOLS[0])
             has_none = not pools and not environment.broken_pools
             yield from (Problem(path, note) for note in ([NO_GPUS] if has_none else list_pool_notes(pools)))
             yield from find_contradictions(store, manifest)
+            yield from _find_default_secret(manifest, parsed.access)
+
+
+def _find_default_secret(manifest: Manifest, access: ClusterAccess | None) -> Iterator[Problem]:
+    """Yields a remark if nothing shows that a cluster of GKE must exist already, and where its kubeconfig is."""
+    gke = get(manifest, "spec.cluster.gke")
+    if access and isinstance(gke, dict) and not text(gke, "secretRef.name"):
+        secret = access.kubeconfig
+        message = "no cluster is created: the kubeconfig of an existing cluster must be in Secret"
+        yield Problem("spec.cluster.gke", f"{message} {secret.namespace}/{secret.name}; name it in secretRef")
 
 
 def _find_missing_units(value: JSON, path: str) -> Iterator[Problem]:

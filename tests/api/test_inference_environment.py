@@ -252,6 +252,14 @@ def test_parses_the_access_to_the_cluster(case: AccessCase) -> None:
     assert parsed.value.broken is bool(case.paths)
 
 
+def test_a_missing_block_of_gke_names_the_secret_of_the_cluster() -> None:
+    (problem,) = _read(manifests.environment(cluster={"source": "GKE"})).problems
+    assert problem.message == (
+        "is required, as source is GKE: a cluster that exists already, "
+        "with its kubeconfig in Secret modelplane-system/east-kubeconfig"
+    )
+
+
 @pytest.mark.parametrize("place", ["existing", "gke"])
 def test_accepts_pools_in_the_block_of_the_cluster(place: str) -> None:
     block: Manifest = {"secretRef": {"name": "a"}, "nodePools": [pool("a")], **GKE}
