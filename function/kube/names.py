@@ -19,6 +19,7 @@ LABEL_CACHE = f"{GROUP}/cache"
 LABEL_OWNER = f"{GROUP}/owner"
 LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
+LABEL_MODEL = f"{GROUP}/model"  # on claims and Jobs: the name of the source of the weights
 ANNOTATION_VRAM = f"{GROUP}/vram"
 ANNOTATION_PRICE = f"{GROUP}/price-per-gpu-hour"
 ANNOTATION_EXCLUSIVE_NODES = f"{GROUP}/exclusive-replica-nodes"
@@ -52,6 +53,11 @@ def build_name(stem: str, *identity: str, limit: int = PREFIXED_LIMIT) -> str:
 def label_value(name: str) -> str:
     """Returns the name of an object as a label value, which is limited to 63 characters, while names have up to 253."""
     return name if len(name) <= _LABEL_LIMIT else build_name(name, name, limit=_LABEL_LIMIT)
+
+
+def clean_label_value(text: str) -> str:
+    """Returns a text as a label value: other characters become `_`, and a long text gets a hash; may be empty."""
+    return label_value(re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-"))
 
 
 MAX_PATH_LENGTH = 255  # characters of a repository

@@ -52,6 +52,7 @@ class ClaimPlan:
     size: Size | None = None  # None: an existing claim keeps its size
     class_name: str | None = ""  # None: not set any more, so that an existing claim keeps its class
     access_mode: str = ""
+    labels: tuple[tuple[str, str], ...] = ()  # of the weights, if the claim is for the weights of one model
 
     @property
     def is_of_default_class(self) -> bool:
@@ -68,7 +69,7 @@ def build_claim(plan: ClaimPlan, mirrored: Manifest) -> Manifest:
     modes: list[JSON] = [*_access_modes(mirrored)] or [plan.access_mode]
     keeps_class = mirrored and plan.class_name != ""
     class_name = manifests.text(mirrored, "spec.storageClassName") if keeps_class else plan.class_name
-    metadata["labels"] = {**names.MANAGED_BY}
+    metadata["labels"] = {**names.MANAGED_BY, **dict(plan.labels)}
     manifest["spec"] = manifests.prune(
         {
             "accessModes": modes,

@@ -40,7 +40,7 @@ from function.remote.composed_kinds import assess
 from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import read_written
 from function.weights.credentials import Credential
-from function.weights.request import cache_key, model_directory, source_uri
+from function.weights.request import cache_key, label_weights, model_directory, source_uri
 from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
@@ -169,7 +169,7 @@ def build_job(spec: DownloadSpec) -> Manifest:
     metadata: Manifest = {
         "name": names.build_name(spec.stem, spec.namespace, spec.stem, hashed, spec.retry, limit=NAME_LIMIT),
         "namespace": spec.namespace,
-        "labels": labels,
+        "labels": {**labels, **label_weights(spec.source)},
         # A client that deletes a Job without a propagation policy leaves its pods, which hold the claim for good.
         "finalizers": ["foregroundDeletion"],
     }
@@ -479,7 +479,9 @@ def _drop_scripts(job: Manifest) -> Manifest:
     deadline = manifests.integer(spec, "activeDeadlineSeconds")
     if needs_privileges(job):
         spec["activeDeadlineSeconds"] = min(deadline, SECONDS_WITHOUT_POD)
-    metadata = {**manifests.mapping(job, "metadata"), "name": None}
+    # Earlier releases did not set the label of the model.
+    labels = {**manifests.mapping(job, "metadata.labels"), names.LABEL_MODEL: None}
+    metadata = {**manifests.mapping(job, "metadata"), "name": None, "labels": labels}
     return {**job, "metadata": metadata, "spec": spec}
 
 

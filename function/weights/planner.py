@@ -21,6 +21,7 @@ from function.weights.request import (
     WeightsRequest,
     cache_key,
     claim_uri,
+    label_weights,
     model_directory,
     serving_path,
     source_uri,
@@ -127,6 +128,7 @@ def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: Weig
         size=request.claim_size,
         class_name=request.class_name,
         access_mode=request.access_mode,
+        labels=() if request.storage_type is StorageType.SHARED else tuple(label_weights(source).items()),
     )
     uri = claim_uri(claim.name, serving_path(source, path))
     plan = replace(plan, uri=uri, claim_name=claim.name, path=path, claim=claim)

@@ -37,6 +37,7 @@ from function.domain.model import (
     Source,
     UriSource,
 )
+from function.kube.names import LABEL_CACHE_KEY, LABEL_MODEL, clean_label_value
 from function.weights.claim import READ_WRITE_MANY, Size, SizeFrom, compute_size
 
 _ON_CLAIM = "pvc://"  # how KServe names weights on a claim
@@ -205,6 +206,20 @@ def cache_key(source: DownloadedSource) -> str:
     else:
         parts = [source.uri.rstrip("/"), "", [], []]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def label_weights(source: DownloadedSource) -> dict[str, str]:
+    """Returns the labels by which the weights of a source are found on a cluster, once nothing else names them.
+
+    Only the source decides: several models with the same bytes share a retained claim, and would else take the label
+    from each other for ever. Of a URI, only the last part counts, because a query may hold a signature.
+    """
+    if isinstance(source, HuggingFaceSource):
+        name = source.repo
+    else:
+        name = source.uri.partition("?")[0].rstrip("/").rpartition("/")[2]
+    key = cache_key(source)
+    return {LABEL_MODEL: clean_label_value(name) or key, LABEL_CACHE_KEY: key}
 
 
 def source_uri(source: Source) -> str:
