@@ -7,13 +7,14 @@ Object that is deleted when it is done. Only directories of the function's own d
 import copy
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import click
 
 from function.api.model_cache import parse_model_cache
 from function.cli import options, tables
-from function.cli.inputs import load_inventory
+from function.cli.inputs import Inventory, load_inventory
+from function.cli.kept_claims import KeptClaim, find_kept_claims
 from function.cli.live import Cluster, connect, pause
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, examples, form
 from function.cli.store import Ref, Store
@@ -60,7 +61,8 @@ def cache() -> None:
 def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
     """List ModelCaches, one line for each environment, with size, state and users.
 
-    Weights that deployments keep on retained, Shared and own claims follow, by the name of the claim.
+    Weights that deployments keep on retained, Shared and own claims follow, by the name of the claim. Retained claims
+    without a deployment come last, with STATE Kept: their Objects show them, to those who may read Objects.
     """
 
     def render() -> str:
@@ -71,6 +73,8 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
         caches = [(store[ref], _find_users(store, ref)) for ref in refs if ref.kind == "ModelCache"]
         rows = [row for manifest, users in caches for row in _list_rows(manifest, users)]
         rows += _list_kept_weights(store[ref] for ref in refs if ref.kind == "ModelPlacement")
+        if sources.live or not sources.files:
+            rows += _list_unused_claims(connect(sources), inventory, selector)
         return _format_rows(rows, form)
 
     tables.print_watched(render, watch=watch)
@@ -137,6 +141,12 @@ def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: 
     cluster = connect(sources)
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
     refs = [Ref("ModelCache", cluster.namespace, name)] if name else store.refs("ModelCache")
+    unused = _list_unused(find_kept_claims(cluster, cluster.namespace), _list_claims(store))
+    for claim in unused if every else (claim for claim in unused if claim.name == name):
+        message = f"claim {claim.name} on {claim.environment} keeps weights for no deployment and is no ModelCache's"
+        if name:
+            raise CliError(f"{message}. {claim.advice}", Code.REFUSED)
+        click.echo(f"{message}, and stays. {claim.advice}")
     for ref in refs:
         store.require(ref, "Look for it with 'cache list -A'")
         users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
@@ -237,6 +247,39 @@ def _list_kept_weights(placements: Iterable[Manifest]) -> Iterable[Manifest]:
             row = rows.setdefault(tuple(text(row, key) for key in ("namespace", *_DIRECTORY)), row)
             row["usedBy"] = [*sorted({*list_texts(row, "usedBy"), _name_user(placement)})]
     return rows.values()
+
+
+def _list_unused_claims(cluster: Cluster, inventory: Inventory, selector: Selector | None) -> Iterator[Manifest]:
+    """Yields a row for each retained claim that no placement uses; a selector is about the labels of the claim."""
+    for claim in _list_unused(find_kept_claims(cluster, inventory.namespace), _list_claims(inventory.store)):
+        if selector is None or not selector.find_unmet(claim.labels):
+            yield {
+                "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace,
+                "name": f"claim {claim.name}",
+                "model": claim.model,
+                "size": claim.size,
+                "created": claim.created,
+                "environment": claim.environment,
+                "phase": "Kept",
+                "claim": claim.name,
+                "path": f"models/{claim.key}" if claim.key else "",
+                "message": f"No deployment uses it. {claim.advice}",
+                "usedBy": [],
+            }
+
+
+def _list_unused(claims: Iterable[KeptClaim], used: Collection[tuple[str, str]]) -> list[KeptClaim]:
+    return [claim for claim in claims if (claim.environment, claim.name) not in used]
+
+
+def _list_claims(store: Store) -> set[tuple[str, str]]:
+    """Returns environment and claim of the weights of each placement."""
+    placements = (store[ref] for ref in store.refs("ModelPlacement"))
+    return {
+        (text(placement, "spec.inferenceEnvironmentRef.name"), text(placement, "status.storage.claimName"))
+        for placement in placements
+    }
 
 
 def _list_rows(manifest: Manifest, users: Iterable[str] = ()) -> Iterator[Manifest]:

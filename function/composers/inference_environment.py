@@ -17,6 +17,7 @@ from function.parts import requirements
 from function.parts.connection import CONNECTION_PART
 from function.parts.drain import DRAIN_PART, require_deployments
 from function.parts.environment import EnvironmentContext
+from function.parts.kept_claims import KEPT_CLAIMS_PART
 from function.parts.ledger import LEDGER_PART, accept_labels, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
@@ -32,6 +33,7 @@ PARTS: tuple[Part[EnvironmentContext, Any], ...] = (
     CONNECTION_PART,
     STORAGE_CLASS_PART,
     NODES_PART,
+    KEPT_CLAIMS_PART,
     LEDGER_PART,
     DRAIN_PART,
 )

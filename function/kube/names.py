@@ -19,6 +19,7 @@ LABEL_CACHE = f"{GROUP}/cache"
 LABEL_OWNER = f"{GROUP}/owner"
 LABEL_SERVICE = f"{GROUP}/service"
 LABEL_CACHE_KEY = f"{GROUP}/cache-key"
+LABEL_KEPT_FOR = f"{GROUP}/kept-for"  # on Objects of claims that are kept: a namespace of the control plane
 LABEL_MODEL = f"{GROUP}/model"  # on claims and Jobs: the name of the source of the weights
 ANNOTATION_VRAM = f"{GROUP}/vram"
 ANNOTATION_PRICE = f"{GROUP}/price-per-gpu-hour"

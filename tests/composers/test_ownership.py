@@ -54,6 +54,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
     assert kinds == {
         ("Object", "namespace"),
         ("Object", "claim"),
+        ("Object", "kept"),
         ("Object", "job"),
         ("Object", "scripts"),
         ("Object", "token"),

@@ -19,7 +19,7 @@ CASES = NAMES
 _EXAMPLES = [name for name in plane.APPLIED if name != "recipes"]
 
 
-# Resources that no example has: a copied pull Secret, a sequential rollout, the service of a deployment.
+# Resources that no example has: a copied pull Secret, a sequential rollout, the service of a deployment, a kept claim.
 EVERYTHING = "everything"
 STORIES = [*_EXAMPLES, EVERYTHING]
 SETTINGS: Manifest = {"gateway": {"name": "models", "url": "https://models.example.com"}}
@@ -38,9 +38,10 @@ def _settle_everything() -> ControlPlane:
     for manifest in plane.manifests("gemma-one-gpu"):
         spec = mapping(manifest, "spec")
         if manifest["kind"] == "InferenceEnvironment":
-            spec["imagePullSecrets"] = [{"secretRef": {"name": "registry"}}]
+            spec |= {"imagePullSecrets": [{"secretRef": {"name": "registry"}}], "storage": {"storageClassName": "fast"}}
         if manifest["kind"] == "ModelDeployment":
-            spec |= {"rollout": {"environments": "OneByOne"}, "service": {}}
+            retained: Manifest = {"type": "PVC", "retain": True, "size": "60Gi"}
+            spec |= {"rollout": {"environments": "OneByOne"}, "service": {}, "modelCache": retained}
         control.apply([manifest])
     control.settle()
     return control
