@@ -29,6 +29,7 @@ from function.domain.engines import get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.files import Files, is_fetched, split_files
 from function.domain.model import (
+    DISK_HEADROOM,
     Engine,
     EngineName,
     HuggingFaceSource,
@@ -37,6 +38,7 @@ from function.domain.model import (
     Profile,
     Requires,
     Source,
+    add_disk_headroom,
     usable_memory,
 )
 from function.domain.placement import Deployment
@@ -191,11 +193,11 @@ def _size_parameters(params: str, precision: str | None, headroom: int) -> Size:
         raise CliError(f"--params {params} has no unit; was {params}B meant?")
     if precision is None:
         raise CliError(f"--params needs --precision: one of {', '.join(BITS)}")
-    # Disk is 5 % more, for scales, embeddings and the tokenizer.
     weights = int(Decimal(match[1]) * _SCALE[match[2].upper()] * Decimal(BITS[precision]) / 8)
-    line = f"{params} parameters x {BITS[precision]} bits ({precision}) = {weights / 10**9:,.1f} GB = {gib(weights)}"
-    disk_line = f"{gib(weights)} + 5 %"
-    return _add_headroom(f"{params} in {precision}", line, weights, weights * 105 // 100, disk_line, headroom)
+    line = (
+        f"{params} parameters x {BITS[precision]} bits ({precision}) = {_format_gb(weights)} = {_format_gib(weights)}"
+    )
+    return _add_headroom(f"{params} in {precision}", line, weights, weights, _format_gib(weights), headroom)
 
 
 def _size_files(source: Source, name: str, headroom: int, *, consolidated: bool = False) -> Size:
@@ -208,8 +210,9 @@ def _size_files(source: Source, name: str, headroom: int, *, consolidated: bool 
     parameters = mapping(info, "safetensors.parameters")
     formats = ", ".join(f"{n:,} in {format_}" for format_, n in sorted(parameters.items()) if isinstance(n, int))
     files = split_files(sizes, source, consolidated=consolidated)
-    line = f"{_format_gb(files.weights)} = {gib(files.weights)} on Hugging Face" + (f" ({formats})" if formats else "")
-    disk_line = f"{_format_gb(files.disk)} in {len(sizes)} files"
+    line = f"{_format_gb(files.weights)} = {_format_gib(files.weights)} on Hugging Face"
+    line += f" ({formats})" if formats else ""
+    disk_line = f"{_format_gb(files.disk)} in {len(sizes)} files = {_format_gib(files.disk)}"
     sized = _add_headroom(name, line, files.weights, files.disk, disk_line, headroom)
     return replace(
         sized, arithmetic=(*sized.arithmetic, *_propose(files)), ignore=(*files.copies,), variants=(*files.variants,)
@@ -232,13 +235,25 @@ def _format_gb(size: int) -> str:
     return f"{size / 10**9:,.1f} GB"
 
 
-def _add_headroom(name: str, line: str, weights: int, disk: int, disk_line: str, headroom: int) -> Size:
+def _format_gib(size: int) -> str:
+    """Formats bytes with a decimal, so that sums can be followed."""
+    return f"{size / GIB:,.1f}Gi"
+
+
+def _format_rounded(size: int) -> str:
+    """Formats bytes with a decimal, and as the whole Gi that a field takes."""
+    return f"{_format_gib(size)}, rounded up to {gib(size)}"
+
+
+def _add_headroom(name: str, line: str, weights: int, files: int, disk_line: str, headroom: int) -> Size:
+    """Returns what a model needs; `files` are all its bytes on disk, of which engines load the weights."""
+    disk = add_disk_headroom(files)
     vram = int(weights * (100 + headroom) / 100 / _USED)
-    need = f"({gib(weights)} + {headroom} % for KV cache and activations) / {_USED}"
+    need = f"({_format_gib(weights)} + {headroom} % for KV cache and activations) / {_USED}"
     lines = (
         f"weights: {line}",
-        f"disk: {disk_line} = {gib(disk)}  (spec.resources.disk)",
-        f"GPU memory: {need} = {gib(vram)}  (spec.resources.vram)",
+        f"disk: {disk_line} + {DISK_HEADROOM} % = {_format_rounded(disk)}  (spec.resources.disk)",
+        f"GPU memory: {need} = {_format_rounded(vram)}  (spec.resources.vram)",
     )
     return Size(name=name, arithmetic=lines, disk=disk, vram=vram, weights=weights)
 
@@ -264,10 +279,11 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
     cache = requests * attention.bytes(tokens, 1, 1)
     vram = int((sized.weights + cache) / _USED)
     per_token = replace(attention, sliding=0).bytes(1, 1, 1)
+    need = f"({_format_gib(sized.weights)} + {_format_gib(cache)}) / {_USED}"
     lines = (
         *sized.arithmetic[:2],
-        f"KV cache: {per_token:,} bytes a token in full layers, {requests} x {tokens:,} tokens = {gib(cache)}",
-        f"GPU memory: ({gib(sized.weights)} + {gib(cache)}) / {_USED} = {gib(vram)}  (spec.resources.vram)",
+        f"KV cache: {per_token:,} bytes a token in full layers, {requests} x {tokens:,} tokens = {_format_gib(cache)}",
+        f"GPU memory: {need} = {_format_rounded(vram)}  (spec.resources.vram)",
         *sized.arithmetic[3:],
     )
     return replace(sized, arithmetic=lines, vram=vram, attention=attention, tokens=tokens, requests=requests)

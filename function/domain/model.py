@@ -167,6 +167,16 @@ INTERCONNECTS = {
 }
 
 
+# Percent that `resources.disk` has beyond the files: for a revision that is a little larger, partial files of an
+# interrupted download, and what the file system itself takes. A claim has the size of `disk`, without more.
+DISK_HEADROOM = 10
+
+
+def add_disk_headroom(files: int) -> int:
+    """Returns the disk for files of this size, in bytes."""
+    return -(-files * (100 + DISK_HEADROOM) // 100)
+
+
 def usable_memory(memory: int) -> int:
     """Returns the GPU memory that engines use for weights and caches, in bytes: nine tenths.
 

@@ -1,7 +1,7 @@
 """Values derived from the fields of a model: the GPUs of a replica, the list of its problems."""
 
 from function.domain.environment import Environment, Pool
-from function.domain.model import BrokenEntry, HuggingFaceSource, Model, Parallelism, Problem, Shape
+from function.domain.model import BrokenEntry, HuggingFaceSource, Model, Parallelism, Problem, Shape, add_disk_headroom
 
 
 def test_counts_the_gpus_of_a_replica() -> None:
@@ -30,3 +30,7 @@ def test_finds_a_pool_by_name() -> None:
     environment = Environment(name="east", pools=(pool,))
     assert environment.pool("h100") is pool
     assert environment.pool("h200") is None
+
+
+def test_disk_is_a_tenth_more_than_the_files_rounded_up() -> None:
+    assert (add_disk_headroom(100), add_disk_headroom(101), add_disk_headroom(0)) == (110, 112, 0)
