@@ -72,7 +72,7 @@ def _parse_claim(
         _refuse_fields(block, "claimName", _CLAIM_FIELDS, problems)
         return UserClaim(claim=block.claim_name, preload=download.preload, retry=download.retry or "")
     return CreatedStorage(
-        type=CacheType(block.type) if block.type else default_type,
+        type=_parse_type(block.type) if block.type else default_type,
         size=parse_amount(block.size, problems["size"]),
         class_name=block.storage_class_name,
         access_mode=block.access_mode,
@@ -80,6 +80,11 @@ def _parse_claim(
         retain=block.retain,
         retry=download.retry or "",
     )
+
+
+def _parse_type(value: str) -> CacheType:
+    """Returns the type in its documented spelling; the schema has refused other words."""
+    return next(type_ for type_ in CacheType if type_.lower() == value.lower())
 
 
 def _refuse_fields(block: BaseModel, form: str, others: tuple[str, ...], problems: Problems) -> None:

@@ -564,7 +564,7 @@ class ModelCache(BaseModel):
     claim_name: StrictStr | None = Field(
         None, alias="claimName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    type: Literal["PVC", "EmptyDir"] | None = None
+    type: Literal["PVC", "EmptyDir", "pvc", "emptyDir", "emptydir"] | None = None
     size: StrictInt | StrictStr | None = None
     storage_class_name: StrictStr | None = Field(
         None, alias="storageClassName", max_length=253, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$"
@@ -623,7 +623,7 @@ class CacheStorage(BaseModel):
     claim_name: StrictStr | None = Field(
         None, alias="claimName", max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
     )
-    type: Literal["PVC"] | None = None
+    type: Literal["PVC", "pvc"] | None = None
     size: StrictInt | StrictStr | None = None
     storage_class_name: StrictStr | None = Field(
         None, alias="storageClassName", max_length=253, pattern="^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$"

@@ -104,6 +104,10 @@ CASES = [
                       retain=True, retry="2")),
     Case("empty-dir", "every pod has its own copy in an EmptyDir",
          {"type": "EmptyDir"}, CreatedStorage(type=CacheType.EMPTY_DIR)),
+    Case("empty-dir-lower-case", "a type is known in both cases, as a source is",
+         {"type": "emptyDir"}, CreatedStorage(type=CacheType.EMPTY_DIR)),
+    Case("claim-lower-case", "a type is known in both cases, as a source is",
+         {"type": "pvc"}, CreatedStorage(type=CacheType.PVC)),
     Case("nothing", "an empty block sets nothing", {}, CreatedStorage()),
 ]  # fmt: skip
 
