@@ -271,6 +271,7 @@ class PlacementStorage(StrEnum):
     DOWNLOAD_FAILED = "DownloadFailed"
     HYDRATED = "Hydrated"
     PRESTAGED = "Prestaged"
+    NOT_PRELOADED = "NotPreloaded"
     UNREACHABLE = "Unreachable"  # Unknown: the cluster does not answer
     SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the weights
 

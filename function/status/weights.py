@@ -20,6 +20,7 @@ from function.weights.request import StorageType, WeightsRequest, cache_key, sou
 from function.weights.state import WeightsFinding, WeightsState
 
 _HOUR, _MINUTE = 3600, 60
+_NOT_DOWNLOADED = (WeightsFinding.PRESTAGED, WeightsFinding.NOT_PRELOADED)
 # What makes room on a claim whose size neither a deployment nor a ModelCache sets.
 _SIZE_ADVICE: Mapping[StorageType | None, str] = {
     StorageType.SHARED: "raise spec.storage.sharedClaim.size of InferenceEnvironment {environment}",
@@ -158,7 +159,7 @@ def summarize_hydration(rows: Sequence[Row]) -> Condition:
     message = f"{ready} of {len(rows)} environments {have} the weights"
     if not rows:
         message = "No environment is named or selected"
-    elif all(row.state and row.state.finding is WeightsFinding.PRESTAGED for row in rows):
+    elif all(row.state and row.state.finding in _NOT_DOWNLOADED for row in rows):
         message = "preload is false: nothing is downloaded, and pods read what is on the claims"
     # Failures come first, then clusters that do not answer, then the environments that are furthest from Ready.
     incomplete.sort(

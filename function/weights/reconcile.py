@@ -64,6 +64,7 @@ from function.weights.state import (
     WeightsState,
     describe_cache,
     describe_download,
+    describe_unfilled,
     find_claim_obstacle,
     find_secret_obstacle,
     is_gone,
@@ -440,7 +441,9 @@ def _describe(download: _Reconciliation, decision: JobDecision) -> WeightsState:
     if plan.storage_type is StorageType.MODEL_CACHE:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
-        return WeightsState(finding=WeightsFinding.PRESTAGED)
+        if plan.claim.policy is ManagementPolicy.OBSERVE_ONLY:
+            return WeightsState(finding=WeightsFinding.PRESTAGED)
+        return describe_unfilled(plan.claim_name, plan.path)  # the function makes the claim, and it is empty
     if plan.claim and download.is_hydrated and job and not job.state_unknown:
         problems = find_immutable_changes(plan.claim, claim.manifest)
         if claim_obstacle:

@@ -29,6 +29,10 @@ class WeightsFinding(Enum):
     NOT_NEEDED = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself; no claim is needed"
     EMPTY_DIR = PlacementStorage.NOT_NEEDED, "Each pod fetches its weights itself: {redownload}"
     PRESTAGED = PlacementStorage.PRESTAGED, "The weights are pre-staged; no download is needed"
+    NOT_PRELOADED = (
+        PlacementStorage.NOT_PRELOADED,
+        "preload is false, so nothing is downloaded; engines read {message} of claim {name}, which you must fill",
+    )
     UNPLANNABLE = PlacementStorage.CLAIM_PENDING, "{problems}"
     TOKEN_MISSING = PlacementStorage.TOKEN_MISSING, "Secret {name} does not exist; create it"
     TOKEN_KEY_MISSING = PlacementStorage.TOKEN_MISSING, "Secret {name} lacks the key; add it: {message}"
@@ -106,7 +110,9 @@ _OF_CACHE = {
     Phase.READY: WeightsFinding.CACHE_HYDRATED,
     Phase.DOWNLOADING: WeightsFinding.CACHE_DOWNLOADING,
 }
-_USABLE = frozenset({PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.HYDRATED})
+_USABLE = frozenset(
+    {PlacementStorage.NOT_NEEDED, PlacementStorage.PRESTAGED, PlacementStorage.NOT_PRELOADED, PlacementStorage.HYDRATED}
+)
 _FAILED = frozenset(
     {PlacementStorage.DOWNLOAD_FAILED, PlacementStorage.CLAIM_NOT_SHARED, PlacementStorage.STORAGE_TOO_SMALL}
 )
@@ -294,6 +300,11 @@ def _is_running(job: Manifest) -> bool:
     return bool(integer(job, "status.active")) and get(job, "status.ready") != 0
 
 
+def describe_unfilled(claim: str, path: str) -> WeightsState:
+    """Describes weights that the function does not download: whether they are there is not known."""
+    return WeightsState(finding=WeightsFinding.NOT_PRELOADED, name=claim, message=path)
+
+
 def describe_cache(entry: CacheEntry | None, namespace: str) -> WeightsState:
     """Describes what a ModelCache last reported of its weights on one environment, for pods of a remote namespace."""
     if entry is None:
@@ -303,5 +314,6 @@ def describe_cache(entry: CacheEntry | None, namespace: str) -> WeightsState:
     is_known = not entry.unreachable or entry.phase is Phase.FAILED
     finding = _OF_CACHE.get(entry.phase, WeightsFinding.CACHE_PENDING) if is_known else WeightsFinding.CACHE_UNREACHABLE
     if finding is WeightsFinding.CACHE_HYDRATED and not entry.download.completed_at:
-        finding = WeightsFinding.PRESTAGED  # a ModelCache with `preload: false` downloads nothing
+        # A ModelCache with `preload: false` downloads nothing.
+        return describe_unfilled(entry.download.claim, entry.download.path)
     return WeightsState(finding=finding, message=entry.message)

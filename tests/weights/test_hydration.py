@@ -21,6 +21,7 @@ from function.weights.state import (
     WeightsState,
     describe_cache,
     describe_download,
+    describe_unfilled,
     find_claim_obstacle,
     find_secret_obstacle,
 )
@@ -159,7 +160,9 @@ CASES = (
     Case("cache-ready", describe_cache(CacheEntry(environment="e", phase=Phase.READY, download=DONE), ""),
          (TRUE, PlacementStorage.HYDRATED, Phase.READY)),
     Case("cache-without-preload", describe_cache(CacheEntry(environment="e", phase=Phase.READY), ""),
-         (TRUE, PlacementStorage.PRESTAGED, Phase.READY)),
+         (TRUE, PlacementStorage.NOT_PRELOADED, Phase.READY)),
+    Case("not-preloaded", describe_unfilled("mine", "models/0a1b"), (TRUE, PlacementStorage.NOT_PRELOADED, Phase.READY),
+         ("preload is false, so nothing is downloaded; engines read models/0a1b of claim mine, which you must fill",)),
     Case("cache-no-answer",
          describe_cache(CacheEntry(environment="e", phase=Phase.READY, unreachable=True, message="No answer"), ""),
          (UNKNOWN, PlacementStorage.UNREACHABLE, Phase.PENDING), ("No answer",)),

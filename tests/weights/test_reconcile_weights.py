@@ -332,6 +332,9 @@ def test_neither_downloads_nor_waits_without_preload() -> None:
     ) == (False, True), "without preload, the service waits only for the user's claim"
     assert list_policies(reconcile_observed(users, {}).composed) == {"claim": OBSERVED}
     assert reconcile_observed(users, observe_started(users)).state.finding is WeightsFinding.PRESTAGED
+    made = request_weights(CreatedStorage(preload=False))
+    state = reconcile_observed(made, observe_started(made)).state
+    assert state.finding is WeightsFinding.NOT_PRELOADED, "a claim that was just made is empty"
 
 
 PATH = reconcile_observed(request_weights(), {}).download.path

@@ -156,5 +156,5 @@ def test_keeps_service_without_download() -> None:
     set_field(found.xr, "status", {"service": {"uri": uri}})
     set_field(found.xr, "spec.modelCache.size", "500Gi")
     late = found.edited(DISK, edit_observed("job-", "spec.gone", True))
-    assert late.condition("StorageReady").reason == "Prestaged"
+    assert late.condition("StorageReady").reason == "NotPreloaded"
     assert len(late.composed()) == 1
