@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import ClusterAccess, parse_environment
+from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_placement
 from function.api.problems import find_nearest, join_path
 from function.capacity.admission import build_required_labels
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import count_in_empty_pool
 from function.cli.gpus import find_contradictions
-from function.cli.references import NODE_POOLS, check_name, read_request, read_settings
+from function.cli.references import NODE_POOLS, check_name, find_model, read_request, read_settings
 from function.cli.store import Ref, Store, is_ours, read_environments
 from function.domain.allocation import format_replicas
 from function.domain.environment import Environment
@@ -29,7 +30,7 @@ from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
 from function.weights.claim import READ_WRITE_MANY
 from function.weights.faults import find_remarks
-from function.weights.request import StorageType, WeightsRequest, cache_key
+from function.weights.request import StorageType, WeightsRequest, build_cache_request, cache_key
 
 _SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
 _SMALLEST_SIZE = 2**20  # bytes; no GPU and no claim has less
@@ -49,6 +50,8 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield from _find_costs(store, manifest)
             for index, name in enumerate(list_texts(manifest, "spec.rollout.order")):
                 yield from check_name(store, Ref("InferenceEnvironment", "", name), f"spec.rollout.order[{index}]")
+        case "ModelCache":
+            yield from _find_ignored_settings(store, manifest)
         case "ModelPlacement":
             yield from _find_obstacles(store, manifest)
         case "ClusterModel" | "Model":
@@ -124,6 +127,17 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     others = (ref for ref in store.refs("ModelDeployment") if ref.namespace == scheduling.deployment.namespace)
     sharing = filter(None, (read_request(store, store[other]) for other in others))
     yield from _find_full_claims([scheduling, *sharing], environments)
+
+
+def _find_ignored_settings(store: Store, manifest: Manifest) -> Iterator[Problem]:
+    """Yields settings of a ModelCache that have no effect on one of its environments, whose models share a claim."""
+    cache = parse_model_cache(manifest).value
+    _, model = find_model(store, manifest)
+    if cache and model:
+        settings, _ = read_settings(store, manifest)
+        namespace = settings.remote_namespace(cache.namespace)
+        for environment in filter(cache.selects, read_environments(store, settings)):
+            yield from find_remarks(build_cache_request(model, cache, environment, namespace))
 
 
 def _find_common_refusal(request: SchedulingRequest, environments: Sequence[Environment]) -> Iterator[Problem]:

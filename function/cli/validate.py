@@ -37,7 +37,11 @@ def validate(  # click's options
     items = read_files((*paths, *files))
     known = load_inventory(replace(sources, live=True), (*KINDS, "Object")) if live else Inventory(Store(), "")
     faults = [f for f in check_items(items, known.store, sources.namespace or known.namespace) if f.file]
-    code = find_code(faults) or (Code.REFUSED if strict and faults else Code.OK)
+    checked = len(list_known(items, ""))
+    is_pointless = not checked and not faults
+    if is_pointless:
+        warn(f"no object of {GROUP} in what was given: {format_count(len(items), 'other object')} passed over")
+    code = find_code(faults) or (Code.REFUSED if strict and (faults or is_pointless) else Code.OK)
     if form is not Form.TABLE:
         data: list[JSON] = [
             {"file": f.file, "line": f.line, **asdict(f.ref), **asdict(f.problem), "level": f.level} for f in faults
@@ -51,9 +55,6 @@ def validate(  # click's options
         return code
     warnings = sum(fault.level == "warning" for fault in faults)
     errors = len(faults) - warnings
-    checked = len(list_known(items, ""))
-    if not checked and not errors:
-        warn(f"no object of {GROUP} in what was given: {format_count(len(items), 'other object')} passed over")
     objects = format_count(checked, "object")
     summary = f"{format_count(errors, 'fault')} in {objects}" if errors else f"{objects} {paint('valid', GOOD)}"
     click.echo(("\n" if faults else "") + summary + (f", {format_count(warnings, 'warning')}" if warnings else ""))

@@ -307,7 +307,8 @@ def find_remarks(request: WeightsRequest) -> Iterator[Problem]:
     }
     if request.storage_type is StorageType.SHARED:
         claim = f"claim {request.environment.storage.shared_claim}"
-        reason = f"all models of a namespace share {claim}; the spec.storage of its InferenceEnvironment decides"
+        environment = f"InferenceEnvironment {request.environment.name}"
+        reason = f"all models of a namespace share {claim}; the spec.storage of {environment} decides"
     elif request.storage_type in _WITHOUT_CLAIM:
         reason = f"there is no claim: {_WITHOUT_CLAIM[request.storage_type]}"
         fields |= {

@@ -532,7 +532,7 @@ DOUBTS = (
         want=(
             (
                 "spec.modelCache.size: has no effect, as all models of a namespace share claim model-cache; the "
-                "spec.storage of its InferenceEnvironment decides"
+                "spec.storage of InferenceEnvironment east decides"
             ),
             f"spec.modelRef: {BOTH}",
             f"spec.modelRef: {BOTH}",
