@@ -106,6 +106,7 @@ class Condition:
     status: Status
     reason: str
     message: str = ""
+    is_expected: bool = False  # it is False, and nothing needs attention: its event is no warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

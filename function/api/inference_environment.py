@@ -61,6 +61,7 @@ from function.kube.manifests import (
 from function.kube.messages import to_one_line
 from function.kube.selectors import Taint
 from function.kube.urls import is_hostname
+from function.reasons import ClusterReady, ConditionType, Status
 
 # The path of a price, and of its fields.
 _PRICE = re.compile(r"spec\.(cluster\.(existing|gke)\.)?nodePools\[\d+\]\.price(\.|$)")
@@ -136,6 +137,7 @@ def parse_environment(manifest: Manifest, settings: Settings, movable: Collectio
         provider_config=text(manifest, "status.providerConfigRef.name") or name_provider_config(name),
         ready=not unready,
         ready_message=unready,
+        is_starting=_is_starting(manifest, unready),
         paused=_is_paused(manifest),
         deleting=is_deleting(manifest),
         free=_parse_free_nodes(listing(manifest, "status.pools"), pools.valid),
@@ -317,6 +319,15 @@ def _parse_free(row: Manifest) -> Free:
 
 def _is_paused(manifest: Manifest) -> bool:
     return strings(manifest, "metadata.annotations").get(names.PAUSED) == "true"
+
+
+def _is_starting(manifest: Manifest, unready: str) -> bool:
+    """Tells whether an environment is not Ready although nothing is wrong with its connection, as far as is known."""
+    if not unready or _is_paused(manifest):
+        return False
+    connection = condition(manifest, ConditionType.CLUSTER_READY)
+    answers_well = text(connection, "status") == Status.TRUE
+    return answers_well or text(connection, "reason") in ("", ClusterReady.CONNECTING)
 
 
 def _describe_unreadiness(manifest: Manifest) -> str:

@@ -196,6 +196,7 @@ class Environment:
     pod_monitors: bool = False  # each placement gets a PodMonitor
     ready: bool = False  # its Ready condition
     ready_message: str = ""  # why it is not Ready
+    is_starting: bool = False  # it is not Ready, and its cluster has not answered yet, or answers well
     paused: bool = False  # Crossplane does not reconcile it: waiting does not make it Ready
     deleting: bool = False
     free: Mapping[str, Free] = field(default_factory=dict)  # by pool, as far as published

@@ -446,7 +446,13 @@ def _check_ready(environment: Environment) -> Refusal | None:
     if environment.ready:
         return None
     why = environment.ready_message or None
-    return Refusal(reason=Refused.ENVIRONMENT_NOT_READY, field=Field.READY, environment=environment.name, actual=why)
+    return Refusal(
+        reason=Refused.ENVIRONMENT_NOT_READY,
+        field=Field.READY,
+        environment=environment.name,
+        actual=why,
+        environment_starts=environment.is_starting,
+    )
 
 
 @dataclass(frozen=True, slots=True)

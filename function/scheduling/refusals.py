@@ -17,7 +17,7 @@ from function.kube.messages import format_count
 from function.kube.quantity import exact, mib
 from function.kube.selectors import SelectorRequirement
 from function.reasons import Refused
-from function.weights.faults import SHARED_STORAGE, StorageFault
+from function.weights.faults import SHARED_STORAGE, FaultKind, StorageFault
 
 Value: TypeAlias = int | str | BandwidthRequirement | tuple[str, ...] | tuple[Problem, ...] | None
 
@@ -40,6 +40,13 @@ class Refusal:
     exclusive_node: bool = False  # GPUs that a pod leaves on its node are not available to others
     storage: StorageFault | None = None  # for Field.STORAGE
     quota_usage: QuotaUsage | None = None  # for Field.QUOTA
+    environment_starts: bool = False  # for Field.READY: nothing is known to be wrong with the environment
+
+    @property
+    def is_starting(self) -> bool:
+        """Tells whether only an answer is missing that follows in the first seconds after everything was applied."""
+        is_pending = self.storage is not None and self.storage.kind is FaultKind.CACHE_PENDING
+        return self.environment_starts or self.field is Field.LEDGER or is_pending
 
     @property
     def message(self) -> str:

@@ -64,7 +64,7 @@ def list_changes(xr: Manifest, conditions: Iterable[Condition]) -> tuple[Event, 
         Event(
             reason=new.reason,
             message=truncate_middle(f"{new.type}: {new.message or new.reason}"),
-            warning=new.status is Status.FALSE and new.reason not in PROGRESS_REASONS,
+            warning=new.status is Status.FALSE and new.reason not in PROGRESS_REASONS and not new.is_expected,
         )
         for new in conditions
         for old in [condition(xr, new.type)]

@@ -126,7 +126,8 @@ def build_storage_ready(class_name: str | None, storage_class: ObservedObject) -
     field = "spec.storage.storageClassName"
     if class_name is None:
         message = f"{field}: is not set, so models that need several nodes are not placed here"
-        return _storage_ready(Status.FALSE, EnvironmentStorageReady.NOT_CONFIGURED, message)
+        # An environment without a class serves models on one node.
+        return _storage_ready(Status.FALSE, EnvironmentStorageReady.NOT_CONFIGURED, message, is_expected=True)
     if class_name == "":
         message = "Claims use the cluster's default class"
         return _storage_ready(Status.TRUE, EnvironmentStorageReady.DEFAULT_CLASS, message)

@@ -48,7 +48,9 @@ def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequen
     else:
         return Condition(ConditionType.SCHEDULED, Status.TRUE, Scheduled.PLACED, _describe_placed(decision))
     message = _describe_refused(request, decision, ways)
-    return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message)
+    nearest = unresolved[0].refusals if unresolved else ()
+    is_expected = bool(nearest) and all(refusal.is_starting for refusal in nearest)
+    return Condition(ConditionType.SCHEDULED, Status.FALSE, reason, message, is_expected=is_expected)
 
 
 def list_unplaced(decision: Decision) -> list[JSON]:

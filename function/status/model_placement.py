@@ -74,7 +74,9 @@ def build_service_conditions(resolved: ResolvedPlacement, reconciled: Reconciled
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
     status = Status.TRUE if admission.reason is Admitted.ADMITTED else Status.FALSE
-    return Condition(ConditionType.ADMITTED, status, admission.reason, _describe_admission(placement, admission))
+    message = _describe_admission(placement, admission)
+    is_expected = admission.reason is Admitted.WAITING and not admission.evaluated
+    return Condition(ConditionType.ADMITTED, status, admission.reason, message, is_expected=is_expected)
 
 
 def build_cannot_start() -> Condition:
