@@ -238,9 +238,14 @@ def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence
 
 
 def find_nearest(value: str, known: Iterable[str]) -> str:
-    """Returns the known value that resembles a value or is abbreviated by it, ignoring case; empty if there is none."""
+    """Returns the known value that resembles a value or is abbreviated by it, ignoring case; empty if there is none.
+
+    Of several that go on with a dash after the value, the first that is known is meant: the usual preset of a provider.
+    """
     by_lower = {word.lower(): word for word in known}
     value = re.sub("^float", "fp", value.lower())
+    if value and (longer := next((word for word in by_lower if word.startswith(f"{value}-")), "")):
+        return by_lower[longer]
     close = difflib.get_close_matches(value, by_lower)
     abbreviated = [word for word in close if all(letter in rest for rest in [iter(word)] for letter in value)]
     return next((by_lower[word] for word in (*abbreviated, *close)), "")

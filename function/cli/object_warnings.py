@@ -14,7 +14,7 @@ from function.cli.gpus import find_contradictions
 from function.cli.references import NODE_POOLS, check_name, find_model, read_request, read_settings
 from function.cli.store import Ref, Store, is_ours, read_environments
 from function.domain.allocation import format_replicas
-from function.domain.environment import Environment
+from function.domain.environment import Environment, Pool
 from function.domain.model import DownloadedSource, Model, Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, text
@@ -24,7 +24,7 @@ from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
-from function.status.inference_environment import NO_GPUS, list_pool_notes
+from function.status.inference_environment import NO_GPUS, list_pool_notes, note_tcp_fallback
 from function.status.model_deployment import note_missing_prices
 from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
@@ -35,6 +35,15 @@ from function.weights.request import StorageType, WeightsRequest, build_cache_re
 _SIZE_FIELDS = frozenset({"memoryPerGpu", "vram", "disk", "size", "shm"})
 _SMALLEST_SIZE = 2**20  # bytes; no GPU and no claim has less
 _NOWHERE = Environment(name="")
+# By provider and network, the preset that suits most of its nodes (docs/hardware.md).
+_PRESETS = {
+    ("coreweave", "ib"): "coreweave-infiniband",
+    ("coreweave", "roce"): "coreweave-roce",
+    ("aks", "ib"): "aks-infiniband",
+    ("eks", "efa"): "eks-efa",
+    ("gke", "roce"): "gke-rdma",
+    ("oci", "roce"): "oci-host-network",
+}
 # Reasons that refuse even an empty pool, until the deployment, the model or the environment is corrected.
 _REFUSING_EMPTY_POOLS = (Refused.INVALID_DEPLOYMENT, Refused.INVALID_PROFILE, Refused.SHARED_STORAGE_MISSING)
 
@@ -65,7 +74,18 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             has_none = not pools and not environment.broken_pools
             yield from (Problem(path, note) for note in ([NO_GPUS] if has_none else list_pool_notes(pools)))
             yield from find_contradictions(store, manifest)
+            yield from _propose_presets(text(manifest, "spec.cluster.provider"), pools, path)
             yield from _find_default_secret(manifest, parsed.access)
+
+
+def _propose_presets(provider: str, pools: Iterable[Pool], path: str) -> Iterator[Problem]:
+    """Yields the preset of a provider for each pool that declares RDMA and gives its pods no network device."""
+    for pool in pools:
+        network = (pool.bandwidth or "").partition("-")[0]
+        preset = _PRESETS.get((provider.lower(), network))
+        if preset and note_tcp_fallback(pool):
+            message = f"pool {pool.name} has {pool.bandwidth}, for which provider {provider} has the preset {preset}"
+            yield Problem(path, f"{message}; set interNode.preset")
 
 
 def _find_default_secret(manifest: Manifest, access: ClusterAccess | None) -> Iterator[Problem]:

@@ -107,6 +107,7 @@ def test_unknown_error_of_the_schema_is_a_problem() -> None:
         ("float16", ("bf16", "fp16", "tf32"), "fp16"),
         ("bfloat16", ("bf16", "fp16", "tf32"), "bf16"),
         ("coreweave-ib", ("coreweave-infiniband", "coreweave-roce"), "coreweave-infiniband"),
+        ("coreweave", ("coreweave-infiniband", "coreweave-roce"), "coreweave-infiniband"),
         ("quantum", ("pcie", "nvlink"), ""),
     ],
 )
