@@ -16,10 +16,18 @@ from bench.histories.grants import Row, find_row, read_grants, read_row
 from bench.histories.kept import KeptAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
-from bench.histories.room import Holding, list_counted_pools, room_beside, take_all
+from bench.histories.room import (
+    Holding,
+    count_missing,
+    count_usable_environments,
+    list_counted_pools,
+    room_beside,
+    suits_pool,
+    take_all,
+)
 from bench.histories.taints import TaintAuditor, is_tainted
 from bench.histories.traffic import TrafficAuditor
-from bench.histories.words import Words
+from bench.histories.words import Words, is_endless
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
@@ -28,7 +36,7 @@ from function.capacity.pools import PoolCapacity
 from function.cli.store import Ref
 from function.composers import COMPOSERS
 from function.domain.allocation import Limits, Share
-from function.kube.manifests import JSON, Manifest, condition, flag, get, integer, listing, mapping, strings, text
+from function.kube.manifests import condition, flag, get, integer, listing, mapping, strings, text
 from function.kube.names import LABEL_OWNER
 from function.reasons import OPTIONAL, OWNED, Refused
 from function.remote.object_writer import deletes
@@ -36,7 +44,6 @@ from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
-_DIGITS = 19
 _REFS = "spec.crossplane.resourceRefs"
 # How often a placement may be decided again for one thing that was asked for, as others take the room.
 MOST_MOVES = 12
@@ -169,7 +176,7 @@ class Auditor(invariants.Auditor):
         if (
             event.now
             and (event.before is None or remote(event.before) != remote(event.now))
-            and _endless(remote(version))
+            and is_endless(remote(version))
         ):
             self._say(f"{event.ref} holds a number that no API server takes")
         going = event.before is not None and not event.before.deleting and (event.now is None or event.now.deleting)
@@ -466,7 +473,9 @@ class Auditor(invariants.Auditor):
             placed -= {place.ref.name for place in places if place and is_tainted(place, deployment, "NoExecute")}
             readable = text(condition(deployment.manifest, "ModelResolved"), "status") == "True"
             named = get(deployment.manifest, "spec.modelCache.name")
-            if readable and not named and len(placed) < integer(deployment.manifest, "spec.environments", 1):
+            missing = count_missing(deployment, self._of(deployment))
+            is_short = len(placed) < count_usable_environments(deployment) and missing != 0
+            if readable and not named and is_short and (missing is None or missing > 0):
                 self._waiting(deployment, placed)
             if readable and not named:
                 self._look_at_growth(deployment)
@@ -487,13 +496,16 @@ class Auditor(invariants.Auditor):
         there = self._of(deployment)
         nodes, gpus, replicas = self._shape(deployment)
         selected = strings(deployment.manifest, "spec.environmentSelector.matchLabels")
-        if len(there) > integer(deployment.manifest, "spec.environments", 1):
+        if len(there) > count_usable_environments(deployment):
             return
+        missing = count_missing(deployment, there)
         for placement in there:
             has = self._shape(placement)
             name = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
             environment = self.plane.server.latest.get(Ref("InferenceEnvironment", "", name))
             grown = has[:2] == (nodes, gpus) and has[2] >= replicas
+            if missing is not None:  # replicas that are divided change their shape one environment at a time
+                grown = missing <= 0 or has[:2] != (nodes, gpus)
             if placement.uid not in self._served or environment is None or grown:
                 continue
             refused = [
@@ -503,7 +515,8 @@ class Auditor(invariants.Auditor):
             ]
             admitted = selected.items() <= environment.labels.items()
             pool = text(placement.manifest, "spec.pool") if has[:2] == (nodes, gpus) else ""
-            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement, pool):
+            beyond = has[2] if pool else None  # a placement that grows gets what fits
+            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement, pool, beyond):
                 wanted = nodes, gpus, replicas
                 self._say(f"{placement.ref} has {has}, {deployment.ref} asks for {wanted}, and {name} has room")
 
@@ -515,11 +528,18 @@ class Auditor(invariants.Auditor):
         if admitted and stored and not services and _reason(placement, "ReferencesResolved") == "Resolved":
             self._say(f"{placement.ref} is admitted and has its weights, and no service")
 
-    def _room(self, environment: str, asking: Version, placement: Version | None = None, only: str = "") -> bool:
+    def _room(
+        self,
+        environment: str,
+        asking: Version,
+        placement: Version | None = None,
+        only: str = "",
+        beyond: int | None = None,
+    ) -> bool:
         """Tells whether a pool that suits has room for what a deployment or a placement asks for.
 
         `placement` is the one that would have it, if it exists: what it holds itself takes no room from it. `only` is
-        the name of the one pool that counts, if not all do.
+        the name of the one pool that counts, if not all do. `beyond`: one replica more than this is enough.
         """
         there = self.plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
@@ -538,11 +558,13 @@ class Auditor(invariants.Auditor):
         rooms = [
             room_beside(uid, there, pool, alive, self._services.values(), lost)
             for pool in list_counted_pools(there)
-            if _suits(asking, model, pool)
+            if suits_pool(asking, model, pool)
             and not (is_new and flag(pool, "unschedulable"))
             and only in {"", text(pool, "name")}
         ]
-        return any(room.count_fitting_replicas(nodes, gpus, replicas) >= replicas > 0 for room in rooms)
+        if beyond is None:
+            beyond = replicas - 1 if count_missing(asking, ()) is None else 0
+        return any(room.count_fitting_replicas(nodes, gpus, replicas) > max(0, beyond) for room in rooms if replicas)
 
     def _within_quota(self, namespace: str, wanted: int) -> bool:
         """Tell whether a namespace may take so many GPUs beside all that it has asked for."""
@@ -553,16 +575,6 @@ class Auditor(invariants.Auditor):
             return False  # nothing is claimed of what a call may not know, or of prices
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
-
-
-def _suits(asking: Version, model: Version, pool: Manifest) -> bool:
-    """Tells whether a pool is the one that a placement names, or has the accelerators that a model asks for."""
-    if asking.ref.kind == "ModelPlacement":
-        return text(asking.manifest, "spec.pool") == text(pool, "name")
-    wanted = {
-        text(profile, "replicaTopology.requires.acceleratorType") for profile in listing(model.manifest, "spec.serving")
-    }
-    return wanted <= {"", text(pool, "acceleratorType")}
 
 
 def _running(version: Version | None) -> Held | None:
@@ -581,17 +593,6 @@ def _grows(before: Held, now: Held) -> bool:
 
 def _reason(version: Version, type_: str) -> str:
     return text(condition(version.manifest, type_), "reason")
-
-
-def _endless(value: JSON) -> bool:
-    """Tell whether there is a number in it beyond 64 bits, or a quantity of more digits than those have."""
-    if isinstance(value, dict):
-        return any(map(_endless, value.values()))
-    if isinstance(value, list):
-        return any(map(_endless, value))
-    if isinstance(value, str):
-        return len(value) > _DIGITS and value.rstrip("KMGTPEi").isdigit()
-    return isinstance(value, int | float) and abs(value) >= 1 << 63
 
 
 def _texts(value: object) -> list[str]:

@@ -12,7 +12,7 @@ from bench.simulator.objects import Version
 from function.api.inference_environment import name_provider_config
 from function.capacity.pools import PoolCapacity
 from function.domain.records.shares import parse_share
-from function.kube.manifests import Manifest, condition, integer, listing, strings, text
+from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
 
 Shape: TypeAlias = tuple[int, int]  # nodes of a replica, and GPUs on each
 
@@ -43,6 +43,20 @@ def room_beside(
     if not take_all(room, (holding for uid, holdings in held.items() if uid != placement for holding in holdings)):
         room.free.clear()
     return room
+
+
+def count_missing(deployment: Version, placements: Iterable[Version]) -> int | None:
+    """Returns how many replicas of a deployment have no placement; None if each environment has its own number."""
+    scaling = mapping(deployment.manifest, "spec.scaling")
+    if text(scaling, "replicaScheduling") != "Divided":
+        return None
+    return integer(scaling, "fixed.replicas", 1) - sum(integer(p.manifest, "spec.replicas", 1) for p in placements)
+
+
+def count_usable_environments(deployment: Version) -> int:
+    """Returns the most environments that a deployment may use."""
+    spec = mapping(deployment.manifest, "spec")
+    return integer(spec, "environments", 100 if text(spec, "scaling.replicaScheduling") == "Divided" else 1)
 
 
 def list_counted_pools(environment: Version) -> list[Manifest]:
@@ -91,3 +105,13 @@ def _note(replicas: dict[Shape, int], shape: Shape, count: int) -> None:
 def never_starts(placement: Version) -> bool:
     """Tells whether a placement composes nothing as its model does not exist."""
     return text(condition(placement.manifest, "ReferencesResolved"), "reason") == "ModelNotFound"
+
+
+def suits_pool(asking: Version, model: Version, pool: Manifest) -> bool:
+    """Tells whether a pool is the one that a placement names, or has the accelerators that a model asks for."""
+    if asking.ref.kind == "ModelPlacement":
+        return text(asking.manifest, "spec.pool") == text(pool, "name")
+    wanted = {
+        text(profile, "replicaTopology.requires.acceleratorType") for profile in listing(model.manifest, "spec.serving")
+    }
+    return wanted <= {"", text(pool, "acceleratorType")}

@@ -146,6 +146,15 @@ class TightWorld(Everybody):
             now = integer(found.manifest, "spec.scaling.fixed.replicas", 1)
             self.edit(found, _scaled(now + 1), pods=False)
 
+    def divide_replicas(self) -> None:
+        """Lets a deployment divide its replicas over environments, or no longer."""
+        if found := self.any("ModelDeployment"):
+            now = text(found.manifest, "spec.scaling.replicaScheduling")
+            scheduling = "Duplicated" if now == "Divided" else "Divided"
+            scaling: Manifest = {**_scaled(self.random.randint(0, 6)), "environments": self.random.choice((None, 1, 2))}
+            mapping(scaling, "scaling")["replicaScheduling"] = scheduling
+            self.edit(found, scaling, pods=False)
+
     def scale_down_unreachable(self) -> None:
         """Scales down what serves on a cluster that does not answer, while something else wants the GPUs."""
         if not (environment := self.any("InferenceEnvironment")):
@@ -244,6 +253,8 @@ ACTIONS: tuple[Callable[[TightWorld], None], ...] = (
     TightWorld.scale_deployment,
     TightWorld.scale_up,
     TightWorld.scale_up,
+    TightWorld.divide_replicas,
+    TightWorld.divide_replicas,
     TightWorld.edit_model,
     TightWorld.reshape_model,
     TightWorld.resize_model,

@@ -9,8 +9,9 @@ from math import inf
 
 from bench.simulator.objects import Version
 from function.cli.store import Ref
-from function.kube.manifests import get, text
+from function.kube.manifests import JSON, get, text
 
+_DIGITS = 19  # of the largest number of 64 bits
 _SEEN_BY_PODS = ("spec.modelRef", "spec.modelCache", "spec.profile")
 
 
@@ -90,3 +91,14 @@ def behind(placement: Version) -> list[Ref]:
         Ref("InferenceEnvironment", "", text(manifest, "spec.inferenceEnvironmentRef.name")),
         Ref("ModelCache", namespace, text(manifest, "spec.modelCache.name")),
     ]
+
+
+def is_endless(value: JSON) -> bool:
+    """Tell whether there is a number in it beyond 64 bits, or a quantity of more digits than those have."""
+    if isinstance(value, dict):
+        return any(map(is_endless, value.values()))
+    if isinstance(value, list):
+        return any(map(is_endless, value))
+    if isinstance(value, str):
+        return len(value) > _DIGITS and value.rstrip("KMGTPEi").isdigit()
+    return isinstance(value, int | float) and abs(value) >= 1 << 63

@@ -34,7 +34,7 @@ from function.cli.store import Ref, Store, is_ours, read_conditions
 from function.kube.manifests import JSON, Manifest, condition, get, listing, text
 from function.kube.messages import MAX_ITEMS, format_count, join_with_more
 from function.kube.selectors import Selector
-from function.reasons import Outlook, Refused, Scheduled, Status
+from function.reasons import Outlook, Refused, ScaledAsRequested, Scheduled, Status
 from function.scheduling.ways_out import WayOut
 
 _KINDS = ("ModelDeployment", "ModelPlacement", "ModelService")
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        if any(c["reason"] == Scheduled.PARTIALLY_PLACED for c in self.conditions):
+        if any(c["reason"] in {Scheduled.PARTIALLY_PLACED, ScaledAsRequested.LIMITED} for c in self.conditions):
             return "partially placed"
         words = "placed" if self.ref.kind == "ModelDeployment" else "serving on all endpoints"
         return words if self.is_placed else f"not {words}"
