@@ -32,10 +32,8 @@ from function.cli.store import Ref, Store, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_costs, format_data, format_table, paint, print_watched
 from function.domain.allocation import add_up
 from function.domain.environment import Environment, format_unusable
-from function.kube.manifests import JSON, Manifest
 from function.kube.quantity import gib
 from function.kube.selectors import Selector
-from function.status.inference_environment import build_node_facts
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
@@ -95,7 +93,7 @@ def capacity(  # noqa: PLR0913  # one for each option
             case Form.NAME:
                 return "\n".join(f"inferenceenvironment.modelplane.ai/{each.name}" for each in environments)
             case _:
-                return format_data(form, [_build_data(usage) for usage in usages])
+                return format_data(form, [gpus.build_usage_data(usage) for usage in usages])
 
     print_watched(render, watch=watch)
 
@@ -207,28 +205,4 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "PRICE": pool.price or "",
         "LARGEST": usage.largest,
         "USED BY": gpus.format_users(gpus.add_up_users(usage.holdings), users_shown),
-    }
-
-
-def _build_data(usage: gpus.Usage) -> Mapping[str, object]:
-    environment, pool, capacity = usage.environment, usage.pool, usage.capacity
-    nodes: Manifest = {"total": capacity.nodes, "inUse": capacity.nodes_in_use} if capacity else {}
-    if pool and pool.facts:
-        nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
-    users: list[JSON] = [
-        {"namespace": p.namespace, "deployment": p.deployment, "placement": p.name, "gpus": share.gpus}
-        for p, share in usage.holdings
-    ]
-    return {
-        "environment": environment.name,
-        "ready": environment.ready,
-        "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
-        "faults": [str(fault) for fault in usage.invalid.problems] if usage.invalid else [],
-        "acceleratorType": pool.accelerator_type if pool else None,
-        "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
-        "nodes": nodes or None,
-        "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
-        "notSchedulable": [*usage.obstacles],
-        "largestReplica": usage.largest,
-        "usedBy": users,
     }

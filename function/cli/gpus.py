@@ -15,11 +15,11 @@ from function.domain.environment import Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import Manifest, strings
+from function.kube.manifests import JSON, Manifest, strings
 from function.kube.selectors import find_untolerated
 from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
 from function.remote.nodes import Node, summarize_pools
-from function.status.inference_environment import describe_drift
+from function.status.inference_environment import build_node_facts, describe_drift
 
 
 class Holding(NamedTuple):
@@ -98,6 +98,31 @@ def list_usages(store: Store) -> list[Usage]:
         others = [Usage(environment=environment, invalid=p) for p in find_invalid_pools(store, environment)]
         usages += others if others or environment.pools else [Usage(environment=environment)]
     return usages
+
+
+def build_usage_data(usage: Usage) -> dict[str, object]:
+    """Returns what `capacity -o json` prints of a pool."""
+    environment, pool, capacity = usage.environment, usage.pool, usage.capacity
+    nodes: Manifest = {"total": capacity.nodes, "inUse": capacity.nodes_in_use} if capacity else {}
+    if pool and pool.facts:
+        nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
+    users: list[JSON] = [
+        {"namespace": p.namespace, "deployment": p.deployment, "placement": p.name, "gpus": share.gpus}
+        for p, share in usage.holdings
+    ]
+    return {
+        "environment": environment.name,
+        "ready": environment.ready,
+        "pool": pool.name if pool else usage.invalid.name if usage.invalid else None,
+        "faults": [str(fault) for fault in usage.invalid.problems] if usage.invalid else [],
+        "acceleratorType": pool.accelerator_type if pool else None,
+        "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
+        "nodes": nodes or None,
+        "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
+        "notSchedulable": [*usage.obstacles],
+        "largestReplica": usage.largest,
+        "usedBy": users,
+    }
 
 
 def format_users(users: Mapping[str, int], limit: int | None = None) -> str:

@@ -9,6 +9,7 @@ from function.cli import tables
 from function.cli.inputs import load_inventory
 from function.cli.options import WATCH, CliError, Code, Form, Sources, examples, form, read_name, sources
 from function.cli.planning import compose_files, find_service
+from function.cli.shares import compute_shares
 from function.cli.store import Ref, read_conditions
 from function.domain.model_service import ModelService
 from function.kube.manifests import Manifest, text
@@ -43,14 +44,11 @@ def traffic(service: str | None, *, sources: Sources, watch: bool, form: Form) -
 
 
 def _format_traffic(manifest: Manifest, service: ModelService) -> str:
-    total = sum(entry.weight for entry in service.entries)
     rows: list[tuple[object, ...]] = []
-    for entry in service.entries:
-        share = entry.weight / total if total else 0.0
-        rows.append((entry.environment, entry.state, f"{share:.1%}", "", "", entry.address, entry.reason))
-        inside = sum(row.weight for row in entry.backends)
-        for row in entry.backends:
-            part = share * row.weight / inside if inside else 0.0
+    for endpoint in compute_shares(service):
+        entry = endpoint.entry
+        rows.append((entry.environment, entry.state, f"{endpoint.share:.1%}", "", "", entry.address, entry.reason))
+        for row, part in endpoint.backends:
             reason = "" if row.reason == entry.reason else row.reason
             rows.append((f"  {row.deployment}", "", f"{part:.1%}", row.ready_replicas, row.placement, "", reason))
     lines = [f"{Ref.of(manifest)}: {text(manifest, 'status.url') or 'no URL yet'}"]
