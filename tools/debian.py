@@ -20,8 +20,10 @@ def path(name: str) -> Path:
     return Path(found) if found else unpacked(name) / "usr" / "bin" / name
 
 
-def unpacked(package: str) -> Path:
+def unpacked(package: str, *, with_dependencies: bool = False) -> Path:
     """Return the folder that holds the files of a package, as they would be under the root.
+
+    With dependencies, it also holds the files of the packages that the machine lacks to run this one.
 
     Raises:
         BuildError: apt does not have it.
@@ -30,25 +32,36 @@ def unpacked(package: str) -> Path:
     with lock("debian"):
         if not home.exists():
             say(f"{package}: none on PATH, taking Debian's")
-            _unpack(package, home)
+            _unpack(package, home, with_dependencies=with_dependencies)
     return home
 
 
-def _unpack(package: str, home: Path) -> None:
+def find_libraries(home: Path) -> list[Path]:
+    """Return the folders with shared libraries of unpacked packages, for LD_LIBRARY_PATH."""
+    return sorted({file.parent for file in home.rglob("*.so*") if file.is_file()})
+
+
+def _unpack(package: str, home: Path, *, with_dependencies: bool) -> None:
     partial = home.with_name(f".{package}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     if shutil.which("apt-get") is None:
         raise BuildError(f"{package} is neither on PATH nor to be had: this machine has no apt-get")
+    apt = ["apt-get"]
     try:
-        output(("apt-get", "download", package), partial)
+        output((*apt, "download", package), partial)
     except BuildError:  # the machine's lists are empty, or name what has gone since; lists of our own need no root
         own = home.with_name(".apt")
         (own / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-        apt = ("apt-get", "-o", f"Dir::State::lists={own}/lists", "-o", f"Dir::Cache={own}")
+        apt += ["-o", f"Dir::State::lists={own}/lists", "-o", f"Dir::Cache={own}"]
         output((*apt, "update"), partial)
         output((*apt, "download", package), partial)
-    (file,) = partial.glob("*.deb")
-    output(("dpkg", "-x", str(file), str(partial)), partial)
-    file.unlink()
+    if with_dependencies:
+        planned = output((*apt, "--simulate", "--no-install-recommends", "install", package), partial)
+        missing = {line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")} - {package}
+        if missing:
+            output((*apt, "download", *sorted(missing)), partial)
+    for file in partial.glob("*.deb"):
+        output(("dpkg", "-x", str(file), str(partial)), partial)
+        file.unlink()
     partial.rename(home)
