@@ -59,6 +59,11 @@ class Cluster:
         context = auth.kubeconfig.get_context(auth.active_context) if auth.active_context else {}
         return str(context.get("namespace") or "default")
 
+    @property
+    def context(self) -> str:
+        """The context of --context, else the current one; within a pod there is none."""
+        return str(self._api.auth.active_context or "in-cluster")
+
     def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
         """Returns every object of some kinds, of all namespaces unless one is named."""
         objects: list[Manifest] = []

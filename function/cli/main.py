@@ -19,6 +19,7 @@ COMMANDS = {
     "tree": "A deployment, its placements and their remote objects, with state and message",
     "traffic": "Which endpoints of a ModelService get which part of the requests, and why not",
     "capacity": "Environments and pools: who uses them, what is free, what still fits",
+    "ui": "A page with the fleet, the deployments and the ModelServices, for a browser",
     "validate": "Check files: fields, rules, references. Made for CI",
     "explain": "A kind or a field: type, default, limits and meaning",
     "schema": "The JSON schema of all manifests, for editors",

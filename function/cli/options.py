@@ -3,7 +3,7 @@
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from importlib import resources
@@ -35,12 +35,21 @@ class CliError(click.ClickException):
         self.code = code
 
 
-def import_extra(module: str) -> Any:
-    """Imports a library of the extra `cli`, which commands load when they need it."""
+class InvalidInput(click.exceptions.Exit):
+    """Ends a command whose files have faults, once they are printed."""
+
+    def __init__(self, code: int, faults: Sequence[str]) -> None:
+        super().__init__(code)
+        self.faults = faults
+
+
+def import_extra(module: str, extra: str = "cli") -> Any:
+    """Imports a library of an extra, which commands load when they need it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        message = f"this needs {module}: pip install 'function-modelplane[cli]' ('.[cli]' in a clone)"
+        library = module.partition(".")[0]
+        message = f"this needs {library}: pip install 'function-modelplane[{extra}]' ('.[{extra}]' in a clone)"
         raise CliError(message, Code.UNREACHABLE) from error
 
 
@@ -65,6 +74,7 @@ class Form(StrEnum):
     NAME = "name"
     SVG = "svg"
     DOT = "dot"
+    PAGE = "page"
 
     @property
     def for_people(self) -> bool:

@@ -26,7 +26,7 @@ from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.api.values import find_invalid_label
 from function.cli.composing import CONFIG, INPUT_GROUP
 from function.cli.object_warnings import find_warnings
-from function.cli.options import Code, is_quiet
+from function.cli.options import Code, InvalidInput, is_quiet
 from function.cli.references import (
     NODE_POOLS,
     check_name,
@@ -132,7 +132,7 @@ def print_faults(faults: Iterable[Fault]) -> None:
             click.echo(str(fault), err=True)
         printed.add(fault)
     if code := find_code(faults):
-        raise click.exceptions.Exit(code)
+        raise InvalidInput(code, [str(fault) for fault in faults if fault.level != "warning"])
 
 
 def list_known(items: Iterable[Item | Fault], namespace: str) -> list[Item]:
