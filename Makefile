@@ -16,7 +16,7 @@ COVERING := $(addprefix tests/,api capacity composers domain kube remote schedul
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
-  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean
+  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui
 
 # The targets with their durations, from the table of CONTRIBUTING.md.
 help:
@@ -89,6 +89,10 @@ engines: $(VENV)/dev.stamp
 	$(BIN)/python -m tools.programs kserve-merge
 	$(BIN)/python -m tools.engines
 	$(BIN)/pytest -m engines tests/engines
+
+# The page of `modelplane ui` in Debian's Chromium; its screenshots go to the folder SCREENSHOTS.
+ui: $(VENV)/dev.stamp
+	SCREENSHOTS=$(or $(SCREENSHOTS),build/ui) $(BIN)/pytest -m browser tests/browser
 
 # The site, into build/site; fails on a dead link, an omitted page, and whatever a page would load from elsewhere.
 docs: $(VENV)/docs.stamp
