@@ -27,7 +27,19 @@ DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 # What Grafana puts in their place.
 VARIABLES = {"$__rate_interval": "60s", "$job": ".+"}
 # Nothing of the kind happens here, and a counter that never counted is no series.
-MAY_BE_EMPTY = {"Calls that did not compose", "Environments by condition", "Placements not admitted"}
+MAY_BE_EMPTY = {
+    "Calls that did not compose",
+    "Environments by condition",
+    "Placements not admitted",
+    # There is no price, no ModelService, no download and no kubeconfig that expires: see tests/conformance.
+    "Costs by namespace",
+    "Costs by deployment",
+    "Endpoints of services",
+    "Weights of endpoints",
+    "Endpoints without requests",
+    "Age of downloads",
+    "Time until kubeconfigs expire",
+}
 
 
 @dataclass(frozen=True)
@@ -164,6 +176,9 @@ STATE = {
     'modelplane_condition{kind="ModelDeployment", name="never", type="Scheduled", reason="PoolTooSmall"}': 1,
     'modelplane_condition{kind="ModelPlacement", namespace="watched", type="Ready", status="True"}': 1,
     'modelplane_condition{kind="InferenceEnvironment", name="watched", type="ClusterReady", status="True"}': 1,
+    'modelplane_placement_gpus{namespace="watched"}': 1,
+    'modelplane_placement_info{namespace="watched", deployment="runs", environment="watched", phase="Ready"}': 1,
+    'modelplane:placement_gpus:granted{namespace="watched", deployment="runs", phase="Ready"}': 1,
     'min(modelplane_object_synced{namespace="watched"})': 1,
 }
 
