@@ -5,12 +5,15 @@ reported in one line with what to do.
 """
 
 import asyncio
+import base64
 import functools
+import json
 import os
 import tempfile
 import time
 import warnings
 from collections.abc import Coroutine, Iterable
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +66,21 @@ class Cluster:
     def context(self) -> str:
         """The context of --context, else the current one; within a pod there is none."""
         return str(self._api.auth.active_context or "in-cluster")
+
+    def find_expiry(self) -> datetime | None:
+        """Returns when the token or the client certificate of the kubeconfig expires; None: never, or it is not known.
+
+        Credentials of a program (exec) are renewed by it.
+        """
+        auth = self._api.auth
+        if "exec" in auth._user:  # noqa: SLF001  # kr8s tells the user's entry nowhere else
+            return None
+        times = [find_token_expiry(auth.token or "")]
+        if auth.client_cert_file:
+            x509 = import_extra("cryptography.x509")  # of kr8s
+            certificate = x509.load_pem_x509_certificate(Path(auth.client_cert_file).read_bytes())
+            times.append(certificate.not_valid_after_utc)
+        return min(filter(None, times), default=None)
 
     def objects(self, kinds: Iterable[str], namespace: str = "") -> list[Manifest]:
         """Returns every object of some kinds, of all namespaces unless one is named."""
@@ -197,6 +215,16 @@ def pause(deadline: float, message: str) -> None:
     if time.monotonic() > deadline:
         raise CliError(message, Code.REFUSED)
     time.sleep(POLL_SECONDS)
+
+
+def find_token_expiry(token: str) -> datetime | None:
+    """Returns when a JSON web token expires; None if it never does, or is no such token."""
+    try:
+        _, payload, _ = token.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return datetime.fromtimestamp(int(claims["exp"]), UTC)
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None
 
 
 def _read_object(response: Any) -> Manifest:

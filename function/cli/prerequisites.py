@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import click
@@ -26,7 +27,7 @@ from function.cli.packages import (
 from function.cli.suggested_pools import GPU_RESOURCES
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, condition, flag, list_texts, listing, text
+from function.kube.manifests import JSON, Manifest, condition, flag, format_time, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import GROUP, VERSION
 from function.remote.composed_kinds import (
@@ -43,6 +44,7 @@ from function.remote.nodes import parse_node
 
 _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
+_ROTATION = timedelta(days=14)  # as the alert InferenceEnvironmentKubeconfigExpires
 _NAMED = 3  # nodes, kinds or Objects that a line names
 
 
@@ -188,6 +190,7 @@ def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with
         yield _judge(cluster, "Gateway kserve/kserve-ingress-gateway", wanted, _GATEWAY, _judge_gateway)
     yield from _check_classes(cluster)
     yield from _check_nodes(cluster, gpu_resources)
+    yield from _check_credentials(cluster)
     for right, verbs in RIGHTS.items():
         line = Line(check=f"rights on {right.partition('.')[0]}", wanted=", ".join(verbs))
         denied = _list_denied(cluster, right, verbs)
@@ -201,6 +204,20 @@ def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with
             yield line.warn(found, f"{todo}; {_DISPENSABLE[right]}")
         else:
             yield line.missing(found, todo)
+
+
+def _check_credentials(cluster: Cluster) -> Iterator[Line]:
+    """Checks how long the credentials of the kubeconfig are valid, if they expire."""
+    expiry = cluster.find_expiry()
+    if expiry is None:
+        return
+    line = Line(check="credentials", found=f"expire at {format_time(int(expiry.timestamp()))}")
+    if expiry - datetime.now(UTC) < _ROTATION:
+        yield line.warn(
+            line.found, "Create others and replace them in time: docs/kubeconfig.md, Rotate the credentials"
+        )
+    else:
+        yield line
 
 
 def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Line]:
