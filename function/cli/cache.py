@@ -16,6 +16,7 @@ from function.cli import options, tables
 from function.cli.inputs import Inventory, load_inventory
 from function.cli.kept_claims import KeptClaim, find_kept_claims
 from function.cli.live import Cluster, connect, pause
+from function.cli.names import complete_names
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, examples, form
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
@@ -81,9 +82,17 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 
 
 @cache.command(epilog=examples("cache preload"))
-@click.argument("model")
+@click.argument("model", shell_complete=complete_names("ClusterModel", "Model"))
 @click.option("--name", metavar="NAME", help="Name of the ModelCache; the model's by default.")
-@click.option("-e", "--environment", "environments", metavar="NAME", multiple=True, help="Where; may be repeated.")
+@click.option(
+    "-e",
+    "--environment",
+    "environments",
+    metavar="NAME",
+    multiple=True,
+    help="Where; may be repeated.",
+    shell_complete=complete_names("InferenceEnvironment"),
+)
 @click.option(
     "-l", "--selector", metavar="SELECTOR", type=options.parse_selector, help="Where, by labels; '' is everywhere."
 )
@@ -98,11 +107,12 @@ def preload(  # noqa: PLR0913  # click's options
 ) -> None:  # fmt: skip
     """Bring a model's weights to environments before anything is deployed.
 
-    MODEL is a ClusterModel, or model/NAME in the namespace. For a claim of another size, class or owner, edit what
-    --dry-run -o yaml writes.
+    MODEL is a ClusterModel, or model/NAME in the namespace, or NAMESPACE/NAME. For a claim of another size, class or
+    owner, edit what --dry-run -o yaml writes.
     """
-    cluster = connect(sources)
-    kind, model = options.split_name(model, "ClusterModel", "Model")
+    kind, model, namespace = named = options.split_name(model, "ClusterModel", "Model")
+    cluster = connect(sources.narrow(named))
+    kind = kind or ("Model" if namespace else "")
     manifest: Manifest = {
         "apiVersion": VERSION,
         "kind": "ModelCache",
@@ -127,43 +137,68 @@ def preload(  # noqa: PLR0913  # click's options
 
 
 @cache.command(epilog=examples("cache clear"))
-@click.argument("name", type=options.read_name("ModelCache"), required=False)
+@click.argument(
+    "named",
+    metavar="[NAME]",
+    type=options.read_namespaced("ModelCache"),
+    required=False,
+    shell_complete=complete_names("ModelCache"),
+)
 @click.option("--all", "every", is_flag=True, help="Every ModelCache of the namespace that is not in use.")
 @click.option("--purge", is_flag=True, help="Remove the bytes from claims that stay, by a Job.")
 @options.TIMEOUT
 @options.DRY_RUN
 @options.target
-@options.add_output_options
-def clear(name: str | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, sources: Sources) -> None:
+@form(Form.TABLE, Form.JSON, Form.YAML)
+def clear(  # noqa: PLR0913  # click's options
+    named: options.Name | None, *, every: bool, purge: bool, timeout: int, dry_run: bool, sources: Sources, form: Form
+) -> None:
     """Delete a ModelCache and the claims that were made for it, unless it is in use."""
-    if bool(name) == every:
+    if bool(named) == every:
         raise click.UsageError("Name a ModelCache, or give --all")
-    cluster = connect(sources)
+    cluster = connect(sources.narrow(named))
     store = Store(cluster.objects((*_KINDS, "Object"), cluster.namespace))
-    refs = [Ref("ModelCache", cluster.namespace, name)] if name else store.refs("ModelCache")
-    unused = _list_unused(find_kept_claims(cluster, cluster.namespace), _list_claims(store))
-    for claim in unused if every else (claim for claim in unused if claim.name == name):
-        message = f"claim {claim.name} on {claim.environment} keeps weights for no deployment and is no ModelCache's"
-        if name:
-            raise CliError(f"{message}. {claim.advice}", Code.REFUSED)
-        click.echo(f"{message}, and stays. {claim.advice}")
+    refs = [Ref("ModelCache", cluster.namespace, named.name)] if named else store.refs("ModelCache")
+    rows = [*_list_staying(cluster, store, named.name if named else "")]
+    for staying in rows if form is Form.TABLE else ():
+        click.echo(text(staying, "message"))
     for ref in refs:
         store.require(ref, "Look for it with 'cache list -A'")
         users = _find_users(store, ref) | (_find_readers(store, ref) if purge else set())
-        message = f"{ref} is used by {', '.join(sorted(users))}"
-        if users and name:
+        if users and named:
+            message = f"{ref} is used by {', '.join(sorted(users))}"
             raise CliError(f"{message}. Remove them first, or move them to other weights", Code.REFUSED)
-        if users:
-            click.echo(f"{message}, and stays")
-            continue
-        removals = _plan_removals(store, ref) if purge else {}
-        for what in removals:
-            click.echo(f"{what} {'would be removed' if dry_run else 'is removed'}")
-        if not dry_run:
+        removals = _plan_removals(store, ref) if purge and not users else {}
+        row: Manifest = {"namespace": ref.namespace, "name": ref.name, "usedBy": [*sorted(users)]}
+        rows.append({**row, "removes": [*removals], "deleted": not users and not dry_run, "dryRun": dry_run})
+        if form is Form.TABLE:
+            click.echo("\n".join(_describe_clearing(ref, rows[-1])))
+        if not users and not dry_run:
             cluster.delete(ref)
             for what, removal in removals.items():
                 _remove(cluster, ref, what, removal, timeout)
-        click.echo(f"{ref} {'would be deleted' if dry_run else 'deleted'}")
+    if form is not Form.TABLE:
+        click.echo(tables.format_data(form, [*rows]))
+
+
+def _list_staying(cluster: Cluster, store: Store, name: str) -> Iterator[Manifest]:
+    """Yields a row for each retained claim that no placement uses and no ModelCache keeps; refuses a named one."""
+    for claim in _list_unused(find_kept_claims(cluster, cluster.namespace), _list_claims(store)):
+        message = f"claim {claim.name} on {claim.environment} keeps weights for no deployment and is no ModelCache's"
+        if claim.name == name:
+            raise CliError(f"{message}. {claim.advice}", Code.REFUSED)
+        if not name:
+            row: Manifest = {"namespace": claim.namespace, "name": f"claim {claim.name}", "deleted": False}
+            yield {**row, "message": f"{message}, and stays. {claim.advice}"}
+
+
+def _describe_clearing(ref: Ref, row: Manifest) -> Iterator[str]:
+    if users := list_texts(row, "usedBy"):
+        yield f"{ref} is used by {', '.join(users)}, and stays"
+        return
+    words = ("would be removed", "would be deleted") if row["dryRun"] else ("is removed", "deleted")
+    yield from (f"{what} {words[0]}" for what in list_texts(row, "removes"))
+    yield f"{ref} {words[1]}"
 
 
 def _choose(environments: Sequence[str], selector: Selector | None) -> Manifest:

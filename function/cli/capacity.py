@@ -13,6 +13,7 @@ import click
 from function.cli import gpus
 from function.cli.advice import find_savings
 from function.cli.inputs import load_inventory
+from function.cli.names import complete_names
 from function.cli.options import (
     EVERY_FORM,
     SELECTOR,
@@ -44,7 +45,13 @@ _USERS_SHOWN = 2
 
 
 @click.command(epilog=examples("capacity"))
-@click.argument("names", nargs=-1, metavar="[ENVIRONMENT]...", type=read_name("InferenceEnvironment"))
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[ENVIRONMENT]...",
+    type=read_name("InferenceEnvironment"),
+    shell_complete=complete_names("InferenceEnvironment"),
+)
 @sources
 @click.option(
     "--suggest", "suggesting", is_flag=True, help="Print the nodePools that the observed nodes would be declared as."

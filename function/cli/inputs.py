@@ -15,7 +15,7 @@ import yaml
 
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
-from function.cli.options import CliError, Code, Sources
+from function.cli.options import CliError, Code, Name, Sources
 from function.cli.references import NODE_POOLS
 from function.cli.store import Ref, Store, adopt_placements, is_ours, normalize_json, refuse_unknown
 from function.cli.tables import warn
@@ -141,13 +141,13 @@ class Inventory:
     before: "Inventory | None" = None  # without the values of --set; None where there are none
     edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
 
-    def list_deployments(self, names: Sequence[str] = (), selector: Selector | None = None) -> list[Ref]:
+    def list_deployments(self, names: Sequence[Name] = (), selector: Selector | None = None) -> list[Ref]:
         """Returns the deployments that are named or selected, else those in files, else all that are in scope."""
         if names and selector:
             raise CliError("give names or --selector, not both")
-        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
         if names:
-            return [self._find_named(name, in_scope) for name in names]
+            return [self._find_deployment(name) for name in names]
+        in_scope = [ref for ref in self.store.refs("ModelDeployment") if self.in_scope(ref)]
         selected = [ref for ref in in_scope if self.store.is_selected(ref, selector)]
         if not selected:
             which = f" with {selector}" if selector else ""
@@ -155,17 +155,29 @@ class Inventory:
             raise CliError(f"there is no ModelDeployment{which}{where}. Give one with -f", Code.NOT_FOUND)
         return selected if selector else [ref for ref in selected if ref in self.from_files] or selected
 
-    def find_deployment(self, name: str | None, selector: Selector | None = None) -> Ref:
+    def find_deployment(self, name: Name | None, selector: Selector | None = None) -> Ref:
         refs = self.list_deployments([name] if name else (), selector)
         if len(refs) > 1:
-            raise CliError(f"which ModelDeployment? There are {', '.join(f'{r.namespace}/{r.name}' for r in refs)}")
+            named = ", ".join(f"{ref.namespace}/{ref.name}" for ref in refs)
+            raise CliError(f"which ModelDeployment? There are {named}. Name one, or show all with -A")
         return refs[0]
 
-    def _find_named(self, name: str, in_scope: Sequence[Ref]) -> Ref:
-        matching = [ref for ref in in_scope if ref.name == name]
+    def list_named(self, name: Name, *kinds: str) -> list[Ref]:
+        """Returns the objects of some kinds with a name, in its namespace, or else in scope."""
+        return [ref for ref in self._list_near(name, *kinds) if ref.name == name.name]
+
+    def _list_near(self, name: Name, *kinds: str) -> list[Ref]:
+        """Returns the objects of some kinds in the namespace of a name, or else in scope."""
+        refs = self.store.refs(*kinds)
+        return [ref for ref in refs if (ref.namespace == name.namespace if name.namespace else self.in_scope(ref))]
+
+    def _find_deployment(self, name: Name) -> Ref:
+        matching = self.list_named(name, "ModelDeployment")
         if not matching:
-            missing = f"there is no ModelDeployment {name}{f' in namespace {self.namespace}' if self.namespace else ''}"
-            raise refuse_unknown(missing, name, [ref.name for ref in in_scope], "Look for it with -n NAMESPACE or -A")
+            namespace = name.namespace or self.namespace
+            missing = f"there is no ModelDeployment {name.name}{f' in namespace {namespace}' if namespace else ''}"
+            known = [ref.name for ref in self._list_near(name, "ModelDeployment")]
+            raise refuse_unknown(missing, name.name, known, "Look for it with -n NAMESPACE or -A")
         if len(matching) > 1:
             namespaces = ", ".join(ref.namespace for ref in matching)
             raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")

@@ -4,10 +4,10 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
@@ -65,6 +65,15 @@ class Sources:
     namespace: str | None = None  # None: the context's own
     all_namespaces: bool = False
 
+    def narrow(self, name: "Name | None") -> "Sources":
+        """Returns what to read for one object: only its namespace, if its name has one."""
+        if name is None or not name.namespace:
+            return self
+        if self.namespace not in (None, name.namespace):
+            raise click.UsageError(f"{name} is in namespace {name.namespace}, and -n gives {self.namespace}")
+        # Of files all objects are read, and keep their namespaces.
+        return self if self.files else replace(self, namespace=name.namespace, all_namespaces=False)
+
 
 class Form(StrEnum):
     TABLE = "table"
@@ -97,25 +106,44 @@ def find_kind(type_: str, kinds: Iterable[str] = tuple(SHORT_NAMES)) -> str:
     return ""
 
 
-def split_name(value: str, *kinds: str) -> tuple[str, str]:
-    """Returns kind and name of TYPE/NAME as kubectl writes it; no kind of a name alone."""
-    type_, slash, name = value.rpartition("/")
-    if kind := find_kind(type_, kinds):
-        return kind, name
-    if slash:
-        forms = " or ".join(("NAME", *(f"{kind.lower()}/NAME" for kind in kinds)))
-        raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}; -n gives a namespace")
-    return "", name
+class Name(NamedTuple):
+    """An object as NAME, NAMESPACE/NAME, TYPE/NAME or TYPE/NAMESPACE/NAME names it."""
+
+    kind: str  # empty: not given
+    name: str
+    namespace: str = ""  # empty: not given
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.namespace, self.name)))
+
+
+# Types of kubectl that people write before the name of a model; as namespaces they would only confuse.
+_OTHER_TYPES = frozenset({"deployment", "deployments", "deploy", "service", "services", "svc", "pod", "pods"})
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def split_name(value: str, *kinds: str) -> Name:
+    """Reads a name of an object of some kinds, as kubectl writes it, or as commands print it."""
+    *before, name = value.split("/")
+    kind = find_kind(before[0], kinds) if before else ""
+    namespaces = before[1:] if kind else before
+    is_namespaced = (kind or kinds[-1]) not in ("InferenceEnvironment", "ClusterModel")
+    usable = [n for n in namespaces if _NAMESPACE.fullmatch(n) and n not in _OTHER_TYPES and not find_kind(n)]
+    if namespaces != usable[:is_namespaced] or not name:
+        types = (f"{kind.lower()}/NAME" for kind in kinds)
+        forms = " or ".join(("NAME", *(("NAMESPACE/NAME",) if is_namespaced else ()), *types))
+        raise click.BadParameter(f"{value} names no {' or '.join(kinds)}. Give {forms}")
+    return Name(kind, name, *namespaces)
 
 
 def read_name(kind: str) -> Callable[[str], str]:
-    """Returns the type of an argument that is a name, or TYPE/NAME, of an object of a kind; its value is the name."""
-    return lambda value: split_name(value, kind)[1]
+    """Returns the type of an argument that is a name, or TYPE/NAME, of an object without a namespace."""
+    return lambda value: split_name(value, kind).name
 
 
-def read_subject(value: str) -> tuple[str, str]:
-    """Returns kind and name of a deployment or a ModelService; no kind of a name alone."""
-    return split_name(value, "ModelDeployment", "ModelService")
+def read_namespaced(*kinds: str) -> Callable[[str], Name]:
+    """Returns the type of an argument that names an object of some kinds, which have namespaces."""
+    return lambda value: split_name(value, *kinds)
 
 
 _REQUIREMENT = re.compile(
@@ -177,13 +205,25 @@ def parse_duration(value: str) -> int:
 TIMEOUT = click.option(
     "--timeout", type=parse_duration, metavar="DURATION", default="24h", show_default=True, help="Wait no longer."
 )
+
+
+def _complete_namespaces(*arguments: Any) -> Any:
+    return importlib.import_module("function.cli.names").complete_namespaces(*arguments)
+
+
 _SOURCES: Mapping[str, _Decorator] = {
     "files": FILES,
     "live": click.option("--live", is_flag=True, help="Read the control plane too; files lie over what is there."),
     "strict": click.option(
         "--strict", is_flag=True, help="Take statuses as they are: an environment without one is not Ready."
     ),
-    "namespace": click.option("-n", "--namespace", metavar="NAME", help="Namespace; the context's own by default."),
+    "namespace": click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace; the context's own by default.",
+        shell_complete=_complete_namespaces,
+    ),
     "all_namespaces": click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
     "context": click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
     "kubeconfig": click.option("--kubeconfig", metavar="FILE", type=click.Path(exists=True), help="Kubeconfig to use."),

@@ -14,7 +14,20 @@ from function.cli.advice import list_remarks, list_ways_out
 from function.cli.composing import reconcile
 from function.cli.gpus import list_usages
 from function.cli.inputs import load_inventory
-from function.cli.options import EVERY_FORM, SELECTOR, Code, Form, Sources, examples, form, is_quiet, read_name, sources
+from function.cli.names import complete_names
+from function.cli.options import (
+    EVERY_FORM,
+    SELECTOR,
+    Code,
+    Form,
+    Name,
+    Sources,
+    examples,
+    form,
+    is_quiet,
+    read_namespaced,
+    sources,
+)
 from function.cli.planning import FITS, Plan, Row, plan_deployments
 from function.cli.store import Ref
 from function.cli.tables import BAD, GOOD, WAIT, format_costs, format_data, format_table, paint, wrap_lines
@@ -37,7 +50,13 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 
 
 @click.command(epilog=examples("plan"))
-@click.argument("deployments", metavar="[DEPLOYMENT]...", type=read_name("ModelDeployment"), nargs=-1)
+@click.argument(
+    "deployments",
+    metavar="[DEPLOYMENT]...",
+    type=read_namespaced("ModelDeployment"),
+    nargs=-1,
+    shell_complete=complete_names("ModelDeployment"),
+)
 @sources
 @SELECTOR
 @click.option(
@@ -51,13 +70,15 @@ _COLOURS = {"+": GOOD, "-": BAD, "~": WAIT}
 @click.option("--ways-out", is_flag=True, help="List every change after which a refused deployment would fit.")
 @form(*EVERY_FORM, Form.SVG)
 def plan(  # noqa: PLR0913  # one for each option
-    deployments: tuple[str, ...], *, sources: Sources, selector: Selector | None, sets: tuple[str, ...], diff: bool,
+    deployments: tuple[Name, ...], *, sources: Sources, selector: Selector | None, sets: tuple[str, ...], diff: bool,
     ways_out: bool, form: Form,
 ) -> Code:  # fmt: skip
     """Show where deployments would go, and why not elsewhere.
 
     Reads the files of -f, or the control plane without files, or both with --live. Nothing is changed.
     """
+    for name in deployments:
+        sources.narrow(name)  # a contradiction of -n; all namespaces are read in any case
     inventory = load_inventory(sources, sets=sets)
     refs = inventory.list_deployments(deployments, selector)
     decided = plan_deployments(inventory, None if inventory.before else refs)

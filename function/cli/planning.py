@@ -11,6 +11,7 @@ from typing import Any
 from function.capacity.ledger import CapacityView
 from function.cli.composing import apply_placements, compose_up, publish_ledger, reconcile
 from function.cli.inputs import Inventory
+from function.cli.options import CliError, Code, Name
 from function.cli.store import Ref, Store, find_invalid_pools, is_ours, refuse_unknown
 from function.composers.model_deployment import Scheduling
 from function.contract import Call, Condition, Outcome
@@ -177,24 +178,45 @@ def _withdraw(plan: Plan) -> None:
         publish_ledger(store, Ref("InferenceEnvironment", "", name))
 
 
-def find_subject(inventory: Inventory, subject: tuple[str, str] | None, selector: Selector | None) -> Ref:
-    """Returns the object of a kind and a name, or the only deployment.
+def find_subject(inventory: Inventory, subject: Name | None, selector: Selector | None) -> Ref:
+    """Returns the object that is named, or the only deployment.
 
-    A name without a kind (empty) is that of a deployment, or of a ModelService if no deployment has it.
+    A name without a kind is that of a deployment, or of a ModelService if no deployment has it.
     """
-    kind, name = subject or ("", None)
-    refs = [ref for ref in inventory.store.refs("ModelDeployment", "ModelService") if inventory.in_scope(ref)]
-    kinds = [kind] if kind else [ref.kind for ref in refs if ref.name == name]
-    return find_service(inventory, name) if kinds == ["ModelService"] else inventory.find_deployment(name, selector)
+    kinds = [] if subject is None else [subject.kind] if subject.kind else _list_kinds(inventory, subject)
+    if kinds == ["ModelService"]:
+        return find_service(inventory, subject)
+    return inventory.find_deployment(subject, selector)
 
 
-def find_service(inventory: Inventory, name: str | None) -> Ref:
+def list_subjects(
+    inventory: Inventory, subject: Name | None, selector: Selector | None, *, all_namespaces: bool
+) -> list[Ref]:
+    """Returns the object that is named, or the only deployment; of all namespaces, every deployment."""
+    if subject is None and all_namespaces:
+        return inventory.list_deployments((), selector)
+    return [find_subject(inventory, subject, selector)]
+
+
+def _list_kinds(inventory: Inventory, subject: Name) -> list[str]:
+    return [ref.kind for ref in inventory.list_named(subject, "ModelDeployment", "ModelService")]
+
+
+def list_services(inventory: Inventory) -> list[Ref]:
+    """Returns the ModelServices that are in scope."""
+    refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
+    if not refs:
+        raise CliError("there is no ModelService. Give one with -f", Code.NOT_FOUND)
+    return refs
+
+
+def find_service(inventory: Inventory, name: Name | None) -> Ref:
     """Returns the ModelService of a name, or the only one."""
     refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
-    matching = [ref for ref in refs if name in (None, ref.name)]
+    matching = inventory.list_named(name, "ModelService") if name else refs
     if len(matching) != 1:
         message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
-        raise refuse_unknown(message, name or "", [ref.name for ref in refs])
+        raise refuse_unknown(message, name.name if name else "", [ref.name for ref in refs])
     return matching[0]
 
 

@@ -4,15 +4,16 @@ No remote cluster is read: the states are those that provider-kubernetes last mi
 the objects that would exist: they are marked as planned, and have no state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import click
 
 from function.api.model_deployment import parse_placement
 from function.cli.inputs import Inventory, load_inventory
-from function.cli.options import SELECTOR, WATCH, Form, Sources, examples, form, read_subject, sources
-from function.cli.planning import compose_deployment, compose_files, find_condition, find_subject, plan_deployments
+from function.cli.names import complete_names
+from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, read_namespaced, sources
+from function.cli.planning import compose_deployment, compose_files, find_condition, list_subjects, plan_deployments
 from function.cli.store import Ref, Store, is_ours
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
@@ -35,45 +36,59 @@ class Node:
 
 
 @click.command(epilog=examples("tree"))
-@click.argument("subject", metavar="[DEPLOYMENT]", type=read_subject, required=False)
+@click.argument(
+    "subject",
+    metavar="[DEPLOYMENT]",
+    type=read_namespaced("ModelDeployment", "ModelService"),
+    required=False,
+    shell_complete=complete_names("ModelDeployment", "ModelService"),
+)
 @sources
 @SELECTOR
 @WATCH
 @form(Form.TABLE, Form.WIDE, Form.JSON, Form.YAML, Form.DOT)
-def tree(
-    subject: tuple[str, str] | None, *, sources: Sources, selector: Selector | None, watch: bool, form: Form
-) -> None:
-    """Show a deployment with its placements and their remote objects, with age, state and message."""
+def tree(subject: Name | None, *, sources: Sources, selector: Selector | None, watch: bool, form: Form) -> None:
+    """Show a deployment with its placements and their remote objects, with age, state and message.
+
+    With -A and without a name, it shows every deployment.
+    """
+    is_list = subject is None and sources.all_namespaces
 
     def render() -> str:
         kinds = "ModelDeployment", "ModelPlacement", "ModelService", "Object"
-        inventory = load_inventory(sources, kinds, one_namespace=not sources.files)
-        ref = find_subject(inventory, subject, selector)
-        if ref.kind == "ModelService":
+        inventory = load_inventory(sources.narrow(subject), kinds, one_namespace=not sources.files)
+        refs = list_subjects(inventory, subject, selector, all_namespaces=sources.all_namespaces)
+        if [ref.kind for ref in refs] == ["ModelService"]:
             if sources.files:
                 compose_files(inventory)
-            root = _build_service(inventory.store, ref, planned=bool(sources.files))
+            roots = [_build_service(inventory.store, ref, planned=bool(sources.files)) for ref in refs]
+        elif sources.files:
+            roots = _plan_trees(inventory, refs)
         else:
-            root = _plan_tree(inventory, ref) if sources.files else _build_deployment(inventory.store, ref)
-        return _format_tree(root, form)
+            roots = [_build_deployment(inventory.store, ref) for ref in refs]
+        return _format_trees(roots, form, is_list=is_list)
 
     print_watched(render, watch=watch)
 
 
-def _plan_tree(inventory: Inventory, ref: Ref) -> Node:
+def _plan_trees(inventory: Inventory, refs: Sequence[Ref]) -> list[Node]:
     """Returns what would exist: objects that exist have their state, all others are planned."""
     store = inventory.store
     existing = Store(store.values())
     plan_deployments(inventory, ())
-    outcome = compose_deployment(store, ref)[ref]
+    outcomes = {ref: compose_deployment(store, ref)[ref] for ref in refs}
     for other in list(store):  # planning has reported everything as up
         store.put({**store[other], "status": existing.get(other, {}).get("status")})
-    root = _build_deployment(store, ref, planned=True)
-    if existing[ref].get("status"):
-        return root
-    scheduled = find_condition(outcome)
-    ready = "" if scheduled.status is Status.TRUE else str(scheduled.status)
-    return replace(root, ready=ready, state=scheduled.reason, message=scheduled.message.partition("\n")[0])
+    roots = []
+    for ref, outcome in outcomes.items():
+        root = _build_deployment(store, ref, planned=True)
+        if not existing[ref].get("status"):
+            scheduled = find_condition(outcome)
+            ready = "" if scheduled.status is Status.TRUE else str(scheduled.status)
+            message = scheduled.message.partition("\n")[0]
+            root = replace(root, ready=ready, state=scheduled.reason, message=message)
+        roots.append(root)
+    return roots
 
 
 def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
@@ -163,14 +178,18 @@ def _build_object(manifest: Manifest, *, planned: bool) -> Node:
     )
 
 
-def _format_tree(root: Node, form: Form) -> str:
+def _format_trees(roots: Sequence[Node], form: Form, *, is_list: bool) -> str:
     if form is Form.DOT:
-        return _format_dot(root)
+        return _format_dot(roots)
     if not form.for_people:
-        return format_data(form, asdict(root))
+        data = [asdict(root) for root in roots]
+        return format_data(form, data if is_list else data[0])
     rows = []
-    for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE)):
-        rows.append((branch + node.name, paint_status(node.ready), format_age(node.since), node.state, node.message))
+    for root in roots:
+        for branch, node in (("", root), *_list_branches(root, "", wide=form is Form.WIDE)):
+            rows.append(
+                (branch + node.name, paint_status(node.ready), format_age(node.since), node.state, node.message)
+            )
     return format_table(("NAME", "READY", "AGE", "STATE", "MESSAGE"), rows)
 
 
@@ -183,7 +202,7 @@ def _list_branches(node: Node, stem: str, *, wide: bool) -> Iterator[tuple[str, 
         yield from _list_branches(child, stem + ("   " if last else "│  "), wide=wide)
 
 
-def _format_dot(root: Node) -> str:
+def _format_dot(roots: Sequence[Node]) -> str:
     lines = ["digraph modelplane {", "  rankdir=LR; node [shape=box, style=rounded, fontname=Helvetica];"]
     numbers = iter(range(10**6))
 
@@ -195,5 +214,6 @@ def _format_dot(root: Node) -> str:
         lines.extend(f"  {name} -> {child};" for child in below)
         return name
 
-    draw(root)
+    for root in roots:
+        draw(root)
     return "\n".join([*lines, "}"])

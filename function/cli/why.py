@@ -13,20 +13,22 @@ import click
 from function.cli import tables
 from function.cli.advice import list_ways_out
 from function.cli.inputs import load_inventory
+from function.cli.names import complete_names
 from function.cli.options import (
     SELECTOR,
     WATCH,
     CliError,
     Code,
     Form,
+    Name,
     Sources,
     examples,
     form,
     is_quiet,
-    read_subject,
+    read_namespaced,
     sources,
 )
-from function.cli.planning import compose_files, find_subject, plan_deployments
+from function.cli.planning import compose_files, list_subjects, plan_deployments
 from function.cli.reports import (
     Reason,
     Report,
@@ -44,65 +46,74 @@ _NAMES = 4  # environments that a group names
 
 
 @click.command(epilog=examples("why"))
-@click.argument("subject", metavar="[DEPLOYMENT]", type=read_subject, required=False)
+@click.argument(
+    "subject",
+    metavar="[DEPLOYMENT]",
+    type=read_namespaced("ModelDeployment", "ModelService"),
+    required=False,
+    shell_complete=complete_names("ModelDeployment", "ModelService"),
+)
 @sources
 @SELECTOR
 @click.option("--all", "show_all", is_flag=True, help="Every environment; more than five are grouped otherwise.")
 @WATCH
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def why(
-    subject: tuple[str, str] | None,
-    *,
-    sources: Sources,
-    selector: Selector | None,
-    show_all: bool,
-    watch: bool,
-    form: Form,
+    subject: Name | None, *, sources: Sources, selector: Selector | None, show_all: bool, watch: bool, form: Form
 ) -> Code:
     """Say why a deployment is not placed or not ready, and what to change. Exits 1 where it is not placed.
 
     Without files it shows what the controller reports, and reads only deployments, placements and ModelServices of the
     namespace. If the deployment is not placed, it also reads all environments, models and placements, where it may, to
     list the ways out. A name that no deployment has may be that of a ModelService: then it says why endpoints get no
-    requests.
+    requests. With -A and without a name, it shows every deployment.
     """
+    is_list = subject is None and sources.all_namespaces
 
-    def build() -> Report:
-        inventory = load_inventory(sources, _KINDS, one_namespace=not sources.files)
-        ref = find_subject(inventory, subject, selector)
-        if ref.kind == "ModelService":
+    def build() -> list[Report]:
+        inventory = load_inventory(sources.narrow(subject), _KINDS, one_namespace=not sources.files)
+        refs = list_subjects(inventory, subject, selector, all_namespaces=sources.all_namespaces)
+        if [ref.kind for ref in refs] == ["ModelService"]:
             if sources.files:
                 compose_files(inventory)
-            return read_service_report(inventory.store[ref])
+            return [read_service_report(inventory.store[ref]) for ref in refs]
         if sources.files:
-            plan = plan_deployments(inventory, [ref])[ref]
-            return build_plan_report(plan, list_ways_out(plan))
-        report = read_deployment_report(inventory.store, ref)
-        return _find_ways_out(report, sources) if report.refusals else report
+            plans = plan_deployments(inventory, refs)
+            return [build_plan_report(plan, list_ways_out(plan)) for plan in plans.values()]
+        return _find_ways_out([read_deployment_report(inventory.store, ref) for ref in refs], sources)
 
-    def render(report: Report) -> str:
+    def render(reports: Sequence[Report]) -> str:
         if form is Form.TABLE:
-            return "\n".join(_list_lines(report, show_all=show_all))
-        reasons: list[JSON] = [asdict(reason) for reason in (*report.unready, *report.refusals)]
-        data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
-        return tables.format_data(form, {**data, "conditions": [*report.conditions], "reasons": reasons})
+            return "\n\n".join("\n".join(_list_lines(report, show_all=show_all)) for report in reports)
+        data = [_build_data(report) for report in reports]
+        return tables.format_data(form, data if is_list else data[0])
 
     if watch:
         tables.print_watched(lambda: render(build()), watch=watch)
-    report = build()
-    click.echo(render(report))
-    return Code.OK if report.is_placed else Code.REFUSED
+    reports = build()
+    click.echo(render(reports))
+    return Code.OK if all(report.is_placed for report in reports) else Code.REFUSED
 
 
-def _find_ways_out(report: Report, sources: Sources) -> Report:
-    """Returns the report with the ways out under their environments, or with a note if the caller may not read them."""
+def _build_data(report: Report) -> Manifest:
+    reasons: list[JSON] = [asdict(reason) for reason in (*report.unready, *report.refusals)]
+    data: Manifest = {"namespace": report.ref.namespace, "name": report.ref.name}
+    return {**data, "conditions": [*report.conditions], "reasons": reasons}
+
+
+def _find_ways_out(reports: Sequence[Report], sources: Sources) -> list[Report]:
+    """Returns reports with the ways out under their environments, or with a note if the caller may not read them."""
+    refused = [report.ref for report in reports if report.refusals]
+    if not refused:
+        return [*reports]
     try:
-        inventory = load_inventory(sources)
-        ways_out = list_ways_out(plan_deployments(inventory, [report.ref])[report.ref])
+        plans = plan_deployments(load_inventory(sources), refused)
+        ways_out = {ref: list_ways_out(plan) for ref, plan in plans.items()}
     except CliError as error:
         note = f"note: only what the controller found is shown, without placements to move: {error.message}"
-        return report if is_quiet() else replace(report, notes=(*report.notes, note))
-    return add_ways_out(report, ways_out)
+        is_noted = not is_quiet()
+        return [replace(r, notes=(*r.notes, note)) if r.refusals and is_noted else r for r in reports]
+    return [add_ways_out(r, ways_out[r.ref]) if r.refusals else r for r in reports]
 
 
 def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:

@@ -168,7 +168,8 @@ def test_needs_no_name_for_the_only_deployment(tmp_path: Path) -> None:
     other: Manifest = {**deployment, "metadata": {"name": "second", "namespace": "assistants"}}
     done = run("why", "-f", KIMI, "-f", write(tmp_path, other))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: which ModelDeployment? There are assistants/kimi-k2, assistants/second\n"
+    which = "which ModelDeployment? There are assistants/kimi-k2, assistants/second"
+    assert done.stderr == f"error: {which}. Name one, or show all with -A\n"
 
 
 def test_says_that_there_is_no_environment(tmp_path: Path) -> None:
