@@ -4,12 +4,13 @@ import re
 from textwrap import indent
 
 import click
+import yaml
 
 from function.cli import options
 from function.cli.live import connect
-from function.cli.options import CliError, Code, Sources, examples, read_starter
+from function.cli.options import CliError, Code, Form, Sources, examples, form, read_starter
 from function.cli.suggested_pools import Suggestion, format_pools, suggest_pools
-from function.cli.tables import warn
+from function.cli.tables import format_data, warn
 from function.cli.validation import find_invalid_name
 from function.kube.manifests import listing, text
 from function.remote.nodes import parse_node
@@ -27,11 +28,14 @@ _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
     "--from-cluster", is_flag=True, help="Declare the pools of an environment as the cluster's nodes show them."
 )
 @options.CLUSTER
-@options.add_output_options
-def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources) -> None:
+@form(Form.YAML, Form.JSON)
+def init(  # click's options
+    *, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources, form: Form
+) -> None:
     """Write a manifest to start from, with comments. The three fit each other.
 
-    With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else.
+    With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else. JSON has no
+    comments.
     """
     content = read_starter(f"{kind}.yaml")
     if name:
@@ -49,7 +53,10 @@ def init(*, kind: str, name: str | None, model: str | None, from_cluster: bool, 
             raise CliError(f"--from-cluster writes an environment, not a {kind}")
         pools = format_pools(_read_pools(sources))
         content = content.partition(_POOLS)[0] + _POOLS + indent(pools, "  ")
-    click.echo(content, nl=False)
+    if form is Form.YAML:
+        click.echo(content, nl=False)
+    else:
+        click.echo(format_data(form, yaml.safe_load(content)))
 
 
 def _read_pools(sources: Sources) -> list[Suggestion]:

@@ -1,15 +1,23 @@
 """`schema`: writes the JSON schema of all manifests, by which editors check and complete them."""
 
+import json
+
 import click
 
 from function.cli import options
+from function.cli.options import Form
+from function.cli.tables import format_data
 
 
 @click.command(epilog=options.examples("schema"))
-@options.add_output_options
-def schema() -> None:
+@options.form(Form.JSON, Form.YAML)
+def schema(*, form: Form) -> None:
     """Write the JSON schema of all manifests, by which editors check and complete them (docs/cli.md).
 
     Rules across fields and references are checked by 'validate' alone.
     """
-    click.echo(options.read_manifest_schema(), nl=False)
+    content = options.read_manifest_schema()
+    if form is Form.JSON:
+        click.echo(content, nl=False)
+    else:
+        click.echo(format_data(form, json.loads(content)))

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import time
 from pathlib import Path
 
@@ -35,7 +36,34 @@ def test_reads_names_as_kubectl_does(value: str) -> None:
     assert split_name(value, "ModelDeployment")[1] == "gemma"
 
 
-@pytest.mark.parametrize("value", ["modelcache/gemma", "deployment/gemma", "modeldeployment.apps/gemma", "/gemma"])
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("gemma", ("", "gemma", "")),
+        ("team/gemma", ("", "gemma", "team")),
+        ("mdldep/gemma", ("ModelDeployment", "gemma", "")),
+        ("mdldep/team/gemma", ("ModelDeployment", "gemma", "team")),
+    ],
+)
+def test_reads_namespaces_as_commands_print_them(value: str, name: tuple[str, ...]) -> None:
+    assert split_name(value, "ModelDeployment") == name
+
+
+@pytest.mark.parametrize("value", ["team/h100", "ie/team/h100"])
+def test_refuses_namespaces_of_what_has_none(value: str) -> None:
+    with pytest.raises(click.BadParameter, match="Give NAME or inferenceenvironment/NAME"):
+        split_name(value, "InferenceEnvironment")
+    with pytest.raises(click.BadParameter, match="names no ClusterModel or Model"):
+        split_name("clustermodel/team/kimi", "ClusterModel", "Model")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "modelcache/gemma", "deployment/gemma", "modeldeployment.apps/gemma", "/gemma", "team/", "a/b/gemma",
+        "mdldep/a/b/gemma", "Team/gemma",
+    ],
+)  # fmt: skip
 def test_refuses_other_types(value: str) -> None:
     with pytest.raises(click.BadParameter, match="names no ModelDeployment"):
         split_name(value, "ModelDeployment")
@@ -105,6 +133,17 @@ def test_reads_durations_as_kubectl_does(duration: str, seconds: int) -> None:
 def test_refuses_what_is_no_duration(duration: str) -> None:
     with pytest.raises(click.BadParameter, match="is no duration"):
         parse_duration(duration)
+
+
+NESTED = {"cache": ("list", "preload", "clear"), "check": ("cluster", "control-plane")}
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "completion"])
+def test_every_command_has_another_output(command: str) -> None:
+    """But `completion`, which writes a script for a shell."""
+    for arguments in NESTED.get(command, ("",)):
+        shown = output_of(command, *filter(None, [arguments]), "--help")
+        assert re.search(r"-o, --output \[[a-z|]*json", shown.replace("\n", " ")), (command, arguments)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

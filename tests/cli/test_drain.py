@@ -1,11 +1,13 @@
 """`drain`, `cordon` and `uncordon`: what would follow, what is written, and how it ends."""
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+import yaml
 
 from function.cli import live
 from function.kube.manifests import JSON, Manifest, get, listing
@@ -53,6 +55,46 @@ def test_dry_run_says_who_moves_where_and_writes_nothing(server: ApiServer, serv
     assert cells(output)[0] == ["moves", LLAMA, f"{TOKYO}/h100", "-"]
     assert output.endswith(f"InferenceEnvironment {OSLO} would be drained: 1 to move\n")
     assert written(server) == []
+
+
+def test_shows_what_the_moves_cost(server: ApiServer, serve: Serve) -> None:
+    options = serve()
+    # Llama runs on 8 GPUs of Oslo (two replicas of 4), and would on 4 of Tokyo (two replicas of 2).
+    for name, price in ((OSLO, "1.50"), (TOKYO, "2.50")):
+        environment = server.get("InferenceEnvironment", "", name)
+        for pool in listing(environment, "spec.nodePools"):
+            pool["price"] = {"perGpuHour": price, "currency": "USD"}
+    shown = output_of("drain", OSLO, "--dry-run", *options)
+    assert cells(shown)[0] == ["moves", LLAMA, f"{TOKYO}/h100", "12.00 USD per hour -> 10.00 USD per hour", "-"]
+    assert "\n\ncost of what moves: 12.00 USD per hour -> 10.00 USD per hour\n\n" in shown
+    data = json.loads(output_of("drain", OSLO, "--dry-run", *options, "-o", "json"))
+    before, after = ({"amountPerHour": amount, "currency": "USD"} for amount in ("12.00", "10.00"))
+    assert data["costs"] == {"before": [before], "after": [after]}
+    assert (data["environment"], data["drains"]) == (OSLO, False)
+    (move,) = data["moves"]
+    assert move == {
+        "verdict": "moves", "placement": LLAMA, "to": f"{TOKYO}/h100", "reason": "", "before": before, "after": after,
+    }  # fmt: skip
+
+
+def test_costs_of_pools_without_a_price_are_not_known(server: ApiServer, serve: Serve) -> None:
+    options = serve()
+    for pool in listing(server.get("InferenceEnvironment", "", TOKYO), "spec.nodePools"):
+        pool["price"] = {"perGpuHour": "2.50", "currency": "USD"}
+    shown = output_of("drain", OSLO, "--dry-run", *options)
+    assert cells(shown)[0][3] == "no price -> 10.00 USD per hour"
+    assert "cost of what moves: no price -> 10.00 USD per hour" in shown
+
+
+def test_data_is_alone_on_standard_output(server: ApiServer, serve: Serve) -> None:
+    options = serve(environments=2)
+    refused = run("drain", OSLO, *options, "-o", "json")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["drains"] is False
+    forced = run("drain", OSLO, "--force", *options, "-o", "yaml")
+    assert yaml.safe_load(forced.stdout)["drains"] is True
+    assert forced.stderr == f"InferenceEnvironment {OSLO} is being drained: 1 cannot move\n"
+    assert taints(server) == [DRAIN]
 
 
 def test_drains_with_a_reason(server: ApiServer, serve: Serve) -> None:
