@@ -28,6 +28,7 @@ from function.domain.allocation import format_replica
 from function.domain.engines import get_last_value
 from function.domain.environment import Environment, Pool
 from function.domain.files import Files, is_fetched, split_files
+from function.domain.gpu_products import PRODUCTS, USUAL_NODES
 from function.domain.model import (
     DISK_HEADROOM,
     Engine,
@@ -59,14 +60,21 @@ BITS = {
     "q8_0": "8.5", "q6_k": "6.56", "q5_k_m": "5.68", "q5_k_s": "5.52", "q5_0": "5.5", "q4_k_m": "4.84",
     "q4_k_s": "4.58", "q4_0": "4.5", "q3_k_l": "4.27", "q3_k_m": "3.91", "q3_k_s": "3.5", "q2_k": "3.35",
 }  # fmt: skip
-# Nodes as they are sold, with the whole Gi that an engine sees of each GPU, for callers who name no environment.
-_USUAL_NODES = Environment(name="usual nodes", pools=tuple(
-    Pool(name=f"{n} x {gpu}", gpus_per_node=n, max_nodes=999, memory_per_gpu=gibs * GIB, multi_node=True)
-    for gpu, n, gibs in (
-        ("L4", 8, 22), ("A10G", 8, 22), ("L40S", 8, 45), ("A100-40GB", 8, 40), ("A100-80GB", 8, 80), ("H100", 8, 80),
-        ("H200", 8, 140), ("B200", 8, 179), ("GB200", 4, 185), ("MI300X", 8, 192),
-    )
-))  # fmt: skip
+# Nodes as they are sold, with the nominal memory of each GPU as pools declare it, for callers who name no environment.
+_USUAL_NODES = Environment(
+    name="usual nodes",
+    pools=tuple(
+        Pool(
+            name=f"{gpus} x {PRODUCTS[label].accelerator_type}",
+            gpus_per_node=gpus,
+            max_nodes=999,
+            accelerator_type=PRODUCTS[label].accelerator_type,
+            memory_per_gpu=PRODUCTS[label].memory * GIB,
+            multi_node=True,
+        )
+        for label, gpus in USUAL_NODES.items()
+    ),
+)
 _USED = 0.9  # of GPU memory that an engine plans with
 _OVERHEAD = 8 * GIB  # activations, graphs and communication buffers of one GPU: 4 to 8 GiB were measured
 _PARAMS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMBT]?)", re.IGNORECASE | re.ASCII)

@@ -76,3 +76,16 @@ PRODUCTS: Mapping[str, Product] = {
     "NVIDIA-GB200": Product("nvidia-gb200", 186, _BLACKWELL, "nvlink"),
     "AMD_Instinct_MI300X_OAM": Product("amd-mi300x", 192, _CDNA3, "xgmi"),
 }
+# The GPUs of a node as clouds and makers sell it, by product: what `size` shows to callers who name no environment.
+USUAL_NODES: Mapping[str, int] = {
+    "NVIDIA-L4": 8,
+    "NVIDIA-A10G": 8,
+    "NVIDIA-L40S": 8,
+    "NVIDIA-A100-SXM4-40GB": 8,
+    "NVIDIA-A100-SXM4-80GB": 8,
+    "NVIDIA-H100-80GB-HBM3": 8,
+    "NVIDIA-H200": 8,
+    "NVIDIA-B200": 8,
+    "NVIDIA-GB200": 4,
+    "AMD_Instinct_MI300X_OAM": 8,
+}

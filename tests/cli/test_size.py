@@ -73,7 +73,7 @@ def test_sizes_by_parameters(case: Case) -> None:
 def test_shows_the_arithmetic_for_each_kind_of_node() -> None:
     shown = output_of("size", "--params", "671B", "--precision", "fp8")
     assert "671B parameters x 8 bits (fp8) = 671.0 GB = 624.9Gi" in shown
-    rows = [line for line in shown.splitlines() if "8 x H100" in line]
+    rows = [line for line in shown.splitlines() if "8 x nvidia-h100-80gb" in line]
     # 834 / 80 = 10.4, so 11 GPUs, more than a node of 8 has: two whole nodes.
     assert "834Gi / 80Gi = 11 GPUs, 16 as whole nodes" in rows[0]
     assert "2 nodes x 8 GPUs" in rows[0]
@@ -85,9 +85,9 @@ def test_takes_the_headroom_option() -> None:
 
 
 def test_never_fits_what_needs_more_than_engines_use() -> None:
-    """1T in fp8 are 932Gi; with the headroom 1118Gi, more than 0.9 of the 1120Gi of eight H200."""
+    """1T in fp8 are 932Gi; with the headroom 1118Gi, more than 0.9 of the 1128Gi of eight H200."""
     (found,) = json.loads(output_of("size", "--params", "1T", "--precision", "fp8", "-o", "json"))
-    (h200,) = [pool for pool in found["pools"] if pool["pool"] == "8 x H200"]
+    (h200,) = [pool for pool in found["pools"] if pool["pool"] == "8 x nvidia-h200-141gb"]
     assert (found["vram"], h200["nodes"]) == ("1242Gi", 2), "931.3 x 1.2 / 0.9 = 1241.8"
 
 
@@ -177,7 +177,7 @@ def test_weights_that_fit_are_not_refused_for_the_disk() -> None:
     sizes = {"config.json": 1, "model.safetensors": 300 * 10**9, "consolidated.safetensors": 300 * 10**9}
     with serving(Hub(files=dict.fromkeys(sizes, b""), sizes=sizes)) as hub:
         (found,) = json.loads(output_of("size", "--hub", "owner/model", "-o", "json", HF_ENDPOINT=hub.endpoint))
-    (h100,) = [pool for pool in found["pools"] if pool["pool"] == "8 x H100"]
+    (h100,) = [pool for pool in found["pools"] if pool["pool"] == "8 x nvidia-h100-80gb"]
     assert (found["disk"], h100["obstacle"]) == ("615Gi", ""), "600e9 / 2^30 = 558.8, x 1.1 = 614.7"
 
 
@@ -273,7 +273,7 @@ def test_adds_the_kv_cache_of_requests(tmp_path: Path) -> None:
     obstacles = {pool["pool"]: pool["obstacle"] for pool in many["pools"]}
     # A replica on 9 GPUs of 80Gi is two nodes of 8: 72 - 8 - 13.7 Gi of each GPU are left, and one of 8 ranks with its
     # half of the layers takes 64 x 32,768 x 24,064 B = 47 Gi.
-    assert obstacles["8 x H100"] == ""
+    assert obstacles["8 x nvidia-h100-80gb"] == ""
 
 
 def test_reads_the_config_from_the_hub() -> None:

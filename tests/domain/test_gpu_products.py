@@ -2,7 +2,7 @@
 
 import pytest
 
-from function.domain.gpu_products import PRODUCTS
+from function.domain.gpu_products import PRODUCTS, USUAL_NODES
 from function.domain.model import INTERCONNECTS, PRECISIONS
 
 
@@ -41,3 +41,9 @@ def test_connection_of_the_gpus_of_a_node(
     assert product.find_interconnect(gpus) == interconnect, reason
     assert product.find_nvlink_domain(gpus) == domain, reason
     assert product.has_nvlink is (interconnect in ("nvlink", "nvswitch"))
+
+
+def test_usual_nodes_have_known_products() -> None:
+    assert set(USUAL_NODES) <= set(PRODUCTS)
+    types = [PRODUCTS[label].accelerator_type for label in USUAL_NODES]
+    assert len(types) == len(set(types)), "a row of `size` is named after its type"
