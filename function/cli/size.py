@@ -8,7 +8,7 @@ sliding layers keep their window. Attention that keeps a state instead of tokens
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from http import HTTPStatus
@@ -22,6 +22,7 @@ from function.api.cluster_model import parse_model
 from function.capacity.pools import compute_shape, empty_pool
 from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
+from function.cli.planner import Target, find_model_path, propose_profiles
 from function.cli.store import Store, normalize_json, read_environments
 from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, wrap_lines
 from function.domain.allocation import format_replica
@@ -85,6 +86,10 @@ _COLUMNS = {
     "FITS": "fits", "ENVIRONMENT": "environment", "POOL": "pool", "REPLICA": "replica", "GPUS NEEDED": "gpusNeeded",
     "PROFILE": "profile", "OBSTACLE": "obstacle",
 }  # fmt: skip
+_PROPOSAL_COLUMNS = {
+    "ENVIRONMENT": "environment", "POOL": "pool", "REPLICAS": "replicas", "REPLICA": "replica", "GPUS": "gpus",
+    "TTFT MS": "ttft", "ITL MS": "itl", "REQUESTS/S": "requestsPerSecond", "OBSTACLE": "obstacle",
+}  # fmt: skip
 _NOTHING_FITS = "No pool declares memoryPerGpu, or the model declares no vram: give --params, or --hub"
 
 
@@ -129,19 +134,37 @@ class Size:
 @click.option("--concurrency", metavar="REQUESTS", type=click.IntRange(1), default=1, help="Requests at the same time.")
 @click.option("--config", metavar="FILE", type=click.File(), help="The model's config.json; --hub reads it there.")
 @click.option("--hub", metavar="[OWNER/NAME]", is_flag=False, flag_value="", help="Read the sizes of the files there.")
+@click.option("--ttft", metavar="MS", type=click.IntRange(1), help="Propose profiles: time to the first token.")
+@click.option("--itl", metavar="MS", type=click.IntRange(1), help="Propose profiles: time between two tokens.")
+@click.option("--requests-per-second", "rate", metavar="NUMBER", type=click.FloatRange(0, min_open=True),
+              help="Propose profiles: the load.")  # fmt: skip
+@click.option("--input-tokens", type=click.IntRange(1), default=4000, show_default=True, help="Of a request.")
+@click.option("--output-tokens", type=click.IntRange(2), default=1000, show_default=True, help="Of its answer.")
 @form(Form.TABLE, Form.JSON, Form.YAML)
 def size(  # noqa: PLR0913  # click's options
     *, sources: Sources, params: str | None, precision: str | None, headroom: int, hub: str | None,
-    context_length: int | None, concurrency: int, config: TextIO | None, form: Form,
+    context_length: int | None, concurrency: int, config: TextIO | None, ttft: int | None, itl: int | None,
+    rate: float | None, input_tokens: int, output_tokens: int, form: Form,
 ) -> None:  # fmt: skip
     """Say what a model needs: weights, disk, GPUs and nodes for each pool, with the arithmetic.
 
     With --context-length and the model's config, GPU memory is what weights and KV cache take, in 0.9 of each GPU.
 
+    With --ttft, --itl and --requests-per-second, propose a serving profile and the number of replicas for each pool, as
+    aiconfigurator predicts them.
+
     Pools are those of the environments in the files, or of the control plane with --live, else the usual nodes.
     """
     store = load_inventory(sources).store if sources.files or sources.live else Store()
     models = [] if params or hub else [*_read_models(store)]
+    if ttft or itl or rate:
+        if not (ttft and itl and rate):
+            raise CliError("give --ttft, --itl and --requests-per-second together")
+        target = Target(
+            ttft=ttft, itl=itl, requests_per_second=rate, input_tokens=input_tokens, output_tokens=output_tokens
+        )
+        _propose_profiles(models, hub, config, store, target, form)
+        return
     if params:
         sizes = [_size_parameters(params, precision, headroom)]
     elif hub:
@@ -178,6 +201,37 @@ def size(  # noqa: PLR0913  # click's options
         lines = "\n  ".join((size_.name, *size_.arithmetic))
         rows = ({**fit, "fits": paint("no", BAD) if fit["obstacle"] else paint("yes", GOOD)} for fit in fits)
         click.echo(f"{wrap_lines(lines, 4)}\n\n{format_columns(_COLUMNS, rows) if fits else _NOTHING_FITS}")
+
+
+def _propose_profiles(
+    models: Sequence[Model], hub: str | None, config: TextIO | None, store: Store, target: Target, form: Form
+) -> None:
+    """Prints a profile for each pool of each model, or for the model of --hub."""
+    engines = {hub: EngineName.VLLM} if hub else {}
+    for model in models:
+        if isinstance(model.source, HuggingFaceSource):
+            engines[model.source.repo] = model.profiles[0].engine.name if model.profiles else EngineName.VLLM
+    if not engines:
+        raise CliError("name a model of Hugging Face: -f with a huggingFace.repo, or --hub OWNER/NAME")
+    environments = [e for e in read_environments(store) if e.pools] or [_USUAL_NODES]
+    pools = [(environment.name, pool) for environment in environments for pool in environment.pools]
+    data: list[JSON] = []
+    for repo, engine in engines.items():
+        path = find_model_path(config.name if config else None, repo)
+        rows = [*propose_profiles(path, engine, pools, target)]
+        data.append({"name": repo, "target": target.description, "pools": [*rows]})
+        if form is Form.TABLE:
+            click.echo(f"{repo}: {target.description}\n")
+            shown = ({**dict.fromkeys(_PROPOSAL_COLUMNS.values(), ""), **row} for row in rows)
+            click.echo(format_columns(_PROPOSAL_COLUMNS, shown))
+            best = min((row for row in rows if not row["obstacle"]), key=lambda row: integer(row, "gpus"), default=None)
+            if best:
+                replicas = format_count(integer(best, "replicas"), "replica")
+                click.echo(f"\n# For {replicas}, as predicted for {text(best, 'engineVersion')}. Add engine.image.")
+                profile = {**mapping(best, "profile"), "engine": {"name": str(engine)}}
+                click.echo(format_data(Form.YAML, [profile]))
+    if form is not Form.TABLE:
+        click.echo(format_data(form, data))
 
 
 def _read_models(store: Store) -> Iterator[Model]:
