@@ -51,6 +51,7 @@ class Page:
     read_at: datetime = datetime.min.replace(tzinfo=UTC)
     requested: threading.Event = field(default_factory=threading.Event)
     _snapshot: str = "null"
+    _error: str = ""
 
     def publish(self, snapshot: object) -> None:
         """Replaces the data."""
@@ -58,11 +59,17 @@ class Page:
         self.read_at = datetime.now(UTC)
         self._write("")
 
+    def confirm(self) -> None:
+        """Says that the data is still as it was published; after an error it stays as old as it is."""
+        if not self._error:
+            self.read_at = datetime.now(UTC)
+
     def publish_error(self, message: str) -> None:
         """Says why the data could not be read again; the data stays as it was last read."""
         self._write(message)
 
     def _write(self, error: str) -> None:
+        self._error = error
         self.data = f'{{"error": {json.dumps(error)}, "snapshot": {self._snapshot}}}'.encode()
 
 

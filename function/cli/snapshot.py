@@ -50,7 +50,8 @@ def build_snapshot(sources: Sources) -> dict[str, object]:
         ways = {ref: list_ways_out(plans[ref]) for ref in refs if not plans[ref].is_placed}
         reports = {ref: build_plan_report(plans[ref], ways.get(ref, ())) for ref in refs}
         services = untouched
-        compose_files(services)
+        if _list_services(services):
+            compose_files(services)
     else:
         reports = {ref: read_deployment_report(store, ref) for ref in refs}
         refused = [ref for ref, report in reports.items() if report.refusals or not report.is_placed]

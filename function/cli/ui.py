@@ -3,6 +3,7 @@
 import contextlib
 import io
 import time
+from pathlib import Path
 
 import click
 
@@ -31,6 +32,9 @@ def ui(*, sources: Sources, port: int, form: Form) -> None:
     Without files it reads the control plane, with your rights. The page changes nothing. With -o json or yaml, print
     the data of the page once. Every user of this machine can open the page while the command runs.
     """
+    if form is Form.PAGE and "-" in sources.files:
+        raise CliError("standard input cannot be read again for the page. Name a file, or give -o json")
+    version = find_version(sources)
     snapshot = build_snapshot(sources)
     if form is not Form.PAGE:
         click.echo(format_data(form, snapshot))
@@ -42,8 +46,26 @@ def ui(*, sources: Sources, port: int, form: Form) -> None:
         while True:
             page.requested.wait()
             page.requested.clear()
-            refresh(page, sources)
+            version, before = find_version(sources), version
+            if version is None or version != before:
+                refresh(page, sources)
+            else:
+                page.confirm()
             time.sleep(_PAUSE_SECONDS)
+
+
+def find_version(sources: Sources) -> list[tuple[str, int, int]] | None:
+    """Returns what changes whenever the files do, for a plan of a large fleet takes seconds; None: a live source."""
+    if sources.live or not sources.files:
+        return None
+    paths = [Path(file) for file in sources.files]
+    found = [path for each in paths for path in (each.rglob("*") if each.is_dir() else [each])]
+    versions = []
+    for path in sorted(found):
+        with contextlib.suppress(OSError):  # it has been deleted
+            stat = path.stat()
+            versions.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return versions
 
 
 def refresh(page: Page, sources: Sources) -> None:

@@ -161,3 +161,15 @@ def test_data_is_json_whatever_the_message() -> None:
     page.publish({"a": '</script>"\u2028'})
     page.publish_error("line\nline")
     assert json.loads(page.data) == {"error": "line\nline", "snapshot": {"a": '</script>"\u2028'}}
+
+
+def test_data_is_as_old_as_it_was_read() -> None:
+    page = Page("")
+    page.publish({})
+    first = page.read_at
+    page.confirm()
+    second = page.read_at
+    assert second > first
+    page.publish_error("cannot be read")
+    page.confirm()
+    assert page.read_at == second

@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from function.cli.options import Sources
+from function.cli.ui import find_version
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, find_manifest
@@ -256,6 +258,26 @@ def test_page_follows_the_files_until_interrupted(tmp_path: Path) -> None:
 def find_name(snapshot: dict[str, JSON]) -> str:
     (environment,) = listing(snapshot, "environments")
     return str(environment["name"])
+
+
+def test_reads_files_again_only_if_they_have_changed(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text("a: 1\n")
+    first = find_version(Sources(files=(str(tmp_path), "nowhere.yaml")))
+    assert first is not None
+    assert find_version(Sources(files=(str(tmp_path), "nowhere.yaml"))) == first
+    (tmp_path / "two.yaml").write_text("b: 1\n")
+    assert find_version(Sources(files=(str(tmp_path),))) != first
+    assert find_version(Sources()) is None, "a control plane tells nothing without being read"
+    assert find_version(Sources(files=(str(tmp_path),), live=True)) is None
+
+
+def test_standard_input_is_read_once() -> None:
+    content = (EXAMPLES / "gemma-one-gpu" / "environment.yaml").read_text()
+    done = run("ui", "-f", "-", stdin=content)
+    assert done.returncode == 2
+    assert "standard input cannot be read again" in done.stderr
+    assert json.loads(run("ui", "-f", "-", "-o", "json", stdin=content).stdout)["source"] == "standard input"
 
 
 def test_files_must_be_right_when_the_page_starts() -> None:
