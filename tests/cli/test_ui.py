@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -216,43 +218,63 @@ def wait_for(url: str, what: str) -> dict[str, Any]:
     raise AssertionError(f"{what} does not appear")
 
 
-def test_page_follows_the_files_until_interrupted(tmp_path: Path) -> None:
-    file = tmp_path / "environment.yaml"
-    content = (EXAMPLES / "gemma-one-gpu" / "environment.yaml").read_text()
-    file.write_text(content)
+@contextmanager
+def showing(source: str, *options: str) -> Iterator[str]:
+    """Run the command as a process until the block ends, and then interrupt it; return the URL of its page."""
     program = str(Path(sys.executable).with_name("modelplane"))
     process = subprocess.Popen(
-        (program, "ui", "-f", str(file), "--port", "0"),
+        (program, "ui", *options, "--port", "0"),
         cwd=ROOT,
         env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout
+    assert process.stderr
     try:
-        assert process.stdout
         line = process.stdout.readline()
-        match = re.fullmatch(rf"(http://127\.0\.0\.1:\d+/) shows {re.escape(str(file))}; Ctrl-C ends it\n", line)
+        match = re.fullmatch(rf"(http://127\.0\.0\.1:\d+/) shows {re.escape(source)}; Ctrl-C ends it\n", line)
         assert match, line
-        name = find_name(wait_for(match[1], "environments")["snapshot"])
-        file.write_text(content.replace(name, "renamed-while-shown"))
-        assert find_name(wait_for(match[1], "renamed-while-shown")["snapshot"]) == "renamed-while-shown"
-        file.write_text("kind: {")
-        answer = wait_for(match[1], "Correct the YAML")
-        assert answer["error"].startswith(f"error: {file}:")
-        assert find_name(answer["snapshot"]) == "renamed-while-shown", "what was read last stays"
-        file.write_text(content)
-        assert wait_for(match[1], f'"name": "{name}"')["error"] == ""
+        yield match[1]
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-        assert process.stderr
         assert process.stderr.read().strip() == ""
     finally:
         process.kill()
         process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_page_follows_the_files_until_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "environment.yaml"
+    content = (EXAMPLES / "gemma-one-gpu" / "environment.yaml").read_text()
+    file.write_text(content)
+    with showing(str(file), "-f", str(file)) as url:
+        name = find_name(wait_for(url, "environments")["snapshot"])
+        file.write_text(content.replace(name, "renamed-while-shown"))
+        assert find_name(wait_for(url, "renamed-while-shown")["snapshot"]) == "renamed-while-shown"
+        file.write_text("kind: {")
+        answer = wait_for(url, "Correct the YAML")
+        assert answer["error"].startswith(f"error: {file}:")
+        assert find_name(answer["snapshot"]) == "renamed-while-shown", "what was read last stays"
+        file.write_text(content)
+        assert wait_for(url, f'"name": "{name}"')["error"] == ""
+
+
+def test_page_follows_a_control_plane(live: Live, server: ApiServer, kimi: list[Manifest]) -> None:
+    with showing("context here", *live()) as url:
+        assert wait_for(url, '"state": "Ready"')["error"] == ""
+        placement = copy.deepcopy(find_manifest(kimi, "ModelPlacement"))
+        placement["status"] = {"phase": "Downloading"}
+        server.put([placement])
+        wait_for(url, '"state": "Downloading"')
+        server.forbidden = frozenset({"inferenceenvironments"})
+        answer = wait_for(url, "is forbidden")
+        assert shown_states(answer["snapshot"])[0] == ("assistants", "Downloading", 16)
+        server.forbidden = frozenset()
+        assert wait_for(url, '"error": ""')["snapshot"]["source"] == "context here"
 
 
 def find_name(snapshot: dict[str, JSON]) -> str:
