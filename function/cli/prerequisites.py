@@ -34,6 +34,7 @@ from function.remote.composed_kinds import (
     ALL_VERBS,
     CONTROL_PLANE_KINDS,
     GPU_CLUSTER_KINDS,
+    KEDA_VERSION,
     OBJECT_VERSION,
     READ,
     SERVING_VERSION,
@@ -96,6 +97,8 @@ CORE_RIGHTS = dict.fromkeys((f"{kind.lower()}s.{GROUP}" for kind in sorted(COMPO
 _GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, kubectl apply -f install/hub-rbac.yaml"
 # What Crossplane composes for ModelServices, as install/gateway-rbac.yaml grants it.
 GATEWAY_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.GATEWAY}
+# What Crossplane composes for replicas by load, as install/keda-rbac.yaml grants it.
+KEDA_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.KEDA}
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
     "secrets": (*READ, "update"),
@@ -256,13 +259,24 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
     if revision := text(provider, "status.currentRevision"):
         yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
+    yield from _check_optional_kinds(cluster, namespace)
+    path = f"/apis/{OBJECT_VERSION}/objects?limit=500"  # one page
+    yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
+
+
+def _check_optional_kinds(cluster: Cluster, namespace: str) -> Iterator[Line]:
+    """Checks what is needed for the objects that exist: Gateway API for ModelServices, KEDA for replicas by load."""
     if listing(cluster.fetch(f"/apis/{VERSION}/modelservices?limit=1"), "items"):
         todo = "Install Gateway API v1.2 or later, and restart Crossplane"
         yield _check_served(cluster, "Gateway API", _GATEWAY_API, ("httproutes",), todo)
         who, todo = "Crossplane for ModelServices", "kubectl apply -f install/gateway-rbac.yaml"
         yield _check_rights(cluster, namespace, who, "crossplane", GATEWAY_RIGHTS, todo)
-    path = f"/apis/{OBJECT_VERSION}/objects?limit=500"  # one page
-    yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
+    deployments = listing(cluster.fetch(f"/apis/{VERSION}/modeldeployments?limit=500"), "items")  # one page
+    if any(text(deployment, "spec.scaling.signal") == "Load" for deployment in deployments):
+        todo = "Install KEDA, or set scaling.signal: Fixed (docs/scale.md)"
+        yield _check_served(cluster, "KEDA", KEDA_VERSION, ("scaledobjects",), todo)
+        who, todo = "Crossplane for replicas by load", "kubectl apply -f install/keda-rbac.yaml"
+        yield _check_rights(cluster, namespace, who, "crossplane", KEDA_RIGHTS, todo)
 
 
 def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable[[Line, Manifest], Line]) -> Line:

@@ -1,7 +1,7 @@
 """`check control-plane` and `version`: what a control plane has and lacks, as its API server shows it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from function.cli import prerequisites
-from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, PROVIDER_RIGHTS
+from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, KEDA_RIGHTS, PROVIDER_RIGHTS
 from function.kube.manifests import JSON, Manifest, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
@@ -184,6 +184,23 @@ CASES = (
         },
     ),
     Case(
+        id="by-load",
+        reason="a kind that Crossplane may not use costs a ModelDeployment its whole status",
+        paths={
+            "/apis/modelplane.ai/v1alpha1/modeldeployments": items({"spec": {"scaling": {"signal": "Load"}}}),
+            "/apis/keda.sh/v1alpha1": resources("scaledjobs"),
+        },
+        denied=frozenset({("scaledobjects", "create")}),
+        lines={
+            "KEDA": ("missing", "keda.sh/v1alpha1 has no scaledobjects", "Install KEDA"),
+            "rights of Crossplane for replicas by load": (
+                "missing",
+                "crossplane may not use scaledobjects (create)",
+                "kubectl apply -f install/keda-rbac.yaml",
+            ),
+        },
+    ),
+    Case(
         id="works-not-well",
         reason="without the flags changes are seen late and a status repeats tokens; Objects may wait for the provider",
         paths={
@@ -258,15 +275,16 @@ def test_what_may_not_be_read_is_a_warning(server: ApiServer, tmp_path: Path) ->
     assert done.returncode == 0
 
 
-def test_checks_the_granted_rights_for_model_services() -> None:
-    (role,) = documents(ROOT / "install" / "gateway-rbac.yaml")
+@pytest.mark.parametrize(("file", "rights"), [("gateway", GATEWAY_RIGHTS), ("keda", KEDA_RIGHTS)])
+def test_checks_the_rights_that_are_granted_beside_the_core(file: str, rights: Mapping[str, Sequence[str]]) -> None:
+    (role,) = documents(ROOT / "install" / f"{file}-rbac.yaml")
     granted = {
         f"{resource}.{group}".rstrip("."): {*rule["verbs"]}
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert granted == {right: {*verbs} for right, verbs in GATEWAY_RIGHTS.items()}
+    assert granted == {right: {*verbs} for right, verbs in rights.items()}
 
 
 def test_checks_the_granted_rights() -> None:
