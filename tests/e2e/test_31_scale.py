@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from function.kube.manifests import Manifest, get
-from tests.e2e.objects import deployment, environment, model, pool
+from function.kube.manifests import Manifest, get, integer, listing, mapping, text
+from tests.e2e.objects import deployment, environment, model, pool, spanning
 from tests.e2e.world import World, running
 from tools.stack import apiserver
 from tools.stack.waiting import steady, until
@@ -108,6 +108,34 @@ def test_kubectl_scales_a_deployment(world: World) -> None:
     until("two replicas", partial(_serves, world, 2))
     world.stack.kubectl("scale", "modeldeployment", NAME, "-n", TEAM, "--replicas=1", "--current-replicas=2")
     until("one replica", partial(_serves, world, 1))
+
+
+def test_divided_replicas_spill_over_and_sleep(world: World) -> None:
+    """Each replica takes a node: narrow has one, wide has two."""
+    for name, nodes in (("narrow", 1), ("wide", 2)):
+        made = environment(name, pool("gpus", maxNodeCount=nodes))
+        mapping(made, "metadata.labels")["divided"] = "yes"
+        world.apply(made)
+    divided = deployment(TEAM, "divided", "whole", environmentSelector={"matchLabels": {"divided": "yes"}})
+    mapping(divided, "spec")["scaling"] = {"replicaScheduling": "Divided"}
+    world.apply(model("whole", profile=spanning(1, 8)), divided)
+
+    def runs(**want: int) -> bool:
+        status = mapping(world.deployment(TEAM, "divided"), "status")
+        found = {text(row, "environment"): integer(row, "replicas") for row in listing(status, "placements")}
+        total = sum(want.values())
+        if (found, get(status, "scale.granted"), get(status, "scale.replicas")) != (want, total, total):
+            raise LookupError(f"{found}, {get(status, 'scale')}")
+        return True
+
+    until("one replica", partial(runs, narrow=1))
+    for replicas, want in ((3, {"narrow": 1, "wide": 2}), (0, {"narrow": 0}), (1, {"narrow": 1})):
+        world.stack.kubectl("scale", "modeldeployment", "divided", "-n", TEAM, f"--replicas={replicas}")
+        until(f"{replicas} replicas", partial(runs, **want))
+    world.stack.kubectl("scale", "modeldeployment", "divided", "-n", TEAM, "--replicas=5")
+    until("three of five replicas", partial(runs, narrow=1, wide=2))
+    world.wait("ModelDeployment", "divided", "ScaledAsRequested", "False/Limited", TEAM)
+    world.remove(TEAM, "divided")
 
 
 def test_autoscaler_follows_an_external_metric(world: World) -> None:
