@@ -205,7 +205,7 @@ def test_growth_without_room_waits_and_says_so(scene: Scene) -> None:
     status, reason, message = scene.says("ScaledAsRequested")
     assert (status, reason) == ("False", "Limited")
     assert message.startswith("asked for 8 replicas, 4 granted, 4 running; ")
-    assert scene.says("Ready")[0] == "True"
+    until("what runs to be Ready", lambda: scene.says("Ready")[0] == "True")
     time.sleep(15)  # the events of the growth itself
     begun = scene.events()
     steady("four of eight replicas", lambda: scene.scale() == (8, 4, 4), seconds=UNCHANGED_SECONDS)
