@@ -30,6 +30,11 @@ class Target:
     time_to_first_token: Decimal | None = None  # seconds, in 95 of 100 requests
     query: tuple[str, str] | None = None  # PromQL for the load of all replicas, and the load of one replica
 
+    @property
+    def needs_metrics_of_engines(self) -> bool:
+        measures = (self.waiting_requests, self.running_requests, self.time_to_first_token)
+        return any(measure is not None for measure in measures)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledReplicas:
