@@ -110,14 +110,14 @@ class PoolCapacity:
         return pods
 
     def count_left_on_fullest(self, share: Share) -> int:
-        """Returns how many GPUs stay free on the fullest node that a fitting share would use."""
+        """Returns how many GPUs stay free on the fullest node that a share would use; 0 if nothing of it fits."""
         if not share.replicas:
             return 0
         after = replace(self, free={})
         after.free = {**self.free}
         after.take(share.nodes, share.gpus_per_node, share.replicas, exclusive=share.exclusive_replica_nodes)
         # The lowest level that gained nodes is the fullest node this share would use.
-        return min(level for level, count in after.free.items() if count > self.free.get(level, 0))
+        return min((level for level, count in after.free.items() if count > self.free.get(level, 0)), default=0)
 
     def measure_use(self, pool: Pool) -> PoolUse:
         return PoolUse(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from function.domain.allocation import Grant, Limits, Price, Share
 from function.domain.cache import CacheEntry, ModelCache
-from function.domain.environment import Environment
+from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import NO_EXECUTE, Taint
 from function.reasons import Phase, Refused
@@ -388,3 +388,13 @@ def test_invariants(
     # Once this is carried out, nothing changes any more.
     settled = [running(name, count) for name, count in found.items()]
     assert numbers(schedule(asked, environments, settled)) == found
+
+
+def test_placement_whose_nodes_are_gone_keeps_its_replicas() -> None:
+    """The nodes of the pool cannot be used now, so nothing is free there, and what runs stays."""
+    lost = priced("a", 4, 1)
+    facts = PoolFacts(nodes=4, usable=0)
+    lost = replace(lost, pools=tuple(replace(each, facts=facts) for each in lost.pools))
+    asked = request(3, prefer=Preference.CHEAPEST)
+    decision = schedule(asked, [lost, priced("b", 4, 9)], [running("a", 2)])
+    assert numbers(decision) == {"a": 2, "b": 1}
