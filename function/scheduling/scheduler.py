@@ -175,6 +175,13 @@ def schedule(
     rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
     chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
+    if deployment.load and max(1, deployment.load.minimum) < deployment.replicas:
+        # What follows the load begins with fewer replicas rather than nowhere, and grows where it is.
+        least = replace(inputs, request=request.with_replicas(max(1, deployment.load.minimum)))
+        used |= {a.environment for a in chosen}
+        smaller, _ = _choose_environments(least, retained, used, limit - len(used))
+        chosen += smaller
+        refused = tuple(i for i in refused if i.environment not in {a.environment for a in smaller})
     assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
     ready = sum(p.ready and not p.deleting for p in kept)

@@ -9,6 +9,7 @@ from function.domain.cache import CacheType, CreatedStorage, StorageChoice
 from function.domain.environment import Environment
 from function.domain.model import Model, Spread
 from function.domain.placement import Deployment, Placement
+from function.domain.scaling import LoadScaling
 from function.reasons import Refused
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
@@ -332,6 +333,23 @@ class TestGrowth:
         assert [a.replicas for a in decision.assignments] == [2]
         (miss,) = decision.refusals
         assert (miss.reason, miss.granted_replicas) == (Refused.INSUFFICIENT_CAPACITY, 2)
+
+    def test_a_new_placement_that_follows_the_load_begins_with_the_minimum(self) -> None:
+        """The autoscaler asks for 5 replicas, and a has room for 2, of which the minimum is 1; b has room for none."""
+        load = LoadScaling(minimum=1, maximum=9)
+        full = placement("b", deployment="other", replicas=2, has_served=True)
+        asked = replace(request(replicas=5), deployment=replace(request(replicas=5).deployment, load=load))
+        decision = schedule(asked, environments("ab", nodes=2), [full])
+        assert [(a.environment, a.replicas) for a in decision.assignments] == [("a", 1)]
+        grown = schedule(asked, environments("ab", nodes=2), [placement("a"), full])
+        assert [(a.environment, a.replicas) for a in grown.assignments] == [("a", 2)]
+
+    def test_begins_where_all_replicas_fit(self) -> None:
+        load = LoadScaling(minimum=1, maximum=9)
+        asked = replace(request(replicas=2), deployment=replace(request(replicas=2).deployment, load=load))
+        small, large = *environments("a", nodes=1), *environments("b", nodes=2)
+        decision = schedule(asked, [small, large], [])
+        assert [(a.environment, a.replicas) for a in decision.assignments] == [("b", 2)]
 
     def test_beyond_the_pool(self) -> None:
         decision = schedule(request(replicas=5), environments("a", nodes=4), [placement("a")])
