@@ -6,6 +6,7 @@ import pytest
 
 from function.cli.store import Ref
 from function.kube.manifests import JSON, Manifest, get, mapping, strings
+from function.parts.kept_claims import MAX_KEPT
 from tests.support.orphans import AtRest
 from tests.support.plane import only
 
@@ -91,3 +92,17 @@ def test_the_object_goes_once_the_claim_is_gone_and_no_placement_keeps_it() -> N
     assert KEY in {drop.key for drop in scene.at_rest().drops}
     unanswered = scene.outcome(scene.objects, pending=placements)
     assert (KEY in unanswered.composed, unanswered.drops) == (True, ())
+
+
+def test_the_number_of_observed_claims_is_bounded() -> None:
+    """Known claims stay, and a further claim is observed only below the limit."""
+    scene, _ = retaining()
+    observe_kept(scene)
+    known = {f"kept-weights-{number}": scene.objects[KEY] for number in range(MAX_KEPT)}
+    del scene.objects[KEY]
+    scene.objects.update(known)
+    composed = scene.at_rest().composed
+    assert KEY not in composed
+    assert known.keys() <= composed.keys()
+    del scene.objects["kept-weights-0"]
+    assert KEY in scene.at_rest().composed
