@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment
-from function.domain.placement import Placement, Preference
+from function.domain.placement import Placement, Preference, Stage
 from function.reasons import Phase
 from function.scheduling.candidates import SchedulingInputs, filter_in_order
 from function.scheduling.filters import Candidate, filter_environment, filter_for_reschedule, rank_candidate
-from function.scheduling.limits import count_extra_gpus
+from function.scheduling.limits import count_extra_gpus, refuse_quota
 from function.scheduling.scaling import scale_existing
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest, Verdict
 
@@ -32,7 +32,7 @@ class Division:
 
     inputs: SchedulingInputs
     left: int  # replicas without a place
-    environments: int  # that may still be used
+    most: int  # environments that may have replicas
     assignments: dict[str, Assignment] = field(default_factory=dict)  # by environment
     refusals: dict[str, Infeasible] = field(default_factory=dict)  # by environment
 
@@ -46,11 +46,15 @@ class Division:
                 usage = usage.with_more(name, more, each.price, is_new=each.placement is None)
         return usage
 
+    @property
+    def may_use_more(self) -> bool:
+        """Tells whether a further environment may get replicas; a placement without any does not count."""
+        return sum(each.replicas > 0 for each in self.assignments.values()) < self.most
+
     def assign(self, assignment: Assignment) -> None:
         """Gives replicas a place, in addition to those that the environment has."""
         known = self.assignments.get(assignment.environment)
         self.left -= assignment.replicas - (known.replicas if known else 0)
-        self.environments -= known is None
         self.assignments[assignment.environment] = assignment
 
 
@@ -73,17 +77,21 @@ def divide(
     division = Division(
         inputs=inputs,
         left=max(0, deployment.replicas - sum(p.replicas for p in unreadable)),
-        environments=max(0, deployment.environments - len(unreadable)),
+        most=max(0, deployment.environments - len(unreadable)),
     )
     ranks = {p.environment: _rank(inputs, p) for p in kept}
-    for placement in sorted((p for p in kept if p.shape), key=lambda p: ranks[p.environment]):
-        _keep(division, placement)
+    preferred = sorted((p for p in kept if p.shape), key=lambda p: (_gives_up_first(p), ranks[p.environment]))
+    running = _count_running_to_keep(preferred[: division.most], division.left)
+    for placement in preferred:
+        _keep(division, placement, running)
     for placement in to_reschedule:
         _reschedule_in_place(division, placement)
+    # A placement that needs another pool and has no replicas now is used again if its environment is chosen.
+    reusable = {p.environment: p for p in to_reschedule if p.environment not in division.assignments} | {**evicted}
     used = frozenset(p.environment for p in kept).union(division.assignments)
     if division.left or (not division.assignments and not unreadable):
         for candidate in _sort_candidates(division, ranks, used, evicted):
-            _grow(division, candidate, evicted, may_add=may_add)
+            _grow(division, candidate, reusable, may_add=may_add)
             if not division.left and division.assignments:
                 break
     _close_empty_placements(division)
@@ -105,13 +113,32 @@ def _rank(inputs: SchedulingInputs, placement: Placement) -> _SortKey:
     return rank.sort_key if rank else _NO_RANK
 
 
-def _keep(division: Division, placement: Placement) -> None:
-    """Keeps the replicas of a placement, as far as they are still requested; a placement without any may grow."""
-    if not division.environments:
+def _gives_up_first(placement: Placement) -> tuple[bool, bool, bool]:
+    """Returns the sort key by which placements that serve keep their replicas longest, whatever is preferred."""
+    return placement.deleting, not placement.running_replicas, placement.stage < Stage.SERVED
+
+
+def _count_running_to_keep(placements: Sequence[Placement], left: int) -> dict[str, int]:
+    """Returns how many running replicas each environment keeps: they stay longer than replicas that start."""
+    kept: dict[str, int] = {}
+    for placement in placements:
+        kept[placement.environment] = min(placement.running_replicas, left)
+        left -= kept[placement.environment]
+    return kept
+
+
+def _keep(division: Division, placement: Placement, running: dict[str, int]) -> None:
+    """Keeps the replicas of a placement, as far as they are still requested; a placement without any may grow.
+
+    `running`: how many running replicas are to be kept, by environment; those of this placement are taken from it.
+    """
+    if not division.may_use_more:
         return
     inputs = division.inputs
     environment = inputs.environments[placement.environment]
-    request = inputs.request.with_replicas(min(placement.replicas, division.left))
+    running.pop(placement.environment, None)
+    replicas = min(placement.replicas, division.left - sum(running.values()))
+    request = inputs.request.with_replicas(replicas)
     assignment, _ = scale_existing(request, environment, placement, inputs.ledger)
     division.assign(assignment)
 
@@ -121,7 +148,7 @@ def _reschedule_in_place(division: Division, placement: Placement) -> None:
     inputs = division.inputs
     environment = inputs.environments.get(placement.environment)
     replicas = min(placement.replicas, division.left)
-    if environment is None or not division.environments or not replicas:
+    if environment is None or not division.may_use_more or not replicas:
         return
 
     def try_replicas(replicas: int) -> Verdict:
@@ -138,7 +165,8 @@ def _sort_candidates(
 ) -> Iterator[Placement | Verdict]:
     """Yields the placements that may grow and the verdicts on further environments, the most preferred first."""
     inputs = division.inputs
-    existing = [a.placement for a in division.assignments.values() if a.placement and not a.is_rescheduled]
+    assigned = (a.placement for a in division.assignments.values() if a.placement and not a.is_rescheduled)
+    existing = [p for p in assigned if not p.deleting]  # new replicas would go with a placement that is being deleted
     one_replica = replace(inputs, request=inputs.request.with_replicas(min(1, inputs.request.deployment.replicas)))
     verdicts = filter_in_order(one_replica, used, after_eviction=bool(evicted))
     if inputs.request.deployment.prefer is Preference.DECLARED:
@@ -170,7 +198,7 @@ def _has_weights(inputs: SchedulingInputs, environment: str) -> bool:
 
 
 def _grow(
-    division: Division, candidate: Placement | Verdict, evicted: Mapping[str, Placement], *, may_add: bool
+    division: Division, candidate: Placement | Verdict, reusable: Mapping[str, Placement], *, may_add: bool
 ) -> None:
     """Gives replicas that have no place to a placement, or to a new one."""
     inputs = division.inputs
@@ -180,32 +208,39 @@ def _grow(
     environment = inputs.environments[candidate.environment]
     if isinstance(candidate, Placement):
         _grow_existing(division, environment, candidate)
-    elif may_add and division.environments:
-        _place_new(division, environment, evicted.get(candidate.environment))
+    elif may_add and division.may_use_more:
+        _place_new(division, environment, reusable.get(candidate.environment))
 
 
 def _grow_existing(division: Division, environment: Environment, placement: Placement) -> None:
     has = division.assignments[environment.name].replicas
+    if not has and not division.may_use_more:
+        return
     request = division.inputs.request.with_replicas(has + division.left)
     assignment, infeasible = scale_existing(request, environment, placement, division.inputs.ledger)
-    allowed = _limit_by_quota(division, assignment, at_least=has)
     if infeasible is not None:
         division.refusals[environment.name] = infeasible
+    allowed, over_quota = _limit_by_quota(division.usage, assignment, at_least=has)
+    if over_quota is not None:
+        division.refusals[environment.name] = over_quota
     division.assign(replace(assignment, replicas=allowed))
 
 
-def _limit_by_quota(division: Division, assignment: Assignment, *, at_least: int) -> int:
-    """Returns how many replicas of an existing placement the quota allows; the refusal follows in `limit_decision`."""
-    usage = division.usage
-    if usage is None:
-        return assignment.replicas
+def _limit_by_quota(
+    usage: QuotaUsage | None, assignment: Assignment, *, at_least: int
+) -> tuple[int, Infeasible | None]:
+    """Returns how many replicas of an existing placement the quota allows, and the refusal if they are fewer."""
 
-    def is_refused(replicas: int) -> bool:
+    def find_excess(replicas: int) -> QuotaUsage | None:
         more = count_extra_gpus(replace(assignment, replicas=replicas))
-        return bool(more) and usage.find_excess(more, assignment.price, is_new=False) is not None
+        return usage.find_excess(more, assignment.price, is_new=False) if usage and more else None
 
-    numbers = range(at_least + 1, assignment.replicas + 1)
-    return at_least + bisect_left(numbers, 1, key=is_refused)
+    excess = find_excess(assignment.replicas)
+    if excess is None:
+        return assignment.replicas, None
+    numbers = range(at_least + 1, assignment.replicas)
+    allowed = at_least + bisect_left(numbers, 1, key=lambda n: find_excess(n) is not None)
+    return allowed, refuse_quota(assignment, excess, granted_replicas=allowed)
 
 
 def _place_new(division: Division, environment: Environment, existing: Placement | None) -> None:

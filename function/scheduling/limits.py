@@ -68,23 +68,28 @@ def limit_decision(
             accepted.append(replace(assignment, replicas=granted))
         elif existing:
             unchanged.append(existing)
-        refusal = Refusal(
-            reason=choose_quota_reason(excess),
-            field=Field.QUOTA,
-            environment=assignment.environment,
-            profile=assignment.profile,
-            pool=assignment.pool,
-            shape=assignment.shape,
-            required=excess.requested,
-            quota_usage=excess,
-        )
-        refusals.append(Infeasible(refusals=(refusal,), failed_step=find_step(refusal), granted_replicas=granted))
+        refusals.append(refuse_quota(assignment, excess, granted_replicas=granted))
     return replace(
         decision,
         assignments=tuple(sorted(accepted, key=attrgetter("environment"))),
         carried=tuple(sorted((*decision.carried, *unchanged), key=lambda p: (p.environment, p.name))),
         refusals=tuple(sorted((*decision.refusals, *refusals), key=attrgetter("environment"))),
     )
+
+
+def refuse_quota(assignment: Assignment, excess: QuotaUsage, *, granted_replicas: int | None) -> Infeasible:
+    """Returns the refusal of an assignment that exceeds the quota."""
+    refusal = Refusal(
+        reason=choose_quota_reason(excess),
+        field=Field.QUOTA,
+        environment=assignment.environment,
+        profile=assignment.profile,
+        pool=assignment.pool,
+        shape=assignment.shape,
+        required=excess.requested,
+        quota_usage=excess,
+    )
+    return Infeasible(refusals=(refusal,), failed_step=find_step(refusal), granted_replicas=granted_replicas)
 
 
 def _find_allowed_replicas(

@@ -212,6 +212,8 @@ def find_unsatisfiable_storage(
     reasons: Collection[Refused] = (Refused.INVALID_DEPLOYMENT,),
 ) -> StorageFault | None:
     """Returns a fault of the deployment's storage if this storage suits no profile on any environment."""
+    if request.deployment.divides_replicas:  # each environment may have a single replica
+        request = request.with_replicas(min(1, request.deployment.replicas))
     first_fault = None
     for environment in [*environments] or [Environment(name="")]:
         for profile in request.model.profiles:
@@ -302,7 +304,7 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
     moving = _find_moving(retained, assignments)
     to_carry = 0
     while to_carry < len(moving) and lacking > 0:
-        lacking -= moving[to_carry].replicas
+        lacking -= moving[to_carry].running_replicas
         to_carry += 1
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, len(ready), to_carry)
     return Decision(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from function.capacity.quota import namespace_usage
 from function.domain.allocation import Grant, Limits, Price, Share
-from function.domain.cache import CacheEntry, ModelCache
+from function.domain.cache import CacheEntry, CacheType, CreatedStorage, ModelCache
 from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import NO_EXECUTE, Taint
@@ -49,6 +50,22 @@ def running(name: str, replicas: int, *, ready: bool = True) -> Placement:
     share = Share(pool="pool", nodes=1, gpus_per_node=8, replicas=replicas)
     made = placement(name, replicas=replicas, ready=ready, has_served=True)
     return replace(made, service=replace(made.service, allocated=share, ready_replicas=replicas))
+
+
+def partly(name: str, replicas: int, ready: int) -> Placement:
+    """Returns a placement that serves with some of its replicas."""
+    made = running(name, replicas)
+    return replace(made, service=replace(made.service, ready_replicas=ready))
+
+
+def starting(name: str, replicas: int) -> Placement:
+    """Returns a placement that never served."""
+    made = running(name, replicas, ready=False)
+    return replace(made, has_served=False, service=replace(made.service, ready_replicas=0))
+
+
+def tainted(name: str) -> Environment:
+    return environment(name, pool(), taints=(Taint(key="x", effect=NO_EXECUTE),))
 
 
 def numbers(decision: Decision) -> dict[str, int]:
@@ -269,6 +286,79 @@ CASES = (
         prefer=Preference.CHEAPEST,
         want={"a": 2, "b": 1},
     ),
+    Case(
+        id="keeps-what-serves",
+        reason="the cheaper placement has not started, so the dearer one that serves keeps its replicas",
+        replicas=2,
+        fleet=[priced("a", 4, 1), priced("b", 4, 9)],
+        own=[starting("a", 2), running("b", 2)],
+        prefer=Preference.CHEAPEST,
+        want={"b": 2},
+        dropped=("a",),
+    ),
+    Case(
+        id="keeps-the-replicas-that-run",
+        reason="one of the four cheaper replicas runs: three of the dearer ones stay",
+        replicas=4,
+        fleet=[priced("a", 4, 1), priced("b", 4, 9)],
+        own=[partly("a", 4, 1), running("b", 4)],
+        prefer=Preference.CHEAPEST,
+        want={"a": 1, "b": 3},
+    ),
+    Case(
+        id="to-zero-keeps-weights",
+        reason="the placement that serves has the weights",
+        replicas=0,
+        fleet=[priced("a", 4, 1), priced("b", 4, 9)],
+        own=[starting("a", 2), running("b", 2)],
+        prefer=Preference.CHEAPEST,
+        want={"b": 0},
+        dropped=("a",),
+    ),
+    Case(
+        id="from-zero-elsewhere-bounded",
+        reason="a placement without replicas does not use up the only environment",
+        replicas=1,
+        fleet=fleet(a=4, b=1),
+        own=[running("b", 0)],
+        others=[placement("b", deployment="other", has_served=True)],
+        environments=1,
+        want={"a": 1},
+        dropped=("b",),
+    ),
+    Case(
+        id="wakes-in-another-pool",
+        reason="its pool was replaced while it had no replicas: the same placement takes the new pool",
+        replicas=1,
+        fleet=[environment("a", pool("new", nodes=4))],
+        own=[running("a", 0)],
+        want={"a": 1},
+    ),
+    Case(
+        id="sleeps-in-another-pool",
+        reason="its pool was replaced while it had no replicas: the same placement takes the new pool",
+        replicas=0,
+        fleet=[environment("a", pool("new", nodes=4))],
+        own=[running("a", 0)],
+        want={"a": 0},
+    ),
+    Case(
+        id="does-not-grow-while-deleted",
+        reason="new replicas would go with the placement that is being deleted",
+        replicas=3,
+        fleet=fleet(a=4, b=4),
+        own=[replace(running("a", 1), deleting=True)],
+        want={"a": 1, "b": 2},
+    ),
+    Case(
+        id="moves-while-some-run",
+        reason="4 of 8 replicas run elsewhere, 1 on a and 4 on c: both must stay",
+        replicas=8,
+        fleet=[tainted("a"), fleet(b=8)[0], tainted("c")],
+        own=[partly("a", 4, 1), partly("b", 8, 4), running("c", 4)],
+        want={"b": 8},
+        carried=("a", "c"),
+    ),
 )
 
 
@@ -357,6 +447,28 @@ def test_way_out_is_for_the_missing_replicas() -> None:
         (Way.ADD_NODES, "a", 2),
         (Way.ADD_NODES, "b", 2),
     }
+
+
+def test_says_that_the_quota_refuses_growth() -> None:
+    """The only environment has room, and 16 of 16 GPUs are in use once it has two replicas."""
+    own = [running("a", 1)]
+    limits = Limits(gpus=16)
+    asked = request(4)
+    decision = schedule(asked, fleet(a=4), own, usage=namespace_usage("team", own, limits))
+    limited = limit_decision(decision, asked.to_placement, own, limits)
+    assert numbers(limited) == {"a": 2}
+    assert [(i.environment, i.reason, i.granted_replicas) for i in limited.refusals] == [
+        ("a", Refused.QUOTA_EXCEEDED, 2)
+    ]
+
+
+def test_storage_for_one_replica_takes_one_on_each_environment() -> None:
+    once = CreatedStorage(type=CacheType.PVC, class_name="disk", access_mode="ReadWriteOnce")
+    asked = request(2)
+    asked = replace(asked, storage_request=planner(asked.model, once))
+    decision = schedule(asked, fleet(a=4, b=4), [running("a", 1)])
+    assert decision.general_refusal is None
+    assert numbers(decision) == {"a": 1, "b": 1}
 
 
 NAMES = "abcd"
