@@ -26,6 +26,7 @@ from function.kube.messages import format_count
 from function.kube.names import GROUP, VERSION
 from function.kube.selectors import NO_EXECUTE, NO_SCHEDULE
 from function.reasons import ConditionType, Status
+from function.scheduling.verdicts import Assignment
 
 _KEYS = {NO_SCHEDULE: f"{GROUP}/cordon", NO_EXECUTE: f"{GROUP}/drain"}
 _MOVES = "moves"
@@ -227,14 +228,21 @@ def _judge(plan: Plan | None, environment: str) -> Move:
     if any(assignment.environment == environment for assignment in assignments):
         return Move(verdict=_STAYS, reason="tolerates the taint")
     there = {text(manifest, "spec.inferenceEnvironmentRef.name") for manifest in plan.call.observed.values()}
-    targets = [assignment for assignment in assignments if assignment.environment not in there]
-    if targets or plan.is_placed:
+    growing = {a.environment for a in assignments if a.placement and a.replicas > a.placement.replicas}
+    targets = [assignment for assignment in assignments if assignment.environment not in there - growing]
+    # Divided replicas stay until all that are requested run elsewhere.
+    if (targets and not plan.decision.missing_replicas) or plan.is_placed:
         to = ", ".join(f"{target.environment}/{target.pool}" for target in targets)
-        costs = add_up(target.cost for target in targets if target.cost)
+        costs = add_up(filter(None, map(_cost_of_new_replicas, targets)))
         return Move(verdict=_MOVES, to=to, after=costs[0] if len(costs) == 1 else None)
     refusals = (f"{each.environment}: {each.message}" for each in plan.decision.refusals)
     elsewhere = [refusal for refusal in refusals if not refusal.startswith(f"{environment}: ")]
     return Move(verdict=_STUCK, reason="; ".join(elsewhere) or "there is no other environment")
+
+
+def _cost_of_new_replicas(target: Assignment) -> Cost | None:
+    has = target.placement.replicas if target.placement else 0
+    return replace(target, replicas=target.replicas - has).cost
 
 
 def _wait(cluster: Cluster, ref: Ref, timeout: int, tell: Callable[[str], None]) -> None:

@@ -124,6 +124,46 @@ def test_says_why_other_environments_refuse(server: ApiServer, serve: Serve) -> 
     assert row[3].startswith(f"{TOKYO}: profile fp8-two-gpus: the environment has taint repair:NoSchedule")
 
 
+@pytest.mark.parametrize(
+    ("replicas", "environments", "want"),
+    [
+        (12, 2, ["moves", LLAMA, f"{TOKYO}/h100", "-"]),  # its 4 replicas in Tokyo become 12
+        (20, 2, ["cannot move", LLAMA, "-", f"{TOKYO}: has 16 replicas; profile fp8-two-gpus: pool h100 is too small"]),
+        (8, 1, ["moves", LLAMA, f"{TOKYO}/h100", "-"]),
+    ],
+)
+def test_divided_replicas_move_only_all_together(
+    server: ApiServer, tmp_path: Path, replicas: int, environments: int, want: list[str]
+) -> None:
+    control = plane("two-environments")
+    deployment = only(control, "ModelDeployment")
+    change(control, deployment, "spec.environments", environments)
+    change(control, deployment, "spec.scaling", {"replicaScheduling": "Divided", "fixed": {"replicas": replicas}})
+    control.settle()
+    server.put(copy.deepcopy([*control.store.values()]))
+    (row, *_) = cells(run("drain", OSLO, "--dry-run", "--kubeconfig", server.kubeconfig(tmp_path)).stdout)
+    assert row[:3] == want[:3]
+    assert row[3].startswith(want[3])
+
+
+def test_divided_replicas_that_fit_only_in_part_do_not_move(server: ApiServer, tmp_path: Path) -> None:
+    """8 replicas run in Oslo, and Tokyo is new and has room for two: Oslo would never be empty."""
+    control = plane("two-environments")
+    deployment = only(control, "ModelDeployment")
+    (tokyo,) = (ref for ref in control.all("InferenceEnvironment") if ref.name == TOKYO)
+    change(control, tokyo, "spec.taints", [REPAIR])
+    change(control, deployment, "spec.environments", None)
+    change(control, deployment, "spec.scaling", {"replicaScheduling": "Divided", "fixed": {"replicas": 8}})
+    control.settle()
+    change(control, tokyo, "spec.taints", None)
+    pools = [{**pool, "maxNodeCount": 1} for pool in listing(control.composites[tokyo], "spec.nodePools")]
+    change(control, tokyo, "spec.nodePools", pools)
+    control.settle()
+    server.put(copy.deepcopy([*control.store.values()]))
+    (row, *_) = cells(run("drain", OSLO, "--dry-run", "--kubeconfig", server.kubeconfig(tmp_path)).stdout)
+    assert row[:3] == ["cannot move", LLAMA, "-"]
+
+
 def test_says_that_the_model_is_missing(server: ApiServer, serve: Serve) -> None:
     options = serve()
     del server.objects["clustermodels", "", "llama-3.3-70b-anywhere"]
