@@ -24,7 +24,7 @@ SCALED_OBJECT: ResourceKind = (KEDA_VERSION, "ScaledObject")
 _POLLING_SECONDS = 15
 _FAILED_QUERIES = 3  # in a row, after which KEDA keeps the replicas instead of asking the autoscaler
 _WAKE_SECONDS = 60  # for which a request to a deployment without replicas counts
-# Never reached: the requests at the gateway wake a deployment, and the load of its engines decides on more replicas.
+# Never reached: requests at the gateway and in the engines keep a replica, and the targets decide on more replicas.
 _NEVER = 1_000_000_000
 _WAITING = "vllm:num_requests_waiting|sglang:num_queue_reqs"
 _RUNNING = "vllm:num_requests_running|sglang:num_running_reqs"
@@ -79,6 +79,9 @@ def build_scaled_object(deployment: Deployment, load: LoadScaling, autoscaling: 
     triggers = [*_build_load_triggers(deployment, load, autoscaling), *_build_schedule(load)]
     if may_sleep and not load.minimum:
         triggers.append(_build_wake_up(deployment, autoscaling))
+        if load.target.running_requests is None and load.target.query is None:
+            # A long answer must end before the pods stop, although nothing waits and nothing new comes.
+            triggers.append(_build_query("busy", _sum_up(deployment, _RUNNING), str(_NEVER), autoscaling))
     return {
         "apiVersion": KEDA_VERSION,
         "kind": "ScaledObject",

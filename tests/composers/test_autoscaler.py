@@ -144,6 +144,26 @@ def test_keeps_one_replica_if_nothing_could_start_the_first(autoscaling: JSON, l
     )
 
 
+@pytest.mark.parametrize(
+    ("least", "target", "want"),
+    [
+        (0, {"waitingRequests": 5}, True),
+        (0, {"timeToFirstToken": "2s"}, True),
+        (0, {"runningRequests": 5}, False),
+        (0, {"query": {"promQL": "sum(up)", "value": "1"}}, False),
+        (1, {"waitingRequests": 5}, False),
+    ],
+)
+def test_no_pod_stops_while_an_engine_works_on_a_request(least: int, target: Manifest, *, want: bool) -> None:
+    """An answer of ten minutes is not waiting, and no new request comes: the deployment must not sleep."""
+    control = scaled(WAKES_UP, service=True, minReplicas=least, target=target)
+    triggers = {text(each, "name"): each for each in listing(find_scaled_object(control), "spec.triggers")}
+    assert ("busy" in triggers) is want
+    if want:
+        assert "vllm:num_requests_running" in text(triggers["busy"], "metadata.query")
+        assert text(triggers["busy"], "metadata.activationThreshold") == "0"
+
+
 def test_requests_at_the_gateway_wake_a_deployment() -> None:
     control = scaled(WAKES_UP, 0, service=True, minReplicas=0)
     spec = mapping(find_scaled_object(control), "spec")

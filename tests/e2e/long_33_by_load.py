@@ -43,10 +43,9 @@ class Engines(BaseHTTPRequestHandler):
     def do_GET(self) -> None:  # the base class's name
         """Answer a scrape."""
         labels = f'namespace="{TEAM}",deployment="{CHAT}"'
-        lines = [
-            f'vllm:num_requests_waiting{{{labels},environment="{name}",pod="{name}-0"}} {number}'
-            for name, number in self.waiting.items()
-        ]
+        series = [(f'{{{labels},environment="{name}",pod="{name}-0"}}', n) for name, n in self.waiting.items()]
+        lines = [f"vllm:num_requests_waiting{where} {number}" for where, number in series]
+        lines += [f"vllm:num_requests_running{where} 0" for where, _ in series]
         body = ("\n".join(lines) + "\n").encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
