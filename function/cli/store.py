@@ -94,6 +94,7 @@ class Store(MutableMapping[Ref, Manifest]):
             identity: Manifest = {key: before[key] for key in ("uid", "creationTimestamp") if key in before}
             metadata = {**before, **mapping(manifest, "metadata"), **identity}
             status = manifest.get("status", existing.get("status"))
+            manifest = _keep_replicas_by_load(existing, manifest)
             manifest = {**manifest, "metadata": metadata} | ({"status": status} if status else {})
         self.put(manifest)
 
@@ -247,3 +248,12 @@ def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
     if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or get(manifest, "metadata.namespace"):
         return manifest
     return {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}
+
+
+def _keep_replicas_by_load(existing: Manifest, manifest: Manifest) -> Manifest:
+    """Returns a manifest with the replicas that an autoscaler wrote, which stay if the manifest has none."""
+    scaling = mapping(manifest, "spec.scaling")
+    fixed = mapping(existing, "spec.scaling.fixed")
+    if not fixed or not scaling or "fixed" in scaling or text(existing, "spec.scaling.signal") != "Load":
+        return manifest
+    return {**manifest, "spec": {**mapping(manifest, "spec"), "scaling": {**scaling, "fixed": fixed}}}

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from function.cli.inputs import load_inventory, read_files
 from function.cli.options import Sources
 from function.cli.store import Ref, Store, set_owner
 from function.cli.validation import Item
 from function.contract import Requirement
-from function.kube.manifests import Manifest, get, text
+from function.kube.manifests import JSON, Manifest, get, text
 from function.kube.names import VERSION
 from tests.cli.conftest import example, find_manifest
 from tests.cli.process import write
@@ -75,6 +77,23 @@ def test_applied_manifests_keep_identity_and_status() -> None:
     store.lay_over({**XR, "spec": {"environments": 2}})
     found = store.get(Ref.of(XR))
     assert (get(found, "metadata.uid"), get(found, "status.replicas"), get(found, "spec.environments")) == ("1", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "want"),
+    [
+        ("Load", {"signal": "Load"}, 8),
+        ("Load", {"signal": "Fixed"}, 8),  # the field belongs to the autoscaler, and stays
+        ("Load", {"signal": "Load", "fixed": {"replicas": 2}}, 2),
+        ("Fixed", {"signal": "Load"}, None),  # the field belonged to the file
+        ("Fixed", {"signal": "Fixed"}, None),
+        ("Load", None, None),
+    ],
+)
+def test_a_file_without_replicas_keeps_those_of_the_autoscaler(before: str, after: JSON, want: int | None) -> None:
+    store = Store([{**XR, "spec": {"scaling": {"signal": before, "fixed": {"replicas": 8}}}}])
+    store.lay_over({**XR, "spec": {"scaling": after} if after else {}})
+    assert get(store[Ref.of(XR)], "spec.scaling.fixed.replicas") == want
 
 
 def test_only_the_composite_owns_what_it_composed() -> None:
