@@ -81,6 +81,11 @@ def test_divided_replicas_may_use_every_environment(
     assert (deployment.divides_replicas, deployment.environments) == want
 
 
+@pytest.mark.parametrize("start", ["0 8 * * 1-5", "*/15 8-10/2 1,15 jan-MAR mon,3", "? ? ? ? ?", "5/10 0 31 12 6"])
+def test_accepts_cron_expressions(start: str) -> None:
+    assert parsed(signal="Load", load=schedule(start)).load
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     id: str
@@ -88,7 +93,15 @@ class Fault:
     want: Problem
 
 
+def schedule(start: str) -> Manifest:
+    return {"maxReplicas": 3, "schedule": [{"start": start, "end": "0 9 * * *", "replicas": 2}]}
+
+
 AT = "spec.scaling.load"
+CRON = (
+    "is not allowed; must be a cron expression of minute (0-59), hour (0-23), day (1-31), month (1-12) and day of the "
+    "week (0-6)"
+)
 DURATION = "must be a duration like 30s, 10m or 1h30m"
 FAULTS = (
     Fault("missing", None, Problem(AT, "is required for signal Load")),
@@ -112,6 +125,27 @@ FAULTS = (
         "no-value",
         {"maxReplicas": 3, "target": {"query": {"promQL": "up", "value": "0"}}},
         Problem(f"{AT}.target.query.value", '"0" is not allowed; must be more than 0'),
+    ),
+    Fault(
+        "value-without-quotes",
+        {"maxReplicas": 3, "target": {"query": {"promQL": "up", "value": 5}}},
+        Problem(f"{AT}.target.query.value", "5 is not allowed; must be text"),
+    ),
+    Fault(
+        "maximum-of-another-type",
+        {"maxReplicas": 3.5, "target": {"waitingRequests": 1}},
+        Problem(f"{AT}.maxReplicas", "3.5 is not allowed; must be a whole number"),
+    ),
+    Fault("no-such-minute", schedule("60 8 * * *"), Problem(f"{AT}.schedule[0].start", f'"60 8 * * *" {CRON}')),
+    Fault("no-such-hour", schedule("0 24 * * *"), Problem(f"{AT}.schedule[0].start", f'"0 24 * * *" {CRON}')),
+    Fault("sunday-is-0", schedule("0 8 * * 7"), Problem(f"{AT}.schedule[0].start", f'"0 8 * * 7" {CRON}')),
+    Fault("backwards", schedule("0 8 * * fri-mon"), Problem(f"{AT}.schedule[0].start", f'"0 8 * * fri-mon" {CRON}')),
+    Fault("no-step", schedule("*/0 8 * * *"), Problem(f"{AT}.schedule[0].start", f'"*/0 8 * * *" {CRON}')),
+    Fault("a-zone", schedule("TZ=X 8 * * *"), Problem(f"{AT}.schedule[0].start", f'"TZ=X 8 * * *" {CRON}')),
+    Fault(
+        "no-time-between",
+        schedule("0 9 * * *"),
+        Problem(f"{AT}.schedule[0].end", '"0 9 * * *" is not allowed; must be another time than start'),
     ),
     Fault(
         "long-window",
