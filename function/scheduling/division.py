@@ -17,7 +17,14 @@ from function.domain.environment import Environment
 from function.domain.placement import Placement, Preference, Stage
 from function.reasons import Phase
 from function.scheduling.candidates import SchedulingInputs, filter_in_order
-from function.scheduling.filters import Candidate, filter_environment, filter_for_reschedule, rank_candidate
+from function.scheduling.filters import (
+    Candidate,
+    check_ready,
+    filter_environment,
+    filter_for_reschedule,
+    find_step,
+    rank_candidate,
+)
 from function.scheduling.limits import count_extra_gpus, refuse_quota
 from function.scheduling.scaling import scale_existing
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest, Verdict
@@ -215,6 +222,11 @@ def _grow(
 def _grow_existing(division: Division, environment: Environment, placement: Placement) -> None:
     has = division.assignments[environment.name].replicas
     if not has and not division.may_use_more:
+        return
+    if unready := check_ready(environment):  # what runs there stays, and new replicas go where they can start
+        division.refusals[environment.name] = Infeasible(
+            refusals=(unready,), failed_step=find_step(unready), granted_replicas=has
+        )
         return
     request = division.inputs.request.with_replicas(has + division.left)
     assignment, infeasible = scale_existing(request, environment, placement, division.inputs.ledger)

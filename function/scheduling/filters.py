@@ -346,7 +346,7 @@ def _run_filters(candidate: Candidate, ledger: CapacityView) -> Iterator[Step]:
         if refusal is not None:
             yield step, refusal
     capacity = check_capacity(candidate, ledger)
-    unready = _check_ready(candidate.environment)
+    unready = check_ready(candidate.environment)
     yield from sort_last_steps(capacity, *check_schedulable(candidate), unready, _check_quota(candidate))
 
 
@@ -442,7 +442,7 @@ def refuse_unreadable(environment: Environment) -> Step:
     return FIRST_OF_POOL, refusal
 
 
-def _check_ready(environment: Environment) -> Refusal | None:
+def check_ready(environment: Environment) -> Refusal | None:
     if environment.ready:
         return None
     why = environment.ready_message or None

@@ -364,6 +364,23 @@ CASES = (
         want={"a": 0},
     ),
     Case(
+        id="grows-where-it-can-start",
+        reason="a is not Ready: what runs there stays, and new replicas go to b",
+        replicas=4,
+        fleet=[replace(fleet(a=4)[0], ready=False), *fleet(b=4)],
+        own=[running("a", 2)],
+        want={"a": 2, "b": 2},
+    ),
+    Case(
+        id="waits-for-a-ready-environment",
+        reason="the only environment is not Ready",
+        replicas=4,
+        fleet=[replace(fleet(a=4)[0], ready=False)],
+        own=[running("a", 2)],
+        want={"a": 2},
+        missing=2,
+    ),
+    Case(
         id="does-not-grow-while-deleted",
         reason="new replicas would go with the placement that is being deleted",
         replicas=3,
