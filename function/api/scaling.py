@@ -38,6 +38,9 @@ def parse_load(scaling: schemas.Scaling, problems: Problems) -> LoadScaling | No
     target = _parse_target(block.target, at["target"])
     for index, entry in enumerate(block.schedule or ()):
         _check_times(entry, at["schedule"][index])
+        if entry.replicas > block.max_replicas:
+            allowed = f"at most maxReplicas ({block.max_replicas})"
+            at["schedule"][index]["replicas"].add_invalid(entry.replicas, allowed)
     schedule = tuple(ScheduledReplicas(**entry.model_dump()) for entry in block.schedule or ())
     if target == Target() and not schedule and not at["target"].list():
         at.add("needs a target or an entry of schedule")

@@ -109,7 +109,8 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, placed)
     composed |= _compose_model_service(call, request.deployment)
     composed |= _compose_provider_usages(call, scheduling)
-    autoscaler = compose_autoscaler(call, request.deployment, settings.autoscaling)
+    serving = {placement.environment for placement in (*placed, *leaving) if placement.running_replicas}
+    autoscaler = compose_autoscaler(call, request.deployment, settings.autoscaling, serving=len(serving))
     composed |= autoscaler.desired.composed
     unreadable = [p for p in leaving if p.environment in decision.unreadable]
     scale = measure_scale(

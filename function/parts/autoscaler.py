@@ -31,9 +31,12 @@ _RUNNING = "vllm:num_requests_running|sglang:num_running_reqs"
 _TIME_TO_FIRST = "vllm:time_to_first_token_seconds_bucket|sglang:time_to_first_token_seconds_bucket"
 
 
-def compose_autoscaler(call: Call, deployment: Deployment, autoscaling: Autoscaling | None) -> PartOutcome[None]:
+def compose_autoscaler(
+    call: Call, deployment: Deployment, autoscaling: Autoscaling | None, *, serving: int
+) -> PartOutcome[None]:
     """Composes the ScaledObject of a deployment whose replicas follow the load, and reports how KEDA gets on.
 
+    `serving`: the number of environments on which engines serve, which must all report for the load to be known.
     Without what the platform must have, nothing is composed: a resource that Crossplane may not apply would cost the
     deployment its whole status.
     """
@@ -51,7 +54,7 @@ def compose_autoscaler(call: Call, deployment: Deployment, autoscaling: Autoscal
         return PartOutcome(
             decision=None, desired=Desired(kept), conditions=(_report(Status.FALSE, Autoscaled.NOT_AVAILABLE, message),)
         )
-    manifest = build_scaled_object(deployment, load, autoscaling)
+    manifest = build_scaled_object(deployment, load, autoscaling, serving)
     return PartOutcome(
         decision=None,
         # The deployment is Ready whether or not its load is known.
@@ -68,7 +71,7 @@ def limit_replicas(deployment: Deployment, autoscaling: Autoscaling | None) -> D
     return replace(deployment, replicas=1)
 
 
-def build_scaled_object(deployment: Deployment, load: LoadScaling, autoscaling: Autoscaling) -> Manifest:
+def build_scaled_object(deployment: Deployment, load: LoadScaling, autoscaling: Autoscaling, serving: int) -> Manifest:
     """Returns KEDA's ScaledObject for a deployment."""
     may_sleep = _may_sleep(deployment, load, autoscaling)
     minimum = load.minimum if may_sleep else max(1, load.minimum)
@@ -76,12 +79,13 @@ def build_scaled_object(deployment: Deployment, load: LoadScaling, autoscaling: 
         "scaleDown": {"stabilizationWindowSeconds": load.down_seconds},
         "scaleUp": {"stabilizationWindowSeconds": load.up_seconds},
     }
-    triggers = [*_build_load_triggers(deployment, load, autoscaling), *_build_schedule(load)]
+    triggers = [*_build_load_triggers(deployment, load, autoscaling, serving), *_build_schedule(load)]
     if may_sleep and not load.minimum:
         triggers.append(_build_wake_up(deployment, autoscaling))
         if load.target.running_requests is None and load.target.query is None:
             # A long answer must end before the pods stop, although nothing waits and nothing new comes.
-            triggers.append(_build_query("busy", _sum_up(deployment, _RUNNING), str(_NEVER), autoscaling))
+            busy = _require_all(deployment, _sum_up(deployment, _RUNNING), serving)
+            triggers.append(_build_query("busy", busy, str(_NEVER), autoscaling))
     return {
         "apiVersion": KEDA_VERSION,
         "kind": "ScaledObject",
@@ -113,18 +117,20 @@ def _may_sleep(deployment: Deployment, load: LoadScaling, autoscaling: Autoscali
     return bool(load.minimum) or (autoscaling.wake_up is not None and deployment.composes_model_service)
 
 
-def _build_load_triggers(deployment: Deployment, load: LoadScaling, autoscaling: Autoscaling) -> Iterator[JSON]:
+def _build_load_triggers(
+    deployment: Deployment, load: LoadScaling, autoscaling: Autoscaling, serving: int
+) -> Iterator[JSON]:
     target = load.target
     for name, measure, value in (
         ("waiting", _WAITING, target.waiting_requests),
         ("running", _RUNNING, target.running_requests),
     ):
         if value is not None:
-            yield _build_query(name, _sum_up(deployment, measure), str(value), autoscaling)
+            query = _require_all(deployment, _sum_up(deployment, measure), serving)
+            yield _build_query(name, query, str(value), autoscaling)
     if target.time_to_first_token is not None:
-        yield _build_query(
-            "first-token", _measure_first_token(deployment), f"{target.time_to_first_token:f}", autoscaling
-        )
+        query = _require_all(deployment, _measure_first_token(deployment), serving)
+        yield _build_query("first-token", query, f"{target.time_to_first_token:f}", autoscaling)
     if target.query is not None:
         yield _build_query("query", *target.query, autoscaling)
 
@@ -184,6 +190,16 @@ def _sum_up(deployment: Deployment, measure: str) -> str:
     return f"max(sum by (environment) ({_select(deployment, measure)}))"
 
 
+def _require_all(deployment: Deployment, query: str, serving: int) -> str:
+    """Returns a query without a result while an environment that serves reports nothing.
+
+    Otherwise the load would fall, and the deployment shrink, when the metrics of one of several clusters are lost.
+    """
+    if serving <= 1:
+        return query
+    return f"({query}) and count(count by (environment) ({_select(deployment, _RUNNING)})) >= {serving}"
+
+
 def _measure_first_token(deployment: Deployment) -> str:
     """Returns the query for the time to first token, times the replicas, because KEDA divides by the replicas.
 
@@ -216,7 +232,9 @@ def _report_scaled_object(
             lacks = "the deployment has no spec.service, at whose route requests could be counted"
         message = f"scaling.load.minReplicas is 0, and nothing would start a replica: {lacks}. At least 1 replica runs"
         return _report(Status.FALSE, Autoscaled.CANNOT_WAKE_UP, message)
-    ready, fallback = condition(observed, "Ready"), condition(observed, "Fallback")
+    ready = condition(observed, "Ready")
+    # Without replicas, there are no engines whose load could be read.
+    fallback = condition(observed, "Fallback") if deployment.replicas else {}
     if not ready:
         return _report(Status.UNKNOWN, Autoscaled.PREPARING, f"KEDA has not reported on ScaledObject {deployment.name}")
     if ready.get("status") != Status.TRUE or fallback.get("status") == Status.TRUE:

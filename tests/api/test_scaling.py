@@ -148,6 +148,11 @@ FAULTS = (
         Problem(f"{AT}.schedule[0].end", '"0 9 * * *" is not allowed; must be another time than start'),
     ),
     Fault(
+        "more-than-the-maximum",
+        {"maxReplicas": 3, "schedule": [{"start": "0 8 * * *", "end": "0 9 * * *", "replicas": 4}]},
+        Problem(f"{AT}.schedule[0].replicas", "4 is not allowed; must be at most maxReplicas (3)"),
+    ),
+    Fault(
         "long-window",
         {"maxReplicas": 3, "target": {"waitingRequests": 1}, "stabilization": {"down": "61m"}},
         Problem(f"{AT}.stabilization.down", '"61m" is not allowed; must be at most 1h'),

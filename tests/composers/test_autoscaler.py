@@ -38,12 +38,12 @@ def find_scaled_object(control: ControlPlane) -> Manifest:
     return next((m for m in owned.values() if m["kind"] == "ScaledObject"), {})
 
 
-def report(control: ControlPlane, *conditions: JSON) -> tuple[Outcome, Condition]:
+def report(control: ControlPlane, *conditions: JSON, autoscaling: JSON = PROMETHEUS) -> tuple[Outcome, Condition]:
     """Returns the outcome, and what it says of the load, once KEDA has reported these conditions."""
     deployment = only(control, "ModelDeployment")
     observed = control.store.owned(deployment)
     observed[AUTOSCALER_KEY] = {**observed[AUTOSCALER_KEY], "status": {"conditions": list(conditions)}}
-    first = Call(xr=control.composites[deployment], observed=observed, input={"autoscaling": PROMETHEUS})
+    first = Call(xr=control.composites[deployment], observed=observed, input={"autoscaling": autoscaling})
     outcome = compose(fetched(first, control.composites.values()))
     (said_of_load,) = (c for c in outcome.conditions if c.type is ConditionType.AUTOSCALED)
     return outcome, said_of_load
@@ -205,3 +205,30 @@ def test_load_is_that_of_the_busiest_environment_or_the_total(scheduling: str, w
     running, own = listing(find_scaled_object(control), "spec.triggers")
     assert text(running, "metadata.query").startswith(want)
     assert (get(own, "metadata.query"), get(own, "metadata.threshold")) == ("vector(1)", "2")
+
+
+def test_load_is_unknown_while_one_of_several_environments_reports_nothing() -> None:
+    """With one environment, a load without series has no result by itself."""
+    control = plane("two-environments", None, {"autoscaling": PROMETHEUS})
+    deployment = only(control, "ModelDeployment")
+    load: Manifest = {"maxReplicas": 4, "target": {"waitingRequests": 5}}
+    scaling: Manifest = {"signal": "Load", "load": load, "replicaScheduling": "Divided", "fixed": {"replicas": 4}}
+    selected = 'namespace="search",deployment="llama"'
+    waiting = f'sum({{__name__=~"vllm:num_requests_waiting|sglang:num_queue_reqs",{selected}}})'
+    running = f'{{__name__=~"vllm:num_requests_running|sglang:num_running_reqs",{selected}}}'
+    change(control, deployment, SCALING, scaling)
+    control.settle()
+    assert len(listing(control.composites[deployment], "status.placements")) == 2
+    (trigger,) = listing(find_scaled_object(control), "spec.triggers")
+    assert get(trigger, "metadata.query") == f"({waiting}) and count(count by (environment) ({running})) >= 2"
+    change(control, deployment, SCALING, {**scaling, "fixed": {"replicas": 1}})
+    control.settle()
+    assert len(listing(control.composites[deployment], "status.placements")) == 1
+    (trigger,) = listing(find_scaled_object(control), "spec.triggers")
+    assert get(trigger, "metadata.query") == waiting
+
+
+def test_deployment_without_replicas_has_no_load_to_read() -> None:
+    control = scaled(WAKES_UP, 0, service=True, minReplicas=0)
+    _, found = report(control, READY, FALLBACK, autoscaling=WAKES_UP)
+    assert (found.status, found.reason) == (Status.TRUE, Autoscaled.FOLLOWS_LOAD)
