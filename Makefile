@@ -143,12 +143,13 @@ e2e-down: $(VENV)/dev.stamp
 image: $(VENV)/runtime.stamp
 	$(BIN)/python -m tools.image $(IMAGE)
 
-# Both packages.
+# Both packages. REPOSITORY is the address of the source that they name.
 XPKG := $(CROSSPLANE) xpkg build --examples-root=none
 package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
-	$(XPKG) --package-root=package --embed-runtime-image-tarball=$(IMAGE) \
+	REPOSITORY=$(REPOSITORY) $(BIN)/python -m tools.package_roots build/packages
+	$(XPKG) --package-root=build/packages/package --embed-runtime-image-tarball=$(IMAGE) \
 	  --package-file=dist/function-modelplane-$(VERSION).xpkg
-	$(XPKG) --package-root=apis --package-file=dist/configuration-modelplane-$(VERSION).xpkg
+	$(XPKG) --package-root=build/packages/apis --package-file=dist/configuration-modelplane-$(VERSION).xpkg
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide

@@ -87,7 +87,38 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     assert isinstance(applied, list)
     left = {path.stem for path in (ROOT / "install").glob("*.yaml")} - {str(name)[:-5] for name in applied}
     optional = {"admission-policy", "author-rbac", "cost-warnings", "crossplane-values", "gate-rbac", "hub-rbac"}
-    assert left == {"kustomization", "remote-rbac", *optional}
+    assert left == {"kustomization", "remote-rbac", "verify-signatures", *optional}
+
+
+WORKFLOW = "https://github.com/ORGANISATION/function-modelplane/.github/workflows"
+
+
+@pytest.mark.parametrize(
+    ("identity", "accepted"),
+    [
+        (f"{WORKFLOW}/packages.yaml@refs/tags/v{VERSION}", True),
+        (f"{WORKFLOW}/packages.yaml@refs/heads/main", False),
+        (f"{WORKFLOW}/packages.yaml@refs/pull/1/merge", False),
+        (f"{WORKFLOW}/ci.yaml@refs/tags/v{VERSION}", False),
+        (f"{WORKFLOW}/packages.yaml@refs/tags/v{VERSION}/../x", False),
+        (f"https://example.com/?{WORKFLOW}/packages.yaml@refs/tags/v{VERSION}", False),
+        (f"{WORKFLOW.replace('function-modelplane', 'other')}/packages.yaml@refs/tags/v{VERSION}", False),
+    ],
+)
+def test_only_the_release_workflow_may_sign(identity: str, accepted: bool) -> None:
+    """GitHub's certificates name the workflow file and the ref; Crossplane searches the pattern in this name."""
+    (config,) = _read("install/verify-signatures.yaml")
+    (authority,) = listing(config, "spec.verification.cosign.authorities")
+    (allowed,) = listing(authority, "keyless.identities")
+    assert bool(re.search(text(allowed, "subjectRegExp"), identity)) is accepted
+    assert (ROOT / ".github/workflows/packages.yaml").exists()
+
+
+def test_signatures_are_asked_for_where_the_packages_come_from() -> None:
+    (config,) = _read("install/verify-signatures.yaml")
+    (registry,) = _read("install/registry.yaml")
+    (match,) = listing(config, "spec.matchImages")
+    assert text(match, "prefix") == f"{text(registry, 'data.modelplane')}/modelplane/"
 
 
 def test_authors_may_write_the_kinds_that_the_page_lists() -> None:

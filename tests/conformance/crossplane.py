@@ -132,6 +132,7 @@ def extensions(folder: Path) -> Path:
                 "pkg.crossplane.io_configurations",
                 "pkg.crossplane.io_deploymentruntimeconfigs",
                 "pkg.crossplane.io_functions",
+                "pkg.crossplane.io_imageconfigs",
                 "pkg.crossplane.io_providers",
                 "protection.crossplane.io_usages",
             )
@@ -175,13 +176,14 @@ def _faults(resource: Manifest) -> list[str]:
     return [text(error, "message") for error in listing(resource, "errors")]
 
 
-def build(root: Path, package: Path) -> Path:
-    """Build a package from a folder.
+def build(root: Path, package: Path, image: Path | None = None) -> Path:
+    """Build a package from a folder, around a runtime image if there is one.
 
     Raises:
         CrossplaneError: The folder is no package.
     """
-    _run("xpkg", "build", f"--package-root={root}", f"--package-file={package}")
+    runtime = (f"--embed-runtime-image-tarball={image}",) if image else ()
+    _run("xpkg", "build", f"--package-root={root}", f"--package-file={package}", *runtime)
     return package
 
 

@@ -33,6 +33,10 @@ def test_everything_is_valid(schemas: Path, tmp_path: Path) -> None:
     assert crossplane.validate(schemas, manifests, tmp_path) == []
 
 
+def test_signatures_are_asked_for_as_the_schema_says(schemas: Path, tmp_path: Path) -> None:
+    assert crossplane.validate(schemas, crossplane.read(INSTALL / "verify-signatures.yaml"), tmp_path) == []
+
+
 def test_one_value_says_where_each_package_comes_from(tmp_path: Path) -> None:
     folder = tmp_path / "install"
     shutil.copytree(INSTALL, folder)

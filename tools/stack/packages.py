@@ -7,7 +7,7 @@ wants the address in figures: `localhost` is no fully qualified name to its pack
 import subprocess
 from pathlib import Path
 
-from tools import programs
+from tools import package_roots, programs
 from tools.stack import layout
 from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
@@ -27,6 +27,7 @@ def publish(home: Home, root: Path, reference: str, image: Path | None = None) -
     """Build the package of a folder, around a runtime image if there is one, and push it."""
     file = home.packages / f"{reference.rpartition('/')[2].replace(':', '-')}.xpkg"
     file.unlink(missing_ok=True)
+    root = package_roots.write(root, file.with_suffix(""))
     runtime = (f"--embed-runtime-image-tarball={image}",) if image else ()
     _crossplane("xpkg", "build", f"--package-root={root}", f"--package-file={file}", "--examples-root=none", *runtime)
     _crossplane("xpkg", "push", f"--package-files={file}", reference)
