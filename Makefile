@@ -16,7 +16,7 @@ COVERING := $(addprefix tests/,api capacity composers domain kube remote schedul
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
-  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui
+  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui quickstart
 
 # The targets with their durations, from the table of CONTRIBUTING.md.
 help:
@@ -129,6 +129,10 @@ e2e-long: needs $(VENV)/dev.stamp image
 e2e-engine: needs needs-engine $(VENV)/dev.stamp image
 	$(BIN)/python -m tools.vllm
 	$(STACK) test tests/answers
+
+# Every command of docs/quickstart-kind.md, on a machine with Docker, kind, Helm and Go.
+quickstart: $(VENV)/runtime.stamp
+	$(BIN)/python -m tools.page docs/quickstart-kind.md
 
 e2e-up: needs-free $(VENV)/dev.stamp image
 	$(STACK) up
