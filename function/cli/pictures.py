@@ -46,6 +46,7 @@ _HATCHED = (
     '<defs><pattern id="lost" width="4" height="4" patternUnits="userSpaceOnUse">'
     f'<rect width="4" height="4" fill="{FREE}"/><path d="M0,4 L4,0" stroke="{NO}"/></pattern></defs>'
 )
+_FONT = 'font-family="system-ui, sans-serif" font-size="13"'
 _BOLD = ' font-weight="600"'
 _SMALL = ' font-size="12"'
 
@@ -76,10 +77,12 @@ class Canvas:
 
     fills: Mapping[str, str]  # by owner
     lines: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # for readers who do not see the picture
     y: int = _MARGIN
 
     def text(self, x: int, message: str, colour: str = INK, style: str = "") -> None:
         """Writes lines as wide as the picture and moves down."""
+        self.texts.append(message)
         for line in wrap(message, _CHARACTERS, max_lines=_LINES, placeholder=" …", break_on_hyphens=False):
             self.y += 18
             self.lines.append(f'<text x="{x}" y="{self.y}" fill="{colour}"{style}>{escape(line)}</text>')
@@ -121,6 +124,9 @@ class Canvas:
 
 
 def _write_document(canvas: Canvas) -> str:
+    """Writes the picture, whose first text is its title and whose texts are its description."""
+    title, *texts = canvas.texts
+    description = "\n".join(texts)
     height = canvas.y + _MARGIN
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
     dark = "".join(
@@ -128,7 +134,9 @@ def _write_document(canvas: Canvas) -> str:
     )
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {_FONT}>',
+            f"<title>{escape(title)}</title>",
+            f"<desc>{escape(description)}</desc>",
             f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>",
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
             *([_HATCHED] if any(_LOST in line for line in canvas.lines) else []),

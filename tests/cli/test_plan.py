@@ -147,6 +147,16 @@ def test_picture_shows_the_owner_of_every_gpu(picture: ET.Element) -> None:
     assert colours["#1f9d55"] == 16 + 1
 
 
+def test_picture_has_a_title_and_all_of_its_text_for_those_who_do_not_see_it(picture: ET.Element) -> None:
+    title, description, *_ = picture
+    assert (title.tag.rpartition("}")[2], description.tag.rpartition("}")[2]) == ("title", "desc")
+    assert (picture.get("role"), title.text) == ("img", "ModelDeployment assistants/kimi-k2: Placed")
+    said = " ".join((description.text or "").split())
+    assert "Placed on h200-east" in said
+    assert "16 of 32 GPUs free" in said
+    assert said.count("NoEnvironmentMatches") == 3
+
+
 def test_picture_explains_refusals(picture: ET.Element) -> None:
     texts = [t.text or "" for t in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert sum("NoEnvironmentMatches" in text for text in texts) == 3
