@@ -77,6 +77,8 @@ _FORMS: Mapping[str, str] = {
     "^[A-Z]{3}$": "three letters of ISO 4217, such as USD",
     r"^[a-z][a-z0-9+.-]*://\S+$": ADDRESS_FORM,
     r"^https?://[^/\s?#@]+$": URL_FORM,
+    r"^https?://[^/\s?#@]+(/[^\s?#@]*)?$": "http:// or https:// with a host, and a path if there is one",
+    r"^\S+ \S+ \S+ \S+ \S+$": "a cron expression of five fields, such as 0 8 * * 1-5",
 }
 
 

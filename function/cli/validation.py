@@ -58,7 +58,6 @@ _MAX_NAME = 253
 _MAX_LABEL = 63
 _MAX_COMPOSITE_NAME = 63  # Crossplane sets it in the CRDs that it generates from XRDs
 _SEGMENT = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")  # of `spec.pools[0]` or `metadata.labels[example.org/tier]`
-_SCALING = "; set fixed.replicas, as nothing scales replicas"
 _METADATA = (
     "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
     "labels managedFields name namespace ownerReferences resourceVersion selfLink uid"
@@ -199,10 +198,7 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
     elif is_ours(manifest):
         yield from (Problem(p.path.lstrip("."), p.message) for p in find_unknown_fields(_OBJECT, manifest, ""))
         yield from find_unknown_fields(_OBJECT_META, manifest.get("metadata"), "metadata")
-        unknown = find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
-        yield from (
-            Problem(p.path, p.message + (_SCALING if p.path.startswith("spec.scaling.") else "")) for p in unknown
-        )
+        yield from find_unknown_fields(SPECS[kind], manifest.get("spec"), "spec")
         refused = _PARSERS[kind](manifest).problems
         paths = {p.path for p in refused}
         yield from refused

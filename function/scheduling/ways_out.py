@@ -90,18 +90,35 @@ class Snapshot:
 
     def fits(self, environment: str) -> bool:
         """Tells whether the deployment fits on an environment: as a new placement, or with all replicas of its own."""
-        request = self.request
-        if self.divided is not None:
-            request = request.with_replicas(self.divided.get(environment, 0) + self.missing)
+        request = self._requested_on(environment)
         where = self.environments[environment]
         ledger = CapacityView(self.others_on(environment), self.own)
         if environment not in self.growing:
-            return isinstance(filter_environment(request, where, ledger), Assignment)
+            verdict = filter_environment(request, where, ledger)
+            return isinstance(verdict, Assignment) and self._allows_missing(verdict)
         existing = min((p for p in self.own if p.environment == environment), key=retention_order)
         assignment, infeasible = scale_existing(request, where, existing, ledger)
         usage = request.quota_usage
         more = count_extra_gpus(assignment)
         return infeasible is None and not (usage and more and usage.find_excess(more, assignment.price, is_new=False))
+
+    def _requested_on(self, environment: str) -> SchedulingRequest:
+        """Returns what would be requested there: of divided replicas, those that have a place there and the missing.
+
+        The quota is charged with the replicas that have a place already, so it does not count for them again.
+        """
+        if self.divided is None:
+            return self.request
+        placed = self.divided.get(environment, 0)
+        request = self.request.with_replicas(placed + self.missing)
+        return replace(request, quota_usage=None) if placed and environment not in self.growing else request
+
+    def _allows_missing(self, assignment: Assignment) -> bool:
+        """Tells whether the quota allows the missing replicas beside those that are charged on the environment."""
+        usage = self.request.quota_usage
+        if usage is None or not (self.divided or {}).get(assignment.environment):
+            return True
+        return usage.find_excess(assignment.shape.gpus * self.missing, assignment.price, is_new=False) is None
 
     def list_refusals(self, infeasible: Infeasible) -> list[tuple[Refusal, ...]]:
         """Returns the refusals of each profile on each pool of an environment."""
@@ -109,7 +126,9 @@ class Snapshot:
         if name in self.growing:
             return [infeasible.refusals]
         ledger = CapacityView(self.others_on(name), self.own)
-        return [refusals for _, refusals in filter_candidates(self.request, self.environments[name], ledger)]
+        return [
+            refusals for _, refusals in filter_candidates(self._requested_on(name), self.environments[name], ledger)
+        ]
 
     def has_queue(self, environment: Environment, pool: str) -> bool:
         """Tells whether others wait for room in a pool: they get what becomes free first."""

@@ -245,7 +245,7 @@ MISTAKES = (
         number="29",
         what="autoscaling",
         edits=(("    fixed:\n      replicas: 3", "    minReplicas: 1\n    maxReplicas: 3"),),
-        says="nothing scales replicas",
+        says="did you mean spec.scaling.load.minReplicas?",
     ),
     Mistake(
         number="30",

@@ -548,3 +548,18 @@ def test_placement_whose_nodes_are_gone_keeps_its_replicas() -> None:
     asked = request(3, prefer=Preference.CHEAPEST)
     decision = schedule(asked, [lost, priced("b", 4, 9)], [running("a", 2)])
     assert numbers(decision) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(("limit", "nodes"), [(40, {"a": 2, "b": 2}), (39, {})])
+def test_way_out_charges_placed_replicas_to_the_quota_once(limit: int, nodes: dict[str, int]) -> None:
+    """3 of 5 new replicas of 8 GPUs fit: with two more nodes, all of them need 40 GPUs."""
+    asked = request(5)
+    environments = fleet(a=2, b=1)
+    usage = namespace_usage("team", [], Limits(gpus=limit))
+    decision = schedule(asked, environments, [], usage=usage)
+    assert decision.missing_replicas == 2
+    snapshot = Snapshot(
+        request=replace(asked, quota_usage=usage), environments={each.name: each for each in environments}
+    )
+    ways = find_ways_out(snapshot, decision)
+    assert {way.refusal.environment: way.nodes for way in ways if way.way is Way.ADD_NODES} == nodes
