@@ -116,6 +116,8 @@ def test_divided_replicas_spill_over_and_sleep(world: World) -> None:
         made = environment(name, pool("gpus", maxNodeCount=nodes))
         mapping(made, "metadata.labels")["divided"] = "yes"
         world.apply(made)
+    for name in ("narrow", "wide"):  # of those that are Ready, the first by name comes first
+        world.wait("InferenceEnvironment", name, "Ready", "True")
     divided = deployment(TEAM, "divided", "whole", environmentSelector={"matchLabels": {"divided": "yes"}})
     mapping(divided, "spec")["scaling"] = {"replicaScheduling": "Divided"}
     world.apply(model("whole", profile=spanning(1, 8)), divided)
