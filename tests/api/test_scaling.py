@@ -196,3 +196,17 @@ def test_authentication_is_one_of_the_cluster_by_default() -> None:
     found = parse_settings(given, {}).value.autoscaling
     assert found
     assert found.authentication == ("ClusterTriggerAuthentication", "a")
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [
+        (Target(waiting_requests=1), True),
+        (Target(running_requests=1), True),
+        (Target(time_to_first_token=Decimal(2)), True),
+        (Target(query=("up", "1")), False),
+        (Target(), False),
+    ],
+)
+def test_a_query_of_ones_own_needs_no_metrics_of_engines(target: Target, *, want: bool) -> None:
+    assert target.needs_metrics_of_engines is want

@@ -563,3 +563,25 @@ def test_way_out_charges_placed_replicas_to_the_quota_once(limit: int, nodes: di
     )
     ways = find_ways_out(snapshot, decision)
     assert {way.refusal.environment: way.nodes for way in ways if way.way is Way.ADD_NODES} == nodes
+
+
+def test_lists_environments_without_room_where_the_cheapest_is_preferred() -> None:
+    other = replace(running("b", 1), deployment="other", name="other-b")
+    fleet_of_two = [priced("a", 1, 1), priced("b", 1, 2)]
+    decision = schedule(request(3, prefer=Preference.CHEAPEST), fleet_of_two, [other])
+    assert numbers(decision) == {"a": 1}
+    assert [(i.environment, i.reason, i.granted_replicas) for i in decision.refusals] == [
+        ("a", Refused.POOL_TOO_SMALL, 1),
+        ("b", Refused.INSUFFICIENT_CAPACITY, None),
+    ]
+
+
+def test_opens_no_environment_beyond_the_quota() -> None:
+    """Another deployment has all 8 GPUs that the namespace may have."""
+    other = replace(running("b", 1), deployment="other", name="other-b", uid="o")
+    usage = namespace_usage("team", [other], Limits(gpus=8))
+    decision = schedule(request(2), fleet(a=4), [other], usage=usage)
+    assert numbers(decision) == {}
+    assert [(i.environment, i.reason, i.granted_replicas) for i in decision.refusals] == [
+        ("a", Refused.QUOTA_EXCEEDED, None)
+    ]
