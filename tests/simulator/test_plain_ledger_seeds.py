@@ -16,7 +16,7 @@ GRANTED_BY_THE_PASS = Mutant(
     "granted-by-the-pass",
     "41: whether a request is granted depends on what the same pass granted before",
     (),
-    (Change("function.capacity.ledger", "_grant_in_turn", "holdings.charges_last(request)", "True"),),
+    (Change("function.capacity.ledger", "_grant_in_turn", "holdings.charges_last(granted)", "True"),),
 )
 
 
