@@ -121,6 +121,12 @@ class Auditor:
         seen = self._plane.core.cache.get(deployment.ref) or deployment
         wanted = min(integer(v.manifest, "spec.environments", 1) for v in (deployment, seen))
         others = [v for v in self._of(deployment) if v.uid != placement.uid and v.uid in self._ready]
+        scalings = [mapping(v.manifest, "spec.scaling") for v in (deployment, seen)]
+        if any(text(scaling, "replicaScheduling") == "Divided" for scaling in scalings):
+            # A placement without replicas serves nothing, and goes once the replicas have a place elsewhere.
+            divided = min(integer(scaling, "fixed.replicas", 1) for scaling in scalings)
+            has = integer(placement.manifest, "spec.replicas", 1)
+            return not has or sum(integer(v.manifest, "spec.replicas", 1) for v in others) >= divided
         return len(others) >= wanted
 
     def _of(self, deployment: Version) -> list[Version]:
