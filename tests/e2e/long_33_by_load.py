@@ -43,7 +43,9 @@ class Engines(BaseHTTPRequestHandler):
     def do_GET(self) -> None:  # the base class's name
         """Answer a scrape."""
         labels = f'namespace="{TEAM}",deployment="{CHAT}"'
-        series = [(f'{{{labels},environment="{name}",pod="{name}-0"}}', n) for name, n in self.waiting.items()]
+        # Engines report wherever they serve, unless all series end.
+        loads = {"east": 0, "west": 0, **self.waiting} if self.waiting else {}
+        series = [(f'{{{labels},environment="{name}",pod="{name}-0"}}', n) for name, n in loads.items()]
         lines = [f"vllm:num_requests_waiting{where} {number}" for where, number in series]
         lines += [f"vllm:num_requests_running{where} 0" for where, _ in series]
         body = ("\n".join(lines) + "\n").encode()
