@@ -25,7 +25,7 @@ from function.scheduling.filters import (
     find_step,
     rank_candidate,
 )
-from function.scheduling.limits import count_extra_gpus, refuse_quota
+from function.scheduling.limits import charge_assignments, count_extra_gpus, refuse_quota
 from function.scheduling.scaling import scale_existing
 from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest, Verdict
 
@@ -47,11 +47,7 @@ class Division:
     def usage(self) -> QuotaUsage | None:
         """What the namespace has of its quota, with all assignments of this division charged."""
         usage = self.inputs.usage
-        for each in self.assignments.values() if usage else ():
-            if usage and (more := count_extra_gpus(each)):
-                name = f"its own on {each.environment}"
-                usage = usage.with_more(name, more, each.price, is_new=each.placement is None)
-        return usage
+        return usage and charge_assignments(usage, self.assignments.values())
 
     @property
     def may_use_more(self) -> bool:
