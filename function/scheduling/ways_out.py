@@ -63,7 +63,8 @@ class Snapshot:
     def with_decision(self, decision: Decision) -> "Snapshot":
         """Returns the snapshot after a decision: its assignments are charged to the quota."""
         usage = self.request.quota_usage
-        existing = {a.environment for a in decision.assignments if a.placement}
+        # A placement that is rescheduled is tried like a new one: it cannot grow as it was.
+        existing = {a.environment for a in decision.assignments if a.placement and not a.is_rescheduled}
         growing = ((i.environment, i.granted_replicas) for i in decision.refusals if i.environment in existing)
         is_divided = decision.is_divided
         return replace(

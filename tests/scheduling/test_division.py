@@ -585,3 +585,14 @@ def test_opens_no_environment_beyond_the_quota() -> None:
     assert [(i.environment, i.reason, i.granted_replicas) for i in decision.refusals] == [
         ("a", Refused.QUOTA_EXCEEDED, None)
     ]
+
+
+def test_way_out_beside_a_placement_that_is_made_anew() -> None:
+    """Its topology cannot be read and its pool is gone, so it is placed like a new one: 1 of 3 replicas fits."""
+    asked = request(3)
+    there = environment("a", pool("new", nodes=1))
+    own = [replace(running("a", 0), shape=None)]
+    decision = schedule(asked, [there], own)
+    assert numbers(decision) == {"a": 1}
+    ways = find_ways_out(Snapshot(request=asked, environments={"a": there}, own=own), decision)
+    assert [(way.way, way.nodes) for way in ways] == [(Way.ADD_NODES, 2)]
