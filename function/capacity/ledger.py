@@ -257,15 +257,23 @@ def admit_placements(environment: Environment, placements: Collection[Placement]
 
 
 def find_serving_pools(environment: Environment, placements: Iterable[Placement]) -> frozenset[str]:
-    """Returns the pools on which placements serve. One whose status was lost may serve wherever it has grants."""
+    """Returns the pools on which placements serve, or have served and are to serve again.
+
+    A service that is not Ready for a moment must not move to other nodes because of that. A placement whose status was
+    lost may serve wherever it has grants.
+    """
     serving: set[str] = set()
     for placement in placements:
         share = _find_allocated(placement)
-        if share and (placement.ready or placement.service.ready_replicas > 0):
+        if share and (placement.ready or placement.service.ready_replicas > 0 or _returns_to(placement, share)):
             serving.add(share.pool)
         elif share is None and placement.lists_objects:
             serving |= {grant.share.pool for grant in environment.find_grants(placement.uid)}
     return frozenset(serving)
+
+
+def _returns_to(placement: Placement, share: Share) -> bool:
+    return placement.has_served and placement.replicas > 0 and placement.pool == share.pool
 
 
 def _group_by_pool(

@@ -214,10 +214,11 @@ def _find_entered_at(site: Site, clock: _Clock) -> int | None:
     if site.in_route or not site.prepared:
         return None
     recorded = clock.time_of(site.entry.since if site.entry.state in _ENTERING else None)
-    # The status may be older than the parts: one of them may have been deleted and composed again since.
+    # The status may be older than the parts: one of them may have been deleted and composed again since. The API server
+    # rounds the time of a creation down to seconds.
     parts = (site.observed.get(key) for key in (GATEWAY_SERVICE, SLICE, TLS))
     created = [parse_time(text(part, "metadata.creationTimestamp")) for part in parts]
-    return max([recorded, *(time for time in created if time is not None and time <= clock.now)])
+    return max([recorded, *(time + 1 for time in created if time is not None and time <= clock.now)])
 
 
 def _decide(site: Site, plan: _Plan) -> Endpoint | None:

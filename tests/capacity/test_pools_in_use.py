@@ -38,13 +38,18 @@ def test_keeps_the_grant_of_a_pool_that_is_gone_until_its_service_is() -> None:
 
 
 def test_a_placement_serves_where_its_service_is() -> None:
-    """One whose status was lost may serve wherever it has grants; one that is not ready serves nowhere."""
+    """One that is not ready for a moment still serves; one whose status was lost may serve wherever it has grants."""
     running = replace(serves(), ready=True)
     moving = replace(serves("b"), pool="new")
-    starting, stopped = replace(placement("env", "new", uid="c", replicas=1), labels=LABELS), serves("d")
+    starting, stopped = (
+        replace(placement("env", "new", uid="c", replicas=1), labels=LABELS),
+        replace(serves("d"), replicas=0),
+    )
     lost = replace(placement("env", "new", uid="e", replicas=2), lists_objects=True, labels=LABELS)
     there = admitted_to_old(running, moving, starting, stopped, lost)
     assert find_serving_pools(there, [running, starting]) == {"old"}
     assert find_serving_pools(there, [replace(moving, service=replace(moving.service, ready_replicas=1))]) == {"old"}
     assert find_serving_pools(there, [moving, starting, stopped]) == set()
+    assert find_serving_pools(there, [serves("f")]) == {"old"}
+    assert find_serving_pools(there, [replace(serves("g"), has_served=False)]) == set()
     assert find_serving_pools(there, [lost]) == {"old"}
