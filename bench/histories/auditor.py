@@ -7,19 +7,22 @@ looked at here.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.grants import Row, find_row, read_grants, read_row
 from bench.histories.kept import KeptAuditor
+from bench.histories.lending import LendingAuditor
 from bench.histories.plane import Plane
 from bench.histories.rollouts import RolloutAuditor
 from bench.histories.room import (
     Holding,
     count_missing,
     count_usable_environments,
+    find_running,
+    grows,
     list_counted_pools,
     room_beside,
     suits_pool,
@@ -90,6 +93,7 @@ class Auditor(invariants.Auditor):
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         self._traffic = TrafficAuditor(plane, words, self.say)
         self._rollouts = RolloutAuditor(self, self.say)
+        self._lending = LendingAuditor(self, self.say)
         self._others = self._traffic, TaintAuditor(self, words, self.say), self._rollouts, KeptAuditor(self, self.say)
         super().__init__(plane)
 
@@ -135,11 +139,11 @@ class Auditor(invariants.Auditor):
     # -- what the clusters run
     def _look_at_running(self, event: Event) -> None:
         """Finds GPUs that two services on a cluster have, whatever their Objects describe now."""
-        before, running = self._running.pop(event.ref, None), _running(event.now)
+        before, running = self._running.pop(event.ref, None), find_running(event.now)
         if event.now is None or running is None:
             return
         self._running[event.ref] = text(event.now.controller, "uid"), running
-        if before is None or _grows(before[1], running):
+        if before is None or grows(before[1], running):
             self._check_running(running.pool)
 
     def _check_running(self, nodes: tuple[str, str]) -> None:
@@ -444,6 +448,7 @@ class Auditor(invariants.Auditor):
             self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")
         self._traffic.at_rest()
         self._rollouts.at_rest()
+        self._lending.at_rest()
         owners = [(text(v.controller, "uid"), v) for v in self._services_there() if not v.deleting]
         for uid, version in owners:
             if sum(other == uid for other, _ in owners) > 1 and self._owner(version) and self._serves(version):
@@ -483,7 +488,7 @@ class Auditor(invariants.Auditor):
             resolved = _reason(placement, "ReferencesResolved") == "Resolved"
             if _reason(placement, "Admitted") in _WAITS and resolved and not placement.deleting:
                 environment = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
-                if self._room(environment, placement, placement):
+                if self.find_room(environment, placement, placement):
                     self._say(f"{placement.ref} waits beside room")
             self._look_at_stuck(placement)
 
@@ -516,7 +521,11 @@ class Auditor(invariants.Auditor):
             admitted = selected.items() <= environment.labels.items()
             pool = text(placement.manifest, "spec.pool") if has[:2] == (nodes, gpus) else ""
             beyond = has[2] if pool else None  # a placement that grows gets what fits
-            if admitted and {*refused} <= _FOR_WANT_OF_ROOM and self._room(name, deployment, placement, pool, beyond):
+            if (
+                admitted
+                and {*refused} <= _FOR_WANT_OF_ROOM
+                and self.find_room(name, deployment, placement, pool, beyond)
+            ):
                 wanted = nodes, gpus, replicas
                 self._say(f"{placement.ref} has {has}, {deployment.ref} asks for {wanted}, and {name} has room")
 
@@ -528,18 +537,20 @@ class Auditor(invariants.Auditor):
         if admitted and stored and not services and _reason(placement, "ReferencesResolved") == "Resolved":
             self._say(f"{placement.ref} is admitted and has its weights, and no service")
 
-    def _room(
+    def find_room(
         self,
         environment: str,
         asking: Version,
         placement: Version | None = None,
         only: str = "",
         beyond: int | None = None,
+        most: Mapping[str, int] | None = None,
     ) -> bool:
         """Tells whether a pool that suits has room for what a deployment or a placement asks for.
 
         `placement` is the one that would have it, if it exists: what it holds itself takes no room from it. `only` is
-        the name of the one pool that counts, if not all do. `beyond`: one replica more than this is enough.
+        the name of the one pool that counts, if not all do. `beyond`: one replica more than this is enough. `most`: how
+        many replicas of other placements count at most, by uid.
         """
         there = self.plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
@@ -554,9 +565,9 @@ class Auditor(invariants.Auditor):
         if not self._within_quota(asking.ref.namespace, nodes * gpus * replicas):
             return False
         alive, lost = {v.uid: v for v in self.plane.all("ModelPlacement")}, self.plane.nodes.unusable(environment)
-        uid = placement.uid if placement else ""
+        most = {**(most or {}), **({placement.uid: 0} if placement else {})}
         rooms = [
-            room_beside(uid, there, pool, alive, self._services.values(), lost)
+            room_beside(there, pool, alive, self._services.values(), lost, most)
             for pool in list_counted_pools(there)
             if suits_pool(asking, model, pool)
             and not (is_new and flag(pool, "unschedulable"))
@@ -575,20 +586,6 @@ class Auditor(invariants.Auditor):
             return False  # nothing is claimed of what a call may not know, or of prices
         many = self.limits.placements and len(there) >= self.limits.placements
         return not many and not (self.limits.gpus and gpus > self.limits.gpus)
-
-
-def _running(version: Version | None) -> Held | None:
-    """Returns what a service that was last seen on a cluster has; None where none was seen."""
-    seen = mapping(version.manifest, "status.atProvider.manifest") if version else {}
-    if version is None or not mapping(seen, "spec"):
-        return None
-    spec = mapping(version.manifest, "spec")
-    return held_by({**version.manifest, "spec": {**spec, "forProvider": {"manifest": seen}}})
-
-
-def _grows(before: Held, now: Held) -> bool:
-    """Tells whether a service has more of anything than before, or has it elsewhere."""
-    return before.pool != now.pool or any(a < b for a, b in zip(before[1:], now[1:], strict=True))
 
 
 def _reason(version: Version, type_: str) -> str:

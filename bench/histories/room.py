@@ -5,9 +5,10 @@ A placement that only waits holds nothing, and neither does one that was granted
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from bench.simulator.invariants import NODE_LABEL, Held
+from bench.simulator.invariants import NODE_LABEL, Held, held_by
 from bench.simulator.objects import Version
 from function.api.inference_environment import name_provider_config
 from function.capacity.pools import PoolCapacity
@@ -26,21 +27,26 @@ class Holding(NamedTuple):
 
 
 def room_beside(
-    placement: str,
     environment: Version,
     pool: Manifest,
     placements: Mapping[str, Version],
     services: Iterable[tuple[str, Held]],
     lost: int,
+    most: Mapping[str, int] = MappingProxyType({}),
 ) -> PoolCapacity:
-    """Returns what the others leave of a pool for one placement, or for a new one where `placement` is empty.
+    """Returns what placements leave of a pool.
 
     `placements` are those that exist, by uid; `services` are what runs, each with the uid of its placement; `lost` is
-    the number of nodes that cannot be used.
+    the number of nodes that cannot be used. `most`: how many replicas of a placement count at most, by uid.
     """
     room = PoolCapacity(integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount"), unusable_nodes=lost)
     held = _held(environment, pool, placements, services)
-    if not take_all(room, (holding for uid, holdings in held.items() if uid != placement for holding in holdings)):
+    counted = (
+        holding._replace(replicas=min(holding.replicas, most.get(uid, holding.replicas)))
+        for uid, holdings in held.items()
+        for holding in holdings
+    )
+    if not take_all(room, counted):
         room.free.clear()
     return room
 
@@ -115,3 +121,17 @@ def suits_pool(asking: Version, model: Version, pool: Manifest) -> bool:
         text(profile, "replicaTopology.requires.acceleratorType") for profile in listing(model.manifest, "spec.serving")
     }
     return wanted <= {"", text(pool, "acceleratorType")}
+
+
+def find_running(version: Version | None) -> Held | None:
+    """Returns what a service that was last seen on a cluster has; None where none was seen."""
+    seen = mapping(version.manifest, "status.atProvider.manifest") if version else {}
+    if version is None or not mapping(seen, "spec"):
+        return None
+    spec = mapping(version.manifest, "spec")
+    return held_by({**version.manifest, "spec": {**spec, "forProvider": {"manifest": seen}}})
+
+
+def grows(before: Held, now: Held) -> bool:
+    """Tells whether a service has more of anything than before, or has it elsewhere."""
+    return before.pool != now.pool or any(a < b for a, b in zip(before[1:], now[1:], strict=True))

@@ -155,6 +155,15 @@ class TightWorld(Everybody):
             mapping(scaling, "scaling")["replicaScheduling"] = scheduling
             self.edit(found, scaling, pods=False)
 
+    def lend_replicas(self) -> None:
+        """Lets a deployment lend replicas, or no longer, and changes its priority."""
+        if found := self.any("ModelDeployment"):
+            replicas = self.random.randint(1, 6)
+            scaling = _scaled(replicas)
+            guaranteed = self.random.choice((None, *range(1, replicas + 1)))
+            mapping(scaling, "scaling.fixed")["guaranteed"] = guaranteed
+            self.edit(found, {**scaling, "priority": self.random.choice((0, 0, -1, -2))}, pods=False)
+
     def scale_down_unreachable(self) -> None:
         """Scales down what serves on a cluster that does not answer, while something else wants the GPUs."""
         if not (environment := self.any("InferenceEnvironment")):
@@ -255,6 +264,8 @@ ACTIONS: tuple[Callable[[TightWorld], None], ...] = (
     TightWorld.scale_up,
     TightWorld.divide_replicas,
     TightWorld.divide_replicas,
+    TightWorld.lend_replicas,
+    TightWorld.lend_replicas,
     TightWorld.edit_model,
     TightWorld.reshape_model,
     TightWorld.resize_model,

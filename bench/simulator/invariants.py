@@ -14,7 +14,7 @@ from bench.simulator.provider import makes_nothing
 from function.api.inference_environment import name_provider_config
 from function.capacity.pools import PoolCapacity
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, integer, listing, mapping, strings, text
+from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
 
 NODE_LABEL = "node.kubernetes.io/instance-type"
 _GPU = "nvidia.com/gpu"
@@ -125,9 +125,16 @@ class Auditor:
         if any(text(scaling, "replicaScheduling") == "Divided" for scaling in scalings):
             # A placement without replicas serves nothing, and goes once the replicas have a place elsewhere.
             divided = min(integer(scaling, "fixed.replicas", 1) for scaling in scalings)
-            has = integer(placement.manifest, "spec.replicas", 1)
-            return not has or sum(integer(v.manifest, "spec.replicas", 1) for v in others) >= divided
+            is_empty = not integer(placement.manifest, "spec.replicas", 1)
+            elsewhere = sum(integer(v.manifest, "spec.replicas", 1) for v in others)
+            return is_empty or self._gives_back(placement) or elsewhere >= divided
         return len(others) >= wanted
+
+    def _gives_back(self, placement: Version) -> bool:
+        """Tells whether all replicas of a placement were lent, and others need their GPUs."""
+        environment = self._plane.server.latest.get(Ref("InferenceEnvironment", "", _environment(placement)))
+        rows = listing(environment.manifest, "status.admitted") if environment else []
+        return any(row["uid"] == placement.uid and get(row, "yields.keep") == 0 for row in rows)
 
     def _of(self, deployment: Version) -> list[Version]:
         """Returns the placements of a deployment; one in another namespace names it as its owner without being its."""

@@ -27,7 +27,7 @@ from function.api.values import (
     parse_url,
     sort_entries,
 )
-from function.domain.allocation import Free, Grant
+from function.domain.allocation import Free, Grant, Yield
 from function.domain.environment import (
     Drift,
     DriftField,
@@ -298,6 +298,18 @@ def _parse_grant(row: Manifest) -> Grant:
         share=parse_share(row),
         generation=integer(row, "generation"),
         revoked=text(row, "revoked"),
+        yields=_parse_yield(mapping(row, "yields")) if mapping(row, "yields") else None,
+    )
+
+
+def _parse_yield(block: Manifest) -> Yield:
+    return Yield(
+        keep=integer(block, "keep"),
+        uid=text(block, "uid"),
+        namespace=text(block, "namespace"),
+        name=text(block, "name"),
+        priority=integer(block, "priority"),
+        gpus=integer(block, "gpus"),
     )
 
 
@@ -313,8 +325,12 @@ def _parse_free_nodes(rows: Iterable[Manifest], pools: Iterable[Pool]) -> dict[s
 
 
 def _parse_free(row: Manifest) -> Free:
-    nodes = tuple((integer(level, "gpus"), integer(level, "nodes")) for level in listing(row, "free"))
-    return Free(placements=integer(row, "placements"), nodes=nodes)
+    reclaimable = ((integer(each, "priority"), _parse_levels(each)) for each in listing(row, "reclaimable"))
+    return Free(placements=integer(row, "placements"), nodes=_parse_levels(row), reclaimable=tuple(sorted(reclaimable)))
+
+
+def _parse_levels(row: Manifest) -> tuple[tuple[int, int], ...]:
+    return tuple((integer(level, "gpus"), integer(level, "nodes")) for level in listing(row, "free"))
 
 
 def _is_paused(manifest: Manifest) -> bool:

@@ -140,6 +140,7 @@ def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> 
         placements=weaker.placements if block.placements_per_namespace is None else block.placements_per_namespace,
         gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
         cost=_parse_cost(block.cost_per_hour, problems["costPerHour"]) if has_cost else weaker.cost,
+        max_priority=weaker.max_priority if block.max_priority is None else block.max_priority,
         invalid=weaker.invalid or not all(problem.path.startswith(of_one_namespace) for problem in problems.list()),
     )
 
@@ -154,6 +155,7 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
         placements=own.placements or fallback.placements,
         gpus=own.gpus or fallback.gpus,
         cost=_parse_cost(own.cost_per_hour, problems["costPerHour"]) or fallback.cost,
+        max_priority=own.max_priority or fallback.max_priority,
         invalid=fallback.invalid,
     )
 

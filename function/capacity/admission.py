@@ -13,6 +13,7 @@ from function.domain.allocation import Free, Grant, QuotaUsage, Release
 from function.domain.cache import CreatedStorage, ModelCache, ModelCacheChoice, StorageChoice
 from function.domain.environment import Environment
 from function.domain.placement import Placement, Stage
+from function.kube.messages import format_count
 from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT, label_value
 from function.reasons import Admitted
 
@@ -32,6 +33,7 @@ class Admission:
     exceeds_pool: bool = False  # it would not fit if the pool were empty
     missing_labels: Mapping[str, str]  # labels that it must have but does not have
     quota_usage: QuotaUsage | None = None  # why its namespace may not have what it requests
+    taken_back: tuple[str, ...] = ()  # lent replicas that others give back for it: `2 replicas of team-a/chat`
     status_limit: int | None = None  # the most placements that its environment lists, if it waits because of this limit
 
     @property
@@ -97,7 +99,19 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         has_room_for_pod=free is None or any(gpus >= pod_gpus for gpus, _ in free.nodes),
         exceeds_pool=pool is not None and count_in_empty_pool(pool, request) < request.replicas,
         missing_labels=missing,
+        taken_back=_list_taken_back(placement, environment) if reason is not Admitted.ADMITTED else (),
         status_limit=limit if waits_for_status else None,
+    )
+
+
+def _list_taken_back(placement: Placement, environment: Environment) -> tuple[str, ...]:
+    rows = (
+        (grant, grant.share.replicas - grant.yields.keep)
+        for grant in environment.admitted
+        if grant.yields and placement.uid and grant.yields.uid == placement.uid
+    )
+    return tuple(
+        f"{format_count(count, 'replica')} of {grant.namespace}/{grant.name}" for grant, count in rows if count > 0
     )
 
 

@@ -6,10 +6,12 @@ same order, from what both can observe:
 
 1. Grants, as far as they are still requested or allocated.
 2. Services that run without a grant, because the environment lost its status.
-3. Every other request, if there is room: first placements that were ever Ready, then placements with composed
-   resources, then by creation, uid and name. (A placement has composed resources only after it was admitted. If its
-   status was lost, its Objects show this.) A request that does not fit is rejected, and leaves its GPUs to the requests
-   after it. Only a placement that has replicas of this size already is granted fewer than it requests: as many as fit.
+3. Every other request, if there is room: requests for guaranteed replicas before those for lent replicas, and among
+   them first placements that were ever Ready, then placements with composed resources, then by priority, creation, uid
+   and name. (A placement has composed resources only after it was admitted. If its status was lost, its Objects show
+   this.) A request for guaranteed replicas that does not fit waits if lent replicas can be taken back for it
+   (reclaim.py). Every other request that does not fit is rejected, and leaves its GPUs to the requests after it. Only a
+   placement that has replicas of this size already is granted fewer than it requests: as many as fit.
 
 A placement that is being deleted still has its nodes. If the nodes of a pool have fewer GPUs by now than a granted or
 serving replica, the replica is charged whole nodes. An overcommitted pool has nothing left. Unusable nodes are not
@@ -17,10 +19,11 @@ available to new placements; granted and serving placements keep their nodes.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
+from function.capacity.reclaim import ReclaimPlan
 from function.domain.allocation import Claim, Free, Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Stage
@@ -33,11 +36,12 @@ MAX_ADMITTED = 4_000
 MAX_REJECTED = 1_000
 
 
-def charge_order(placement: Placement) -> tuple[bool, bool, str, str, str, str]:
+def charge_order(placement: Placement) -> tuple[bool, bool, int, str, str, str, str]:
     """Returns the sort key by which the requests of placements are charged."""
     return (
         placement.stage < Stage.SERVED,
         not placement.may_have_resources,
+        -placement.priority,
         placement.created,
         placement.uid,
         placement.namespace,
@@ -50,6 +54,8 @@ class PoolLedger:
     capacity: PoolCapacity  # what is left
     grants: tuple[Grant, ...]
     rejected: tuple[Placement, ...]
+    # Free nodes after lent replicas were taken back, by the priority that a request needs for this (`Free`).
+    reclaimable: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
 
 
 def allocate_pool(
@@ -62,13 +68,20 @@ def allocate_pool(
     rejected requests are tried again.
     """
     known = {_key(p): p for p in sorted(placements, key=charge_order)}
+    granted = [*granted]
+    previous = {_key(grant): grant.yields for grant in granted if grant.yields}
     granted_more = True
     while granted_more:  # each pass except the last makes a grant; no grant is made twice
         holdings = _collect_holdings(pool, known, granted)
-        rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants)
+        plan = ReclaimPlan(known, holdings, previous)
+        rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants, plan)
         granted = holdings.all_grants()
+    granted = [replace(grant, yields=plan.yields.get(_key(grant))) for grant in granted]
     return PoolLedger(
-        capacity=holdings.free_capacity(), grants=tuple(sorted(granted, key=_grant_sort_key)), rejected=rejected
+        capacity=holdings.free_capacity(),
+        grants=tuple(sorted(granted, key=_grant_sort_key)),
+        rejected=rejected,
+        reclaimable=tuple(plan.list_reclaimable()),
     )
 
 
@@ -88,7 +101,7 @@ def _collect_holdings(pool: Pool, known: Mapping[str, Placement], granted: Itera
 
 
 def _grant_in_turn(
-    pool: Pool, placements: Iterable[Placement], holdings: Holdings, max_grants: int | None
+    pool: Pool, placements: Collection[Placement], holdings: Holdings, max_grants: int | None, plan: ReclaimPlan
 ) -> tuple[tuple[Placement, ...], bool]:
     """Grants what fits, in the order of the placements; returns the rejected ones, and whether any grant was made.
 
@@ -96,18 +109,15 @@ def _grant_in_turn(
     therefore computed again after a grant. If the grant sorts last among the holdings, it is subtracted instead, with
     the same result.
     """
-    rejected: list[Placement] = []
+    rejected: dict[str, Placement] = {}
     granted_more = False
     capacity: PoolCapacity | None = None  # what all grants leave; None: to be computed
-    refused: set[tuple[Share, ...]] = set()  # sizes that did not fit since the last grant
-    for placement in placements:
+    refused: set[tuple[Share | int, ...]] = set()  # sizes that did not fit since the last grant
+    for placement, request, is_guaranteed in _list_requests(pool, placements):
         key = _key(placement)
-        request = placement.effective_request
-        if request is None or request.pool != pool.name or not request.replicas:
-            continue
         own = holdings.grants_of(key)
         has = max((grant.share.replicas for grant in own if grant.share.has_same_pool_and_size(request)), default=0)
-        if has >= request.replicas:
+        if has >= request.replicas or key in rejected or key in plan.claimants:
             continue
         claim = Claim(requested=request, minimum=has + 1 if has else request.replicas)
         fitting = request
@@ -121,10 +131,11 @@ def _grant_in_turn(
             if not own and capacity is None:
                 capacity = holdings.free_capacity()
             left = capacity if capacity and not own else holdings.free_capacity(without=key)
-            if granted := claim.limit(left.count_fitting(fitting)):
+            if granted := claim.limit(plan.limit(key, fitting, left.count_fitting(fitting))):
                 # The grants in other shapes are charged too, until the service has released them.
                 in_other_shapes = (grant for grant in own if not grant.share.has_same_pool_and_size(request))
                 holdings.replace(key, [*in_other_shapes, _make_grant(placement, granted)])
+                plan.note(key)
                 capacity = (
                     take_share(capacity, granted) if capacity and not own and holdings.charges_last(granted) else None
                 )
@@ -134,8 +145,25 @@ def _grant_in_turn(
                     continue
             else:
                 refused.add(size)
-        rejected.append(placement)
-    return tuple(rejected), granted_more
+        if not (is_guaranteed and not is_full and plan.reclaim(key, placement, fitting, claim.minimum)):
+            rejected[key] = placement
+    return tuple(rejected.values()), granted_more
+
+
+def _list_requests(pool: Pool, placements: Collection[Placement]) -> Iterator[tuple[Placement, Share, bool]]:
+    """Yields what placements request of a pool, and whether this is guaranteed: first all that is guaranteed."""
+    lent: list[tuple[Placement, Share]] = []
+    for placement in placements:
+        request = placement.effective_request
+        if request is None or request.pool != pool.name or not request.replicas:
+            continue
+        guaranteed = placement.guaranteed_replicas
+        if guaranteed < request.replicas:
+            lent.append((placement, request))
+        if guaranteed:
+            yield placement, replace(request, replicas=min(guaranteed, request.replicas)), True
+    for placement, request in lent:
+        yield placement, request, False
 
 
 def _find_allocated(placement: Placement) -> Share | None:
@@ -318,6 +346,27 @@ class CapacityView:
         """Tells whether the capacity of a pool is known."""
         return self._computes_capacity(environment) or pool.name in environment.free
 
+    def lends(self, environment: Environment) -> bool:
+        """Tells whether an environment may have lent replicas that can be taken back."""
+        if environment.uid:
+            return any(free.reclaimable for free in environment.free.values())
+        return any(placement.guaranteed is not None for placement in self._others.get(environment.name, ()))
+
+    def reclaimable_capacity(self, environment: Environment, pool: Pool, priority: int) -> PoolCapacity | None:
+        """Returns what is free once lent replicas were taken back for a request of a priority; None if none can be."""
+        if environment.uid:
+            free = environment.free.get(pool.name)
+        else:
+            granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
+            ledger = allocate_pool(pool, self._others.get(environment.name, ()), granted)
+            free = Free(placements=0, nodes=(), reclaimable=ledger.reclaimable)
+        nodes = free.find_reclaimable(priority) if free else ()
+        if not nodes:
+            return None
+        capacity = empty_pool(pool)
+        capacity.free = dict(nodes)
+        return capacity
+
     def _computes_capacity(self, environment: Environment) -> bool:
         return not environment.uid or environment.name in self._own
 
@@ -347,7 +396,8 @@ class CapacityView:
         placements_of_pool, granted = _group_by_pool(environment, charged, environment.admitted)[pool.name]
         placements_by_key = {_key(p): p for p in sorted((*placements_of_pool, *own), key=charge_order)}
         holdings = _collect_holdings(pool, placements_by_key, granted)
-        _grant_in_turn(pool, [p for p in placements_by_key.values() if charge_order(p) < own_position], holdings, None)
+        earlier = [p for p in placements_by_key.values() if charge_order(p) < own_position]
+        _grant_in_turn(pool, earlier, holdings, None, ReclaimPlan(placements_by_key, holdings, {}))
         for placement in own:
             holdings.replace(_key(placement), ())
         return holdings.free_capacity()

@@ -153,11 +153,18 @@ class Holdings:
     """What is allocated of one pool, by placement and by size: equal shares are charged at once."""
 
     def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._empty = empty_pool(pool)
         self._grants: dict[str, tuple[Grant, ...]] = {}
         self._sizes: Counter[_Size] = Counter()
         self._placements = 0
         self.rows = 0  # number of grants
+
+    def copy(self) -> "Holdings":
+        copied = Holdings(self._pool)
+        for key, grants in self._grants.items():
+            copied.replace(key, grants)
+        return copied
 
     def grants_of(self, key: str) -> tuple[Grant, ...]:
         return self._grants.get(key, ())

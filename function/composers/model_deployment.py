@@ -36,6 +36,7 @@ from function.reasons import Autoscaled, ConditionType, ReferencesResolved, Refu
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
 from function.remote.provider_usage import NO_OBJECTS_LEFT, PROVIDER_USAGE, compose_provider_usage
+from function.scheduling.division import share_guaranteed
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
 from function.scheduling.limits import find_exceeded_usage, limit_decision, requests_more
@@ -86,8 +87,11 @@ class Scheduling:
 
 def read(call: Call, settings: Settings) -> Parsed[Deployment | None]:
     parsed = parse_deployment(call.xr)
-    deployment = parsed.value and limit_replicas(parsed.value, settings.autoscaling)
-    return replace(parsed, value=deployment)
+    if parsed.value is None:
+        return parsed
+    deployment = limit_replicas(parsed.value, settings.autoscaling)
+    priority = min(deployment.priority, settings.limits_of(deployment.namespace).max_priority)
+    return replace(parsed, value=replace(deployment, priority=priority))
 
 
 def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Outcome:
@@ -101,7 +105,9 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     request = scheduling.request
     decision = scheduling.decision
     rollout = request.deployment.rollout
-    placements = [request.to_placement(assignment) for assignment in decision.assignments]
+    placements = share_guaranteed(
+        request.deployment, decision.assignments, [request.to_placement(each) for each in decision.assignments]
+    )
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
     gate_obstacle, gate_requirement = _check_gate(call, settings, request, placements, leaving)
     generation = request.model.generation
@@ -118,7 +124,9 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     )
     conditions = (
         references.model_resolved(request.model),
-        report.build_scheduled(request, decision, _find_ways_out(scheduling)),
+        report.build_scheduled(
+            request, decision, _find_ways_out(scheduling), priority=integer(call.xr, "spec.priority")
+        ),
         *build_scaled_as_requested(call.xr, decision, scale),
         *autoscaler.conditions,
         report.build_placements_ready(
@@ -474,6 +482,8 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                 "pool": placement.pool,
                 "topology": _build_topology(shape) if shape else None,
                 "replicas": placement.replicas,
+                "guaranteedReplicas": placement.guaranteed,
+                "priority": placement.priority or None,
                 "rollout": rollout or None,
                 "modelCache": cache,
             }

@@ -79,6 +79,21 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """Lent replicas that a placement has to give back, and who needs them."""
+
+    keep: int  # replicas that the placement keeps
+    uid: str  # of the placement that needs the GPUs
+    namespace: str
+    name: str  # of its deployment
+    priority: int
+    gpus: int  # that it needs
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} (priority {self.priority}), which needs {format_count(self.gpus, 'GPU')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What an environment has admitted a placement for."""
 
@@ -90,6 +105,7 @@ class Grant:
     # The version of the placement for which the environment revokes the grant; empty: it is not revoked. The grant
     # counts until the placement has repeated this version.
     revoked: str = ""
+    yields: Yield | None = None  # the replicas count until the service has ended them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +128,12 @@ class Free:
 
     placements: int  # number of placements that hold the other GPUs
     nodes: tuple[tuple[int, int], ...]  # (free GPUs, number of such nodes)
+    # The same after lent replicas were taken back, by the priority that a request needs for this; ascending.
+    reclaimable: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+
+    def find_reclaimable(self, priority: int) -> tuple[tuple[int, int], ...]:
+        """Returns the free nodes after lent replicas were taken back for a request; none if it can take nothing."""
+        return next((nodes for needed, nodes in reversed(self.reclaimable) if needed <= priority), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +143,7 @@ class Limits:
     placements: int = 0
     gpus: int = 0
     cost: Cost | None = None
+    max_priority: int = 0
     invalid: bool = False  # a limit cannot be read: nothing more is allowed
 
     @property

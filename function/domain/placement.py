@@ -53,6 +53,8 @@ class Deployment:
     replicas: int = 1  # on each environment; of all together if they are divided
     divides_replicas: bool = False
     load: LoadScaling | None = None  # None: nothing but a user changes the number of replicas
+    fixed_guaranteed: int | None = None  # replicas that nobody takes back if none follow the load; None: all
+    priority: int = 0
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
     storage_choice: StorageChoice = CreatedStorage()
@@ -60,6 +62,16 @@ class Deployment:
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
     composes_model_service: bool = False  # it composes a ModelService of its name
+
+    @property
+    def guaranteed(self) -> int | None:
+        """The most replicas that nobody takes back, in the meaning of `replicas`; None: all."""
+        return max(1, self.load.minimum) if self.load else self.fixed_guaranteed
+
+    @property
+    def guaranteed_replicas(self) -> int:
+        """Replicas that nobody takes back; the others are lent."""
+        return self.replicas if self.guaranteed is None else min(self.guaranteed, self.replicas)
 
 
 class Stage(IntEnum):
@@ -83,6 +95,8 @@ class Placement:
     pool: str
     shape: Shape | None  # None: the recorded topology cannot be read
     replicas: int = 1
+    guaranteed: int | None = None  # replicas that nobody takes back; None: all
+    priority: int = 0
     storage_choice: StorageChoice = CreatedStorage()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file
@@ -127,6 +141,11 @@ class Placement:
         """What its environment should admit: its request, or its allocation if it is over quota or cannot start."""
         is_held_back = self.admission.over_quota or self.admission.cannot_start
         return self.service.allocated if is_held_back else self.requested
+
+    @property
+    def guaranteed_replicas(self) -> int:
+        """Replicas that nobody takes back; the others are lent."""
+        return self.replicas if self.guaranteed is None else min(self.guaranteed, self.replicas)
 
     @property
     def running_replicas(self) -> int:

@@ -7,14 +7,14 @@ weights. Replicas that fit nowhere are tried again in every decision.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment
-from function.domain.placement import Placement, Preference, Stage
+from function.domain.placement import Deployment, Placement, Preference, Stage
 from function.reasons import Phase
 from function.scheduling.candidates import SchedulingInputs, filter_in_order
 from function.scheduling.filters import (
@@ -97,6 +97,7 @@ def divide(
             _grow(division, candidate, reusable, may_add=may_add)
             if not division.left and division.assignments:
                 break
+        _take_back(division, ranks, used, reusable, may_add=may_add)
     _close_empty_placements(division)
     if not division.left:  # whoever got fewer than it could have had misses nothing
         division.refusals = {name: i for name, i in division.refusals.items() if i.granted_replicas is None}
@@ -213,6 +214,52 @@ def _grow(
         _grow_existing(division, environment, candidate)
     elif may_add and division.may_use_more:
         _place_new(division, environment, reusable.get(candidate.environment))
+
+
+def _take_back(
+    division: Division,
+    ranks: Mapping[str, _SortKey],
+    used: frozenset[str],
+    reusable: Mapping[str, Placement],
+    *,
+    may_add: bool,
+) -> None:
+    """Gives guaranteed replicas without a place GPUs that are taken back from lent replicas of others."""
+    inputs = division.inputs
+    deployment = inputs.request.deployment
+    lacking = deployment.guaranteed_replicas - (deployment.replicas - division.left)
+    lends_nothing = frozenset(e.name for e in inputs.environments.values() if not inputs.ledger.lends(e))
+    if lacking <= 0 or lends_nothing.issuperset(inputs.environments):
+        return
+    division.inputs = replace(inputs, request=replace(inputs.request, takes_back=True))
+    lent, division.left = division.left - lacking, lacking
+    names = used.union(division.assignments, lends_nothing)
+    for candidate in [*_sort_candidates(division, ranks, names, {})]:
+        if division.left and not isinstance(candidate, Infeasible):
+            _grow(division, candidate, reusable, may_add=may_add)
+    division.left += lent
+    division.inputs = inputs
+    for name in division.assignments.keys() & division.refusals.keys():
+        if division.refusals[name].granted_replicas is None:
+            del division.refusals[name]
+
+
+def share_guaranteed(
+    deployment: Deployment, assignments: Iterable[Assignment], placements: Sequence[Placement]
+) -> list[Placement]:
+    """Returns the placements of the assignments, each with its part of the guaranteed replicas if they are divided.
+
+    A placement keeps its part; more of them go to the placements with the most running replicas.
+    """
+    guaranteed = deployment.guaranteed
+    if guaranteed is None or not deployment.divides_replicas:
+        return [*placements]
+    had = {a.environment: (a.placement.guaranteed or 0) if a.placement else 0 for a in assignments}
+    parts: dict[str, int] = {}
+    for each in sorted(placements, key=lambda p: (-had[p.environment], -p.running_replicas, p.environment)):
+        parts[each.environment] = min(each.replicas, guaranteed)
+        guaranteed -= parts[each.environment]
+    return [replace(each, guaranteed=parts[each.environment]) for each in placements]
 
 
 def _grow_existing(division: Division, environment: Environment, placement: Placement) -> None:

@@ -336,7 +336,12 @@ def _assign(candidate: Candidate, ledger: CapacityView) -> Assignment:
         vram=model.vram if candidate.profile.shape is None else None,
         rank=rank_candidate(candidate, ledger),
         price=candidate.pool.price,
+        takes_back=candidate.request.takes_back and _lacks_capacity(candidate, ledger),
     )
+
+
+def _lacks_capacity(candidate: Candidate, ledger: CapacityView) -> bool:
+    return find_shortage(candidate, ledger.free_capacity(candidate.environment, candidate.pool)) is not None
 
 
 def _run_filters(candidate: Candidate, ledger: CapacityView) -> Iterator[Step]:
@@ -373,9 +378,20 @@ def check_capacity(candidate: Candidate, ledger: CapacityView) -> Refusal | None
     environment = candidate.environment
     pool = candidate.pool
     refusal = find_shortage(candidate, ledger.free_capacity(environment, pool))
+    if refusal and can_take_back(candidate, ledger, candidate.requested.replicas):
+        return None
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
     return replace(refusal, field=Field.LEDGER)
+
+
+def can_take_back(candidate: Candidate, ledger: CapacityView, replicas: int) -> bool:
+    """Tells whether so many replicas fit once lent replicas of others were taken back, if the request may do this."""
+    if not candidate.request.takes_back:
+        return False
+    priority = candidate.request.deployment.priority
+    capacity = ledger.reclaimable_capacity(candidate.environment, candidate.pool, priority)
+    return capacity is not None and capacity.count_fitting(replace(candidate.requested, replicas=replicas)) >= replicas
 
 
 def find_shortage(candidate: Candidate, capacity: PoolCapacity) -> Refusal | None:

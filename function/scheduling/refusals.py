@@ -170,6 +170,11 @@ def _compare_capacity(refusal: Refusal) -> tuple[str, str]:
     return format_count(refusal.required, "replica"), f"room for {refusal.actual}{in_use}"
 
 
+def _count(refusal: Refusal) -> int:
+    assert isinstance(refusal.required, int)
+    return refusal.required
+
+
 @dataclass(frozen=True, slots=True)
 class FieldRow:
     name: str  # as users know it
@@ -225,6 +230,11 @@ class Field(Enum):
     PRECISION = FieldRow("precisionSupport", attribute="precision")
     STORAGE = FieldRow("storage")  # described by its `StorageFault`
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
+    LENT = FieldRow(
+        "lent replicas",
+        lambda r: f"pool {r.pool} takes back {format_count(_count(r), 'lent replica')} for {r.actual}",
+        lambda r: (format_count(_count(r), "lent replica"), "taken back"),
+    )
     LEDGER = FieldRow(
         "ledger",
         lambda r: f"the environment has not published the free GPUs of pool {r.pool} yet: {r.replicas} required",

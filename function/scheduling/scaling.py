@@ -11,9 +11,11 @@ from function.scheduling.filters import (
     CHECKS,
     Candidate,
     Step,
+    can_take_back,
     check_schedulable,
     check_shared_storage,
     find_shortage,
+    find_step,
     refuse_unreadable,
     sort_last_steps,
 )
@@ -34,7 +36,7 @@ def scale_existing(
     requested = placement.requested
     assert shape is not None
     assert requested is not None
-    desired = request.deployment.replicas
+    desired, taken_back = _limit_to_kept(request.deployment.replicas, environment, placement)
     current = placement.replicas
     if (placement.uid, placement.pool) in environment.rejected:
         current = min(current, environment.count_admitted(placement.uid, requested) or 0)
@@ -60,10 +62,31 @@ def scale_existing(
         vram=request.model.vram if profile and profile.shape is None else placement.vram,
         placement=placement,
         price=pool.price if pool else None,
+        takes_back=request.takes_back,
     )
+    if taken_back:
+        steps = [(find_step(taken_back), taken_back)]
     refusals = tuple(refusal for _, refusal in steps)
     not_scaled = Infeasible(refusals=refusals, failed_step=steps[0][0], granted_replicas=granted) if steps else None
     return assignment, not_scaled
+
+
+def _limit_to_kept(desired: int, environment: Environment, placement: Placement) -> tuple[int, Refusal | None]:
+    """Returns how many replicas a placement may have that gives back lent ones, and why they are fewer."""
+    yields = next((grant.yields for grant in environment.find_grants(placement.uid) if grant.yields), None)
+    if yields is None or desired <= yields.keep:
+        return desired, None
+    refusal = Refusal(
+        reason=Refused.INSUFFICIENT_CAPACITY,
+        field=Field.LENT,
+        environment=environment.name,
+        profile=placement.profile,
+        pool=placement.pool,
+        shape=placement.shape,
+        required=desired - yields.keep,
+        actual=str(yields),
+    )
+    return yields.keep, refusal
 
 
 def _find_scaling_refusals(
@@ -89,4 +112,7 @@ def _find_scaling_refusals(
         faults = find_faults_for_existing_claim(faults, placement.weights.access_mode, shape.nodes, replicas)
     storage = [(CHECKS.index(check_shared_storage), candidate.refuse_fault(fault)) for fault in faults]
     shortage = find_shortage(candidate, ledger.free_capacity(environment, pool))
+    has = environment.count_admitted(placement.uid, candidate.requested) or 0
+    if shortage and can_take_back(candidate, ledger, replicas - has):
+        shortage = None
     return [*storage, *sort_last_steps(shortage, *check_schedulable(candidate))]

@@ -166,7 +166,7 @@ def schedule(
         return _schedule_divided(inputs, retained)
     desired = deployment.environments
     kept = retained.kept[:desired]
-    scaled = [scale_existing(request, inputs.environments[p.environment], p, ledger) for p in kept if p.shape]
+    scaled = [_scale(request, inputs.environments[p.environment], p, ledger) for p in kept if p.shape]
     if usage:  # placements that grow are charged before new placements
         inputs = replace(inputs, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
     not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
@@ -174,14 +174,7 @@ def schedule(
     limit = 0 if general_refusal else desired
     rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(kept))
     used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
-    chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
-    if deployment.load and max(1, deployment.load.minimum) < deployment.replicas:
-        # What follows the load begins with fewer replicas rather than nowhere, and grows where it is.
-        least = replace(inputs, request=request.with_replicas(max(1, deployment.load.minimum)))
-        used |= {a.environment for a in chosen}
-        smaller, _ = _choose_environments(least, retained, used, limit - len(used))
-        chosen += smaller
-        refused = tuple(i for i in refused if i.environment not in {a.environment for a in smaller})
+    chosen, refused = _choose_in_turn(inputs, retained, used, limit)
     assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
     ready = sum(p.ready and not p.deleting for p in kept)
@@ -196,6 +189,51 @@ def schedule(
         candidates=len(inputs.environments),
         desired=desired,
     )
+
+
+def _choose_in_turn(
+    inputs: SchedulingInputs, retained: Retained, used: frozenset[str], limit: int
+) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
+    """Chooses environments for all replicas; then for as few as may be; then where lent replicas are taken back."""
+    request = inputs.request
+    least = request.deployment.guaranteed_replicas
+    chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
+    further: list[tuple[SchedulingRequest, frozenset[str]]] = []
+    if request.deployment.load and least < request.deployment.replicas:
+        # What follows the load begins with fewer replicas rather than nowhere, and grows where it is.
+        further.append((request.with_replicas(least), frozenset()))
+    if least:
+        lends_nothing = frozenset(e.name for e in inputs.environments.values() if not inputs.ledger.lends(e))
+        further.append((_guaranteed_request(request), lends_nothing))
+    for each, without in further:
+        used |= {a.environment for a in chosen}
+        if len(used) >= limit or without.issuperset(inputs.environments):
+            continue
+        usage = inputs.usage and charge_assignments(inputs.usage, chosen)
+        more, _ = _choose_environments(
+            replace(inputs, request=each, usage=usage), retained, used | without, limit - len(used)
+        )
+        chosen += more
+    names = {assignment.environment for assignment in chosen}
+    return chosen, tuple(infeasible for infeasible in refused if infeasible.environment not in names)
+
+
+def _guaranteed_request(request: SchedulingRequest) -> SchedulingRequest:
+    """Returns the request for guaranteed replicas, for which lent replicas of others are taken back."""
+    return replace(request.with_replicas(request.deployment.guaranteed_replicas), takes_back=True)
+
+
+def _scale(
+    request: SchedulingRequest, environment: Environment, placement: Placement, ledger: CapacityView
+) -> tuple[Assignment, Infeasible | None]:
+    """Scales a placement in place; for its guaranteed replicas, lent replicas of others are taken back."""
+    assignment, infeasible = scale_existing(request, environment, placement, ledger)
+    if infeasible is None or assignment.replicas >= request.deployment.guaranteed_replicas:
+        return assignment, infeasible
+    guaranteed, lacking = scale_existing(_guaranteed_request(request), environment, placement, ledger)
+    if guaranteed.replicas <= assignment.replicas:
+        return assignment, infeasible
+    return guaranteed, infeasible if request.deployment.replicas > guaranteed.replicas else lacking
 
 
 def _find_general_refusal(request: SchedulingRequest, environments: Sequence[Environment]) -> Refusal | None:

@@ -27,6 +27,7 @@ class SchedulingRequest:
     serving_check: Callable[[Profile, Shape, Pool], tuple[Problem, ...]] = lambda *_: ()
     # What the namespace has of its quota, once the quota has refused the first choice.
     quota_usage: QuotaUsage | None = None
+    takes_back: bool = False  # lent replicas of others count as free, as far as they can be taken back
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -71,6 +72,8 @@ class SchedulingRequest:
             replicas=assignment.replicas,
             vram=assignment.vram,
             price=assignment.price,
+            guaranteed=deployment.guaranteed,
+            priority=deployment.priority,
             exclusive_replica_nodes=profile.replicas_across_nodes is Spread.REQUIRED if profile else exclusive,
         )
 
@@ -106,6 +109,7 @@ class Assignment:
     placement: Placement | None = None  # the existing one, kept or updated in place
     rank: Rank | None = None  # where the cheapest or the smallest pool is preferred
     price: Price | None = None  # of the pool
+    takes_back: bool = False  # its GPUs have to be taken back from lent replicas
 
     @property
     def preference(self) -> tuple[int, bool, Cost, bool, bool, int, int, str, str]:

@@ -550,6 +550,7 @@ class Load(BaseModel):
 
 class Fixed(BaseModel):
     replicas: StrictInt = Field(1, ge=0, le=1000)
+    guaranteed: StrictInt | None = Field(None, ge=1, le=1000)
 
 
 class Scaling(BaseModel):
@@ -578,6 +579,7 @@ class ModelCache(BaseModel):
 class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt | None = Field(None, ge=1, le=100)
+    priority: StrictInt = Field(0, ge=-1000, le=1000)
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
     service: Service | None = None
@@ -614,6 +616,8 @@ class PlacementSpec(BaseModel):
     pool: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     topology: Topology
     replicas: StrictInt = Field(1, ge=0, le=1000)
+    guaranteed_replicas: StrictInt | None = Field(None, alias="guaranteedReplicas", ge=0, le=1000)
+    priority: StrictInt | None = Field(None, ge=-1000, le=1000)
     rollout: PlacementRollout | None = None
     draining: StrictBool | None = None
     model_cache: ModelCache | None = Field(None, alias="modelCache")
@@ -695,6 +699,7 @@ class CostPerHour(BaseModel):
 class Namespaces(BaseModel):
     placements: StrictInt | None = Field(None, ge=0, le=1000000)
     gpus: StrictInt | None = Field(None, ge=0, le=1000000)
+    max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
 
 
@@ -702,6 +707,7 @@ class Limits(BaseModel):
     placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
     gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
+    max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
     namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 

@@ -1,6 +1,7 @@
 """Status of an InferenceEnvironment: its cluster, pools, storage and nodes, and the ledger that others use."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 
 from function.api.model_deployment import parse_deployment
@@ -176,6 +177,8 @@ def build_ledger(environment: Environment, ledger: EnvironmentLedger, published:
 def _build_grant(grant: Grant) -> Manifest:
     optional: Manifest = {"generation": grant.generation, "revoked": grant.revoked}
     row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
+    if grant.yields:
+        optional["yields"] = asdict(grant.yields)
     return row | {key: value for key, value in optional.items() if value}
 
 
@@ -193,9 +196,6 @@ def _keep_other_pools(environment: Environment, ledger: EnvironmentLedger, publi
 
 def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
     capacity = ledger.capacity
-    free: list[JSON] = [
-        {"gpus": gpus, "nodes": nodes} for gpus, nodes in sorted(capacity.free.items()) if gpus and nodes
-    ]
     return prune(
         {
             "name": pool.name,
@@ -208,11 +208,19 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
             "gpus": pool.max_nodes * pool.gpus_per_node,
             "gpusInUse": sum(grant.share.gpus for grant in ledger.grants),
             "gpusFree": sum(gpus * nodes for gpus, nodes in capacity.free.items()),
-            "free": free,
+            "free": _build_levels(capacity.free.items()),
+            "reclaimable": [
+                {"priority": priority, "free": _build_levels(nodes)} for priority, nodes in ledger.reclaimable
+            ]
+            or None,
             "placements": capacity.placements,
             "observed": build_node_facts(pool.facts) if pool.facts else None,
         }
     )
+
+
+def _build_levels(nodes: Iterable[tuple[int, int]]) -> list[JSON]:
+    return [{"gpus": gpus, "nodes": count} for gpus, count in sorted(nodes) if gpus and count]
 
 
 _hardware_as_declared = partial(Condition, ConditionType.HARDWARE_AS_DECLARED)

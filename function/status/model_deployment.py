@@ -6,6 +6,7 @@ depend on the order of environments and placements.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from function.contract import Condition
@@ -35,8 +36,22 @@ _rolled_out = partial(Condition, ConditionType.ROLLED_OUT)
 _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 
 
-def build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut] = ()) -> Condition:
-    """Returns Scheduled: where the deployment is placed, or why not and the cheapest way out."""
+def build_scheduled(
+    request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut] = (), *, priority: int = 0
+) -> Condition:
+    """Returns Scheduled: where the deployment is placed, or why not and the cheapest way out.
+
+    `priority`: as its spec has it, which may be more than the platform allows.
+    """
+    scheduled = _build_scheduled(request, decision, ways)
+    allowed = request.deployment.priority
+    if priority <= allowed:
+        return scheduled
+    note = f"spec.priority: {priority} counts as {allowed}, as the platform allows no more (limits.maxPriority)"
+    return replace(scheduled, message=truncate_middle(f"{scheduled.message}. Note: {note}"))
+
+
+def _build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut]) -> Condition:
     unresolved = decision.unresolved
     reason: Scheduled | Refused
     if decision.general_refusal is not None:

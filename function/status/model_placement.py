@@ -15,7 +15,7 @@ from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
 from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights
 from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
-from function.kube.messages import format_count, truncate_middle
+from function.kube.messages import format_count, join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
 from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, ServiceReady, Status
@@ -194,6 +194,8 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
     required = f"{pool}: {size} required"
     if admission.replicas:
         required += f", {admission.replicas} admitted"
+    if admission.taken_back:
+        return f"{required}; waits until lent replicas have ended: {join_with_more(admission.taken_back)}"
     environment = f"InferenceEnvironment {placement.environment}"
     limit = admission.status_limit
     if not admission.evaluated:

@@ -30,6 +30,12 @@ FIELDS:
     Number of replicas on each environment, or of all environments together
     where replicas are Divided. 0 stops the pods and keeps the placements, where
     replicas are Divided one of them. Defaults to 1.
+
+  guaranteed\t<integer>
+    Number of these replicas that nobody takes back. The others are lent, so
+    they end when another deployment needs their GPUs for guaranteed replicas.
+    With signal Load, load.minReplicas counts instead, or 1 if it is 0. Defaults
+    to all replicas.
 """
 # Fields that Kubernetes and Crossplane add.
 ADDED = {

@@ -36,7 +36,7 @@ def _grant(uid: str, pool: str, gpus: int, replicas: int) -> Manifest:
 def _free(environment: Version, *placements: Version, services: dict[str, Held] | None = None, beside: str = "") -> int:
     """Returns how many replicas of one node with 8 GPUs pool a still takes, of the two that it has empty."""
     pool = listing(environment.manifest, "spec.nodePools")[0]
-    room = room_beside(beside, environment, pool, {p.uid: p for p in placements}, (services or {}).items(), 0)
+    room = room_beside(environment, pool, {p.uid: p for p in placements}, (services or {}).items(), 0, {beside: 0})
     return room.count_fitting_replicas(1, 8, 2)
 
 

@@ -1,0 +1,201 @@
+"""Reclaim: lent replicas are given back when another deployment needs their GPUs for guaranteed replicas.
+
+A deployment may use GPUs that nobody else is entitled to: its replicas beyond the guaranteed ones are lent. A request
+for guaranteed replicas that finds no room takes back lent replicas of other deployments with the same or a lower
+priority: of the lowest priority first, then of the youngest placement, and as few as suffice. It never takes
+guaranteed replicas, and nothing is taken for replicas that are lent themselves.
+
+The environment only names what a placement has to give back. Its deployment then lowers the replicas of the placement,
+or closes it, as after every other decision: requests go to other replicas first. The GPUs are granted again when the
+service has ended the replicas. Until then nothing is granted that needs them. If the request is withdrawn, nothing has
+to be given back any more.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from function.capacity.pools import Holdings
+from function.domain.allocation import Grant, Share, Yield
+from function.domain.placement import Placement
+
+MAX_RECLAIMS = 16  # requests of one pool for which replicas are taken back at the same time
+MAX_PRIORITIES = 8  # for which the reclaimable capacity of a pool is published
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """A grant with lent replicas."""
+
+    key: str
+    placement: Placement
+    grant: Grant
+
+    @property
+    def guaranteed(self) -> int:
+        return self.placement.guaranteed_replicas
+
+    def keep(self, replicas: int) -> tuple[Grant, ...]:
+        """Returns the grants that the placement keeps with so many replicas."""
+        return (replace(self.grant, share=replace(self.grant.share, replicas=replicas)),) if replicas else ()
+
+
+class ReclaimPlan:
+    """What a pool will hold when lent replicas were given back, and who gives back what to whom."""
+
+    def __init__(self, known: Mapping[str, Placement], holdings: Holdings, previous: Mapping[str, Yield]) -> None:
+        """Plans nothing yet.
+
+        `known`: the placements of the pool. `holdings`: what they have. `previous`: what was to be given back before.
+        """
+        self._known = known
+        self._actual = holdings
+        self._previous = previous
+        self._planned: Holdings | None = None
+        self._failed: set[tuple[int, Share, int]] = set()
+        self.claimants: set[str] = set()
+        self.yields: dict[str, Yield] = {}
+
+    def limit(self, key: str, share: Share, fitting: int) -> int:
+        """Returns how many of the replicas that fit leave room for what is planned."""
+        if self._planned is None:
+            return fitting
+        if key in self.yields:  # it gets nothing back meanwhile
+            own = (g.share.replicas for g in self._actual.grants_of(key) if g.share.has_same_pool_and_size(share))
+            return min(fitting, max(own, default=0))
+        return min(fitting, self._planned.free_capacity(without=key).count_fitting(share))
+
+    def note(self, key: str) -> None:
+        """Takes note of what a placement has been granted since."""
+        if self._planned is not None:
+            self._planned.replace(key, self._actual.grants_of(key))
+
+    def reclaim(self, key: str, placement: Placement, request: Share, minimum: int) -> bool:
+        """Plans to take back lent replicas for a request of guaranteed replicas; returns whether they suffice.
+
+        `minimum`: the smallest number of replicas of the request that is of use to the placement.
+        """
+        asked = (placement.priority, request, minimum)
+        if asked in self._failed or len(self.claimants) >= MAX_RECLAIMS:
+            return False
+        planned = self._planned.copy() if self._planned else self._expect()
+        planned.replace(key, ())
+        lent = sorted(self._list_lent(planned, placement), key=self._order)
+        without = planned.copy()
+        for each in lent:
+            without.replace(each.key, each.keep(each.guaranteed))
+        target = without.free_capacity().count_fitting(request)
+        if target < minimum:
+            self._failed.add(asked)
+            return False
+        wanted = replace(request, replicas=target)
+        taken = _take_back(planned, lent, wanted)
+        done = [other for other, past in self._previous.items() if past.uid == placement.uid]
+        if not taken and not done:
+            return False  # nothing has to be taken back: it fits once others have released what they left
+        planned.replace(key, [Grant(uid=placement.uid, namespace="", name="", share=wanted)])
+        self._planned = planned
+        self.claimants.add(key)
+        for_this = Yield(
+            keep=0,
+            uid=placement.uid,
+            namespace=placement.namespace,
+            name=placement.deployment or placement.name,
+            priority=placement.priority,
+            gpus=wanted.gpus,
+        )
+        self.yields |= {each.key: replace(for_this, keep=kept) for each, kept in taken}
+        # What was given back already must not be taken again before the request has it.
+        for other in done:
+            has = sum(grant.share.replicas for grant in self._actual.grants_of(other))
+            self.yields.setdefault(other, replace(for_this, keep=has))
+        return True
+
+    def list_reclaimable(self) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+        """Yields the free nodes after lent replicas were taken back, by the priority that a request needs for this."""
+        lent = list(self._list_lent(self._planned or self._actual))
+        if not lent:
+            return
+        holdings = (self._planned or self._actual).copy()
+        priorities = sorted({each.placement.priority for each in lent})
+        for priority in priorities:
+            for each in lent:
+                if each.placement.priority == priority:
+                    holdings.replace(each.key, each.keep(each.guaranteed))
+            if priority in priorities[-MAX_PRIORITIES:]:
+                free = holdings.free_capacity().free
+                yield priority, tuple(sorted((gpus, nodes) for gpus, nodes in free.items() if gpus and nodes))
+
+    def _expect(self) -> Holdings:
+        """Returns what is held when everything was released that placements do not request any more."""
+        expected = self._actual.copy()
+        for key, placement in self._known.items():
+            request = placement.effective_request
+            if placement.deleting:
+                expected.replace(key, ())
+            elif request and key not in self._previous:
+                expected.replace(key, (_lower(grant, request) for grant in self._actual.grants_of(key)))
+        return expected
+
+    def _list_lent(self, holdings: Holdings, claimant: Placement | None = None) -> Iterator[_Lent]:
+        """Yields the grants with lent replicas; of these, the ones that a claimant may take back."""
+        for key, placement in self._known.items():
+            grants = holdings.grants_of(key)
+            # Nobody would lower the replicas of a placement that a user wrote.
+            is_composed = bool(placement.owner or not placement.uid)
+            if len(grants) != 1 or placement.guaranteed is None or not is_composed or key in self.claimants:
+                continue
+            if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
+                continue
+            if grants[0].share.replicas > placement.guaranteed_replicas:
+                yield _Lent(key, placement, grants[0])
+
+    def _order(self, lent: _Lent) -> tuple[bool, int, "_Youngest", str]:
+        """Returns the sort key: what is given back already, then the lowest priority, then the youngest placement."""
+        return lent.key not in self._previous, lent.placement.priority, _Youngest(lent.placement.created), lent.key
+
+
+class _Youngest(str):
+    """A time that sorts before earlier ones."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str(self) > str(other)
+
+
+def _are_of_one_deployment(one: Placement, other: Placement) -> bool:
+    return bool(one.deployment) and (one.namespace, one.deployment) == (other.namespace, other.deployment)
+
+
+def _lower(grant: Grant, request: Share) -> Grant:
+    """Returns what a placement keeps of a grant: nothing in a shape that it does not request any more."""
+    replicas = min(grant.share.replicas, request.replicas) if request.has_same_pool_and_size(grant.share) else 0
+    return replace(grant, share=replace(grant.share, replicas=replicas))
+
+
+def _take_back(planned: Holdings, lent: Iterable[_Lent], wanted: Share) -> list[tuple[_Lent, int]]:
+    """Takes back as few lent replicas as suffice, in this order; returns from whom, and how many each keeps."""
+
+    def lacks_room() -> bool:
+        return planned.free_capacity().count_fitting(wanted) < wanted.replicas
+
+    tried: list[_Lent] = []
+    for each in lent:
+        if not lacks_room():
+            break
+        planned.replace(each.key, each.keep(each.guaranteed))
+        tried.append(each)
+    taken: list[tuple[_Lent, int]] = []
+    for each in reversed(tried):  # the last ones first, whatever is not needed after all
+
+        def is_too_much(replicas: int, each: _Lent = each) -> bool:
+            planned.replace(each.key, each.keep(replicas))
+            return lacks_room()
+
+        had = each.grant.share.replicas
+        kept = each.guaranteed + bisect_left(range(each.guaranteed + 1, had + 1), 1, key=is_too_much)
+        planned.replace(each.key, each.keep(kept))
+        if kept < had:
+            taken.append((each, kept))
+    return taken

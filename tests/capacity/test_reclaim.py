@@ -1,0 +1,259 @@
+"""Lent replicas are given back for guaranteed ones: what is taken, from whom, and what never happens meanwhile."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from function.capacity.ledger import PoolLedger, allocate_pool
+from function.capacity.reclaim import MAX_PRIORITIES, MAX_RECLAIMS
+from function.domain.allocation import Grant, Share
+from function.domain.placement import Placement
+from tests.support.builders import placement, pool, shape, with_service
+from tests.support.plain_ledger import charge_one_by_one
+
+FOUR = pool("pool", gpus=8, nodes=4)
+FIVE = pool("pool", gpus=8, nodes=5)
+OWNER = "9d1c"  # uid of a ModelDeployment
+
+
+def holds(uid: str, replicas: int, guaranteed: int | None = None, **more: object) -> Placement:
+    """Returns a placement whose service runs with all replicas, each on a node of 8 GPUs unless `shape` says more."""
+    made = asks(uid, replicas, guaranteed, **more)
+    assert made.requested
+    return with_service(replace(made, has_served=True), allocated=made.requested)
+
+
+def asks(uid: str, replicas: int = 1, guaranteed: int | None = None, **more: object) -> Placement:
+    made = placement("env", deployment=uid, uid=uid, replicas=replicas)
+    fields = {"owner": OWNER, "guaranteed": guaranteed, **more}
+    return replace(made, **fields)  # type: ignore[arg-type]  # fields of a placement
+
+
+def allocate(*placements: Placement, earlier: Iterable[Grant] = ()) -> PoolLedger:
+    return allocate_pool(FOUR, placements, earlier)
+
+
+def kept(ledger: PoolLedger) -> dict[str, int]:
+    """Returns how many replicas each placement keeps that has to give back some."""
+    return {grant.uid: grant.yields.keep for grant in ledger.grants if grant.yields}
+
+
+def rejected(ledger: PoolLedger) -> list[str]:
+    return [p.uid for p in ledger.rejected]
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    reason: str
+    placements: tuple[Placement, ...]
+    kept: dict[str, int]
+    rejected: tuple[str, ...] = ()
+
+
+TWO = shape(2, 8)
+CASES = (
+    Case("room", "nothing is taken while there is room", (holds("a", 3, 1), asks("b")), {}),
+    Case("as-few-as-suffice", "one node is needed", (holds("a", 4, 1), asks("b")), {"a": 3}),
+    Case("all-that-is-lent", "three nodes are needed", (holds("a", 4, 1), asks("b", 3)), {"a": 1}),
+    Case("more-than-is-lent", "nothing is taken in vain", (holds("a", 4, 1), asks("b", 4)), {}, ("b",)),
+    Case("guaranteed", "guaranteed replicas are not taken", (holds("a", 4), asks("b")), {}, ("b",)),
+    Case("asks-for-lent", "b is guaranteed one of two", (holds("a", 4, 2), asks("b", 2, 1)), {"a": 3}),
+    Case(
+        "lowest-priority-first",
+        "b has the lowest priority, although a is younger",
+        (holds("a", 2, 1, created="2026-02"), holds("b", 2, 1, priority=-1, created="2026-01"), asks("c")),
+        {"b": 1},
+    ),
+    Case(
+        "youngest-first",
+        "both have the same priority, and a is younger",
+        (holds("a", 2, 1, created="2026-02"), holds("b", 2, 1, created="2026-01"), asks("c")),
+        {"a": 1},
+    ),
+    Case("higher-priority", "a has a higher priority", (holds("a", 4, 1, priority=1), asks("b")), {}, ("b",)),
+    Case(
+        "by-hand",
+        "no deployment would lower the replicas of a placement that a user wrote",
+        (holds("a", 4, 1, owner=""), asks("b")),
+        {},
+        ("b",),
+    ),
+    Case(
+        "whole-groups",
+        "a replica of two nodes is taken as a whole, although one node is needed",
+        (holds("a", 2, 1, shape=TWO), asks("b")),
+        {"a": 1},
+    ),
+    Case(
+        "both-for-one",
+        "a replica of two nodes needs a node of each",
+        (holds("a", 2, 1), holds("b", 2, 1), asks("c", shape=TWO)),
+        {"a": 1, "b": 1},
+    ),
+    Case(
+        "own-deployment",
+        "a deployment takes nothing from itself",
+        (holds("a", 4, 1), asks("b", deployment="a")),
+        {},
+        ("b",),
+    ),
+    Case(
+        "higher-priority-asks-first",
+        "one node is lent, and c has the higher priority",
+        (holds("a", 4, 3), asks("b", priority=1, created="2026-01"), asks("c", priority=2, created="2026-02")),
+        {"a": 3},
+        ("b",),
+    ),
+    Case(
+        "reserved",
+        "the free node is needed for b, so a gets no further lent replica, and c may not start there",
+        (holds("a", 3, 1), asks("b", shape=TWO), asks("c", created="2026-02"), asks("d", 1, 0)),
+        {"a": 1},
+        ("d",),
+    ),
+    Case(
+        "grows",
+        "b has one of three guaranteed replicas",
+        (holds("a", 3, 1), replace(holds("b", 1), replicas=3)),
+        {"a": 1},
+    ),
+    Case(
+        "leaves-anyway",
+        "a gives up three nodes by itself, so b waits for them like everybody else",
+        (replace(holds("a", 4, 1), replicas=1), asks("b", 2)),
+        {},
+        ("b",),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_takes_back(case: Case) -> None:
+    ledger = allocate(*case.placements)
+    assert (kept(ledger), tuple(rejected(ledger))) == (case.kept, case.rejected), case.reason
+
+
+def test_names_who_needs_the_gpus() -> None:
+    ledger = allocate(holds("a", 4, 1), asks("b", 2, priority=7))
+    (found,) = (grant.yields for grant in ledger.grants if grant.yields)
+    assert str(found) == "team/b (priority 7), which needs 16 GPUs"
+    assert (found.uid, found.keep) == ("b", 2)
+
+
+def test_nothing_is_granted_that_a_waiting_request_needs() -> None:
+    """One node is free and one is to be given back, and both are for b."""
+    ledger = allocate(holds("a", 3, 1), asks("b", shape=TWO), asks("c", priority=-1), asks("d", 1, 0))
+    assert {g.uid: g.share.replicas for g in ledger.grants} == {"a": 3}
+    assert (kept(ledger), sorted(rejected(ledger))) == ({"a": 2}, ["c", "d"])
+
+
+def test_goes_on_with_those_who_began_to_give_back() -> None:
+    """The younger one gives back already; that a still younger one has come since changes nothing."""
+    old, young = holds("a", 2, 1, created="2026-01"), holds("b", 2, 1, created="2026-02")
+    first = allocate(old, young, asks("c"))
+    assert kept(first) == {"b": 1}
+    older = replace(old, created="2026-03")
+    assert kept(allocate(older, young, asks("c"), earlier=first.grants)) == {"b": 1}
+
+
+def test_who_has_given_back_gets_nothing_again_before_the_other_starts() -> None:
+    a, b, c = holds("a", 2, 1), holds("b", 2, 1), asks("c", 2)
+    first = allocate(a, b, c)
+    assert kept(first) == {"a": 1, "b": 1}
+    done = with_service(replace(a, replicas=1), allocated=share(1))
+    second = allocate(done, b, c, earlier=first.grants)
+    assert kept(second) == {"a": 1, "b": 1}
+    third = allocate(replace(done, replicas=2), b, c, earlier=second.grants)
+    assert {g.uid: g.share.replicas for g in third.grants} == {"a": 1, "b": 2}
+
+
+def share(replicas: int) -> Share:
+    return Share(pool="pool", nodes=1, gpus_per_node=8, replicas=replicas)
+
+
+def test_publishes_what_can_be_taken_back_by_priority() -> None:
+    ledger = allocate(holds("a", 2, 1, priority=-1), holds("b", 2, 1, priority=3))
+    assert ledger.reclaimable == ((-1, ((8, 1),)), (3, ((8, 2),)))
+    assert allocate(holds("a", 4)).reclaimable == ()
+
+
+def test_bounds_what_it_publishes_and_what_it_takes_back_at_once() -> None:
+    many = [holds(f"{n:03}", 2, 1, priority=n, shape=shape(1, 1)) for n in range(MAX_PRIORITIES + 4)]
+    found = allocate(*many).reclaimable
+    assert [priority for priority, _ in found] == list(range(4, MAX_PRIORITIES + 4))
+    waiting = [asks(f"w{n:03}", shape=shape(1, 1)) for n in range(MAX_RECLAIMS + 4)]
+    assert len(rejected(allocate(holds("a", 32, 1, shape=shape(1, 1)), *waiting))) == 4
+
+
+# -- what happens over time, whoever acts first
+@dataclass
+class Actor:
+    """A deployment with one placement: what it wants, and what its placement requests and runs now."""
+
+    placement: Placement
+    wants: int
+    runs: int = 0
+
+    def seen(self) -> Placement:
+        assert self.placement.requested
+        allocated = replace(self.placement.requested, replicas=self.runs) if self.runs else None
+        return with_service(replace(self.placement, has_served=self.runs > 0), allocated=allocated)
+
+    def obey(self, grant: Grant | None) -> None:
+        keep = grant.yields.keep if grant and grant.yields else self.wants
+        self.placement = replace(self.placement, replicas=min(self.wants, keep))
+
+    def act(self, grant: Grant | None) -> None:
+        self.runs = min(self.placement.replicas, grant.share.replicas if grant else 0)
+
+
+def draw_actor(drawn: random.Random, number: int) -> Actor:
+    wants = drawn.randint(1, 4)
+    made = asks(
+        f"{number:02}",
+        wants,
+        drawn.choice((None, drawn.randint(0, wants))),
+        priority=drawn.randint(-1, 1),
+        created=f"2026-{drawn.randint(1, 9)}",
+        shape=drawn.choice((shape(1, 8), shape(1, 4), shape(2, 8), shape(1, 2))),
+    )
+    return Actor(made, wants)
+
+
+@given(st.integers(0, 2**32))
+def test_no_gpu_twice_nobody_below_its_guarantee_and_an_end(seed: int) -> None:
+    drawn = random.Random(seed)
+    actors: dict[str, Actor] = {}
+    granted: tuple[Grant, ...] = ()
+    for moment in range(50):
+        if moment < 25 and drawn.random() < 0.25:
+            actor = draw_actor(drawn, moment)
+            actors[actor.placement.uid] = actor
+        if moment < 25 and actors and drawn.random() < 0.05:
+            del actors[drawn.choice(sorted(actors))]
+        before = {grant.uid: grant.share.replicas for grant in granted}
+        ledger = allocate_pool(FIVE, [actor.seen() for actor in actors.values()], granted)
+        grants = {grant.uid: grant for grant in ledger.grants}
+        for uid, actor in actors.items():
+            least = min(before.get(uid, 0), actor.placement.guaranteed_replicas, actor.wants)
+            assert uid not in grants or grants[uid].yields is None or grants[uid].yields.keep >= least
+            assert (grants[uid].share.replicas if uid in grants else 0) >= least
+        settled = granted == ledger.grants
+        granted = ledger.grants
+        for uid, actor in actors.items():
+            actor.obey(grants.get(uid))
+            if moment >= 25 or drawn.random() < 0.5:
+                actor.act(grants.get(uid))
+        running = [
+            replace(grants[uid], share=replace(grants[uid].share, replicas=actor.runs))
+            for uid, actor in actors.items()
+            if actor.runs
+        ]
+        assert charge_one_by_one(FIVE, running).free or sum(g.share.gpus for g in running) == 40
+    assert settled, "it comes to an end"
+    assert not any(grant.yields for grant in granted), "at rest, nobody has anything to give back"

@@ -1,0 +1,214 @@
+"""Lent replicas: one deployment uses what is free, and another takes back what it is entitled to."""
+
+import copy
+from collections import Counter
+
+import pytest
+
+from function.cli.store import Ref
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, prune, text
+from tests.support.plane import call, change, manifests, said
+from tools.control_plane import ControlPlane
+from tools.engine import Engine
+from tools.world import World
+
+NODES = 4  # of the pool, each with room for one replica
+LENDER, OWNER, OTHER = (Ref("ModelDeployment", "team", name) for name in ("lender", "owner", "other"))
+
+
+def deployment(ref: Ref, replicas: int, guaranteed: int | None = None, **spec: JSON) -> Manifest:
+    """Returns a deployment of a model whose replicas take one node each."""
+    fixed: Manifest = {"replicas": replicas, "guaranteed": guaranteed}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "spec": {"modelRef": {"name": "gemma-3-27b"}, "scaling": {"fixed": prune(fixed)}, **spec},
+    }
+
+
+def started(*deployments: Manifest, settings: Manifest | None = None, environments: int = 1) -> ControlPlane:
+    control = ControlPlane(renderer=Engine(call, settings), world=World())
+    found = [m for m in manifests("gemma-one-gpu") if m["kind"] != "ModelDeployment"]
+    environment = next(m for m in found if m["kind"] == "InferenceEnvironment")
+    for pool in listing(environment, "spec.nodePools"):
+        pool.update({"acceleratorCount": 1, "maxNodeCount": NODES})
+    control.apply(found)
+    for number in range(1, environments):
+        metadata = {**mapping(environment, "metadata"), "name": f"z-{number}"}
+        control.apply([{**copy.deepcopy(environment), "metadata": metadata}])
+    for manifest in deployments:
+        control.apply([manifest])
+        settle(control)
+    return control
+
+
+def settle(control: ControlPlane) -> None:
+    """Lets the control plane come to rest; at no moment does an environment grant more GPUs than it has."""
+    for _ in range(60):
+        before = dict(control.store)
+        control.advance()
+        for ref in control.all("InferenceEnvironment"):
+            assert get(control.composites[ref], "status.gpus.inUse") <= NODES  # type: ignore[operator]  # a number
+        if before == dict(control.store):
+            return
+    raise AssertionError("it does not come to rest")
+
+
+def replicas(control: ControlPlane) -> dict[str, int]:
+    """Returns the admitted replicas of each deployment."""
+    found: Counter[str] = Counter()
+    for environment in control.all("InferenceEnvironment"):
+        for row in listing(control.composites[environment], "status.admitted"):
+            found[text(row, "name").rsplit("-", 1)[0]] += integer(row, "replicas")
+    return dict(found)
+
+
+def message(control: ControlPlane, ref: Ref, type_: str) -> str:
+    return text(condition(control.composites[ref], type_), "message")
+
+
+def placement_of(control: ControlPlane, ref: Ref) -> Ref:
+    (found,) = (
+        each
+        for each in control.all("ModelPlacement")
+        if text(control.composites[each], "spec.deploymentRef.name") == ref.name
+    )
+    return found
+
+
+def test_uses_what_is_free_and_gives_back_as_few_as_suffice() -> None:
+    control = started(deployment(LENDER, 4, guaranteed=1))
+    assert replicas(control) == {"lender": 4}
+    control.apply([deployment(OWNER, 2)])
+    control.advance()
+    control.advance()
+    control.advance()
+    lender, owner = placement_of(control, LENDER), placement_of(control, OWNER)
+    assert message(control, owner, "Admitted") == (
+        "pool h100 of h100-west: 2 replicas of 1 node x 1 GPU required; waits until lent replicas have ended: "
+        f"2 replicas of team/{lender.name}"
+    )
+    assert message(control, LENDER, "ScaledAsRequested") == (
+        "asked for 4 replicas on each environment, 2 granted, 2 running; h100-west: has 2 replicas; profile one-gpu: "
+        "pool h100 takes back 2 lent replicas for team/owner (priority 0), which needs 2 GPUs"
+    )
+    settle(control)
+    assert replicas(control) == {"lender": 2, "owner": 2}
+    assert said(control, OWNER, "Ready")[0] == "True"
+    assert said(control, LENDER, "Ready")[0] == "True"
+    assert said(control, LENDER, "ScaledAsRequested") == ("False", "Limited")
+
+
+def test_gets_back_what_it_gave_when_it_is_not_needed_any_more() -> None:
+    control = started(deployment(LENDER, 4, guaranteed=1), deployment(OWNER, 2))
+    assert replicas(control) == {"lender": 2, "owner": 2}
+    control.delete(OWNER)
+    settle(control)
+    assert replicas(control) == {"lender": 4}
+    assert said(control, LENDER, "ScaledAsRequested") == ("True", "Scaled")
+
+
+@pytest.mark.parametrize("rounds", range(1, 9))
+def test_loses_nothing_more_once_the_other_is_deleted_half_way(rounds: int) -> None:
+    control = started(deployment(LENDER, 4, guaranteed=1))
+    control.apply([deployment(OWNER, 3)])
+    for _ in range(rounds):
+        control.advance()
+    control.delete(OWNER)
+    settle(control)
+    assert replicas(control) == {"lender": 4}
+
+
+def test_guaranteed_replicas_are_never_taken() -> None:
+    control = started(deployment(LENDER, 4, guaranteed=3), deployment(OWNER, 2))
+    assert replicas(control) == {"lender": 4}
+    assert said(control, OWNER, "Scheduled") == ("False", "InsufficientCapacity")
+
+
+def test_nothing_is_taken_for_replicas_that_are_lent_themselves() -> None:
+    control = started(deployment(LENDER, 4, guaranteed=2), deployment(OWNER, 2, guaranteed=1))
+    assert replicas(control) == {"lender": 3, "owner": 1}
+    assert numbers_requested(control, OWNER) == 1
+
+
+def numbers_requested(control: ControlPlane, ref: Ref) -> object:
+    return get(control.composites[placement_of(control, ref)], "spec.replicas")
+
+
+def test_grows_to_what_is_guaranteed_and_takes_it_back() -> None:
+    control = started(deployment(OWNER, 1), deployment(LENDER, 3, guaranteed=1))
+    assert replicas(control) == {"owner": 1, "lender": 3}
+    control.apply([deployment(OWNER, 3)])
+    settle(control)
+    assert replicas(control) == {"owner": 3, "lender": 1}
+    assert said(control, OWNER, "Ready")[0] == "True"
+
+
+LIMITS: Manifest = {"limits": {"maxPriority": 100}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "lends", "asks", "found"),
+    [
+        (LIMITS, 10, 0, {"lender": 4}),
+        (LIMITS, 10, 9, {"lender": 4}),
+        (LIMITS, 10, 10, {"lender": 2, "owner": 2}),
+        (LIMITS, -5, 0, {"lender": 2, "owner": 2}),
+        ({}, 0, -1, {"lender": 4}),
+        ({}, 50, 10, {"lender": 2, "owner": 2}),  # both count as 0
+    ],
+)
+def test_takes_from_the_same_or_a_lower_priority(
+    settings: Manifest, lends: int, asks: int, found: dict[str, int]
+) -> None:
+    lender = deployment(LENDER, 4, guaranteed=1, priority=lends)
+    control = started(lender, deployment(OWNER, 2, priority=asks), settings=settings)
+    assert replicas(control) == found
+
+
+def test_says_that_the_platform_allows_no_such_priority() -> None:
+    control = started(deployment(LENDER, 1, priority=50), settings={"limits": {"maxPriority": 10}})
+    assert message(control, LENDER, "Scheduled") == (
+        "Placed on h100-west (profile one-gpu, pool h100, 1 replica of 1 node x 1 GPU). Note: spec.priority: 50 counts "
+        "as 10, as the platform allows no more (limits.maxPriority)"
+    )
+    assert get(control.composites[placement_of(control, LENDER)], "spec.priority") == 10
+
+
+def test_takes_from_the_lowest_priority_first() -> None:
+    control = started(
+        deployment(LENDER, 2, guaranteed=1, priority=-1),
+        deployment(OTHER, 2, guaranteed=1, priority=-2),
+        deployment(OWNER, 1),
+    )
+    assert replicas(control) == {"lender": 2, "other": 1, "owner": 1}
+
+
+def test_free_gpus_elsewhere_are_used_first() -> None:
+    control = started(deployment(LENDER, 4, guaranteed=1), deployment(OWNER, 2), environments=2)
+    assert replicas(control) == {"lender": 4, "owner": 2}
+
+
+def test_divided_replicas_go_where_there_is_room() -> None:
+    scaling: JSON = {"replicaScheduling": "Divided", "fixed": {"replicas": 4, "guaranteed": 1}}
+    control = started(
+        {**deployment(LENDER, 4), "spec": {"modelRef": {"name": "gemma-3-27b"}, "scaling": scaling}}, environments=2
+    )
+    assert replicas(control) == {"lender": 4}
+    here = mapping(deployment(OWNER, 3), "spec")
+    control.apply([{**deployment(OWNER, 3), "spec": {**here, "environmentSelector": {"matchLabels": {"here": "yes"}}}}])
+    change(control, control.all("InferenceEnvironment")[0], "metadata.labels", {"here": "yes"})
+    settle(control)
+    assert replicas(control) == {"lender": 4, "owner": 3}
+    assert said(control, LENDER, "ScaledAsRequested") == ("True", "Scaled")
+
+
+def test_a_divided_deployment_takes_back_what_it_is_guaranteed() -> None:
+    scaling: JSON = {"replicaScheduling": "Divided", "fixed": {"replicas": 4, "guaranteed": 2}}
+    control = started(
+        deployment(LENDER, 4, guaranteed=2),
+        {**deployment(OWNER, 4), "spec": {"modelRef": {"name": "gemma-3-27b"}, "scaling": scaling}},
+    )
+    assert replicas(control) == {"lender": 2, "owner": 2}
+    assert said(control, OWNER, "ScaledAsRequested") == ("False", "Limited")
