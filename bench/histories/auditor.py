@@ -9,7 +9,7 @@ looked at here.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.grants import Row, find_row, read_grants, read_row
@@ -578,10 +578,13 @@ class Auditor(invariants.Auditor):
         return any(room.count_fitting_replicas(nodes, gpus, replicas) > max(0, beyond) for room in rooms if replicas)
 
     def _within_quota(self, namespace: str, wanted: int) -> bool:
-        """Tell whether a namespace may take so many GPUs beside all that it has asked for."""
+        """Tell whether a namespace may take so many GPUs beside all that it has and asks for."""
         there = [v for v in self.plane.all("ModelPlacement") if v.ref.namespace == namespace]
-        shapes = [self._shape(v) for v in there]
-        gpus = wanted + sum(nodes * each * replicas for nodes, each, replicas in shapes)
+        asked = {v.uid: prod(self._shape(v)) for v in there}
+        for uid, held in self._services.values():  # a service keeps its shape while the next one has no weights
+            if uid in asked:
+                asked[uid] = max(asked[uid], held_gpus(held))
+        gpus = wanted + sum(asked.values())
         if self.limits.invalid or self.limits.cost:
             return False  # nothing is claimed of what a call may not know, or of prices
         many = self.limits.placements and len(there) >= self.limits.placements

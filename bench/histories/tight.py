@@ -156,13 +156,16 @@ class TightWorld(Everybody):
             self.edit(found, scaling, pods=False)
 
     def lend_replicas(self) -> None:
-        """Lets a deployment lend replicas, or no longer, and changes its priority."""
-        if found := self.any("ModelDeployment"):
-            replicas = self.random.randint(1, 6)
-            scaling = _scaled(replicas)
-            guaranteed = self.random.choice((None, *range(1, replicas + 1)))
-            mapping(scaling, "scaling.fixed")["guaranteed"] = guaranteed
-            self.edit(found, {**scaling, "priority": self.random.choice((0, 0, -1, -2))}, pods=False)
+        """Lets deployments lend replicas, or no longer, with priorities, while mostly another one needs GPUs."""
+        for found in self.plane.all("ModelDeployment"):
+            if self.random.random() < 0.7 and not found.deleting:
+                replicas = self.random.randint(1, 6)
+                scaling = _scaled(replicas)
+                guaranteed = self.random.choice((None, 1, 1, self.random.randint(1, replicas)))
+                mapping(scaling, "scaling.fixed")["guaranteed"] = guaranteed
+                self.edit(found, {**scaling, "priority": self.random.choice((0, 0, -1, -2))}, pods=False)
+        if self.random.random() < 0.7:
+            self.create_deployment()
 
     def scale_down_unreachable(self) -> None:
         """Scales down what serves on a cluster that does not answer, while something else wants the GPUs."""
@@ -264,6 +267,8 @@ ACTIONS: tuple[Callable[[TightWorld], None], ...] = (
     TightWorld.scale_up,
     TightWorld.divide_replicas,
     TightWorld.divide_replicas,
+    TightWorld.lend_replicas,
+    TightWorld.lend_replicas,
     TightWorld.lend_replicas,
     TightWorld.lend_replicas,
     TightWorld.edit_model,

@@ -157,7 +157,8 @@ class Auditor:
             if len(placed) < integer(deployment.manifest, "spec.environments", 1):
                 self._waiting(deployment, placed)
         for placement in self._plane.all(_PLACEMENT):
-            if not placement.controller and not _ready(placement) and self._room(_environment(placement), placement):
+            waits = not placement.controller and not _ready(placement)
+            if waits and self.find_room(_environment(placement), placement):
                 self._say(f"{placement.ref} waits beside room")
 
     def _waiting(self, deployment: Version, placed: set[str]) -> None:
@@ -166,10 +167,10 @@ class Auditor:
             name = environment.ref.name
             if name in placed or environment.deleting or not _ready(environment):
                 continue
-            if selected.items() <= environment.labels.items() and self._room(name, deployment):
+            if selected.items() <= environment.labels.items() and self.find_room(name, deployment):
                 self._say(f"{deployment.ref} waits, and {name} has room")
 
-    def _room(self, environment: str, asking: Version) -> bool:
+    def find_room(self, environment: str, asking: Version) -> bool:
         there = self._plane.server.latest.get(Ref("InferenceEnvironment", "", environment))
         if there is None or not _ready(there):
             return False

@@ -141,9 +141,9 @@ class ReclaimPlan:
         """Yields the grants with lent replicas; of these, the ones that a claimant may take back."""
         for key, placement in self._known.items():
             grants = holdings.grants_of(key)
-            # Nobody would lower the replicas of a placement that a user wrote.
-            is_composed = bool(placement.owner or not placement.uid)
-            if len(grants) != 1 or placement.guaranteed is None or not is_composed or key in self.claimants:
+            # Nobody would lower the replicas of a placement without a deployment.
+            lends = placement.guaranteed is not None and placement.deployment
+            if len(grants) != 1 or not lends or key in self.claimants:
                 continue
             if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
                 continue

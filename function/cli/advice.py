@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
+from function.capacity.ledger import admit_placements
 from function.capacity.quota import namespace_usage
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
 from function.cli.store import Ref, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
-from function.domain.allocation import Cost
+from function.domain.allocation import Cost, Grant
 from function.domain.placement import Placement, Preference
+from function.kube.messages import format_count
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Rank, RemovalCause, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out
@@ -47,7 +49,7 @@ def list_remarks(plan: Plan) -> list[str]:
     prices = [f"placement.prefer {without_price}"] if without_price else []
     chosen = (*prices, *explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
     savings = (saving.message for saving in find_savings(plan))
-    return [*_note_doubts(plan.scheduling), *chosen, *savings, *_name_holders(plan)]
+    return [*_note_doubts(plan.scheduling), *_name_lenders(plan), *chosen, *savings, *_name_holders(plan)]
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:
@@ -113,6 +115,29 @@ def _explain_order(scheduling: Scheduling, rows: Sequence[Row]) -> Iterator[str]
         alternative = f"would take {', '.join(differing)}" if differing else "would choose the same"
         parts.append(f"placement.prefer: {prefer} {alternative}")
     yield "; ".join(parts)
+
+
+def _name_lenders(plan: Plan) -> Iterator[str]:
+    """Names the deployments that have to give back lent replicas to a deployment."""
+    environments = {environment.name: environment for environment in read_environments(plan.store)}
+    others = [p for p in read_placements(plan.store) if _find_owner(p) != plan.ref]
+    deployments = {(p.namespace, p.name): p.deployment for p in others}
+    for manifest in plan.placements:
+        placement = parse_placement(manifest).value
+        environment = environments.get(placement.environment) if placement else None
+        if placement is None or environment is None:
+            continue
+        before, after = (admit_placements(environment, [*others, *more]) for more in ((), (placement,)))
+        kept = {_key(grant): grant.yields.keep if grant.yields else grant.share.replicas for grant in after.grants}
+        for grant in before.grants:
+            gives = grant.share.replicas - kept.get(_key(grant), 0)
+            if gives > 0 and grant.share.pool == placement.pool:
+                name = f"{grant.namespace}/{deployments[_key(grant)]}"
+                yield f"{placement.environment}: {format_count(gives, 'lent replica')} of {name} will end for it"
+
+
+def _key(grant: Grant) -> tuple[str, str]:
+    return grant.namespace, grant.name
 
 
 def _name_holders(plan: Plan) -> Iterator[str]:

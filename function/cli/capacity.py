@@ -38,8 +38,8 @@ from function.kube.selectors import Selector
 
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
-    "ENVIRONMENT", "POOL", "READY", "NOT SCHEDULABLE", "FREE", "LARGEST", "GPUS", "NODES", "USABLE", "ACCELERATOR",
-    "MEMORY", "NETWORK", "MULTINODE", "PRICE", "USED BY",
+    "ENVIRONMENT", "POOL", "READY", "NOT SCHEDULABLE", "FREE", "LENT", "LARGEST", "GPUS", "NODES", "USABLE",
+    "ACCELERATOR", "MEMORY", "NETWORK", "MULTINODE", "PRICE", "USED BY",
 )  # fmt: skip
 _USERS_SHOWN = 2
 
@@ -183,7 +183,8 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
     rows = [_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages]
-    hidden = {header for header in ("NOT SCHEDULABLE", "USABLE", "PRICE") if not any(row.get(header) for row in rows)}
+    optional = ("NOT SCHEDULABLE", "LENT", "USABLE", "PRICE")
+    hidden = {header for header in optional if not any(row.get(header) for row in rows)}
     hidden |= set() if wide else {"MEMORY", "NETWORK", "MULTINODE"}
     headers = [header for header in _HEADERS if header not in hidden]
     return format_table(headers, ([row.get(header) for header in headers] for row in rows))
@@ -209,6 +210,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "USABLE": f"{pool.usable_nodes}{f' ({reasons})' if reasons else ''}" if pool.facts else "",
         "GPUS": f"{usage.used}/{usage.gpus}",
         "FREE": usage.free,
+        "LENT": usage.lent or "",
         "PRICE": pool.price or "",
         "LARGEST": usage.largest,
         "USED BY": gpus.format_users(gpus.add_up_users(usage.holdings), users_shown),

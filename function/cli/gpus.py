@@ -15,7 +15,7 @@ from function.domain.environment import Environment, Pool, format_unusable
 from function.domain.model import BrokenEntry, Problem
 from function.domain.placement import Placement
 from function.domain.settings import BUILT_IN
-from function.kube.manifests import JSON, Manifest, strings
+from function.kube.manifests import JSON, Manifest, prune, strings
 from function.kube.selectors import find_untolerated
 from function.remote.node_collection import MEMBERSHIP, name_collection, parse_member
 from function.remote.nodes import Node, summarize_pools
@@ -32,6 +32,12 @@ class Holding(NamedTuple):
     def user(self) -> str:
         """The deployment as NAMESPACE/NAME, or the placement if it has no deployment."""
         return f"{self.placement.namespace}/{self.placement.deployment or self.placement.name}"
+
+    @property
+    def lent(self) -> int:
+        """GPUs of replicas that are taken back when another deployment needs them for guaranteed replicas."""
+        guaranteed = self.share.replicas if self.placement.guaranteed is None else self.placement.guaranteed
+        return self.share.nodes * self.share.gpus_per_node * max(0, self.share.replicas - guaranteed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,11 @@ class Usage:
     def free(self) -> int:
         """GPUs that are not charged, on usable nodes."""
         return sum(level * nodes for level, nodes in self.capacity.free.items()) if self.capacity else 0
+
+    @property
+    def lent(self) -> int:
+        """GPUs that are charged for lent replicas."""
+        return sum(holding.lent for holding in self.holdings)
 
     @property
     def obstacles(self) -> tuple[str, ...]:
@@ -107,8 +118,16 @@ def build_usage_data(usage: Usage) -> dict[str, object]:
     if pool and pool.facts:
         nodes |= {"usable": pool.usable_nodes, "observed": build_node_facts(pool.facts)}
     users: list[JSON] = [
-        {"namespace": p.namespace, "deployment": p.deployment, "placement": p.name, "gpus": share.gpus}
-        for p, share in usage.holdings
+        prune(
+            {
+                "namespace": each.placement.namespace,
+                "deployment": each.placement.deployment,
+                "placement": each.placement.name,
+                "gpus": each.share.gpus,
+                "lent": each.lent or None,
+            }
+        )
+        for each in usage.holdings
     ]
     return {
         "environment": environment.name,
@@ -118,7 +137,8 @@ def build_usage_data(usage: Usage) -> dict[str, object]:
         "acceleratorType": pool.accelerator_type if pool else None,
         "pricePerGpuHour": pool.price.cost(1) if pool and pool.price else None,
         "nodes": nodes or None,
-        "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free},
+        "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free}
+        | ({"lent": usage.lent} if usage.lent else {}),
         "notSchedulable": [*usage.obstacles],
         "largestReplica": usage.largest,
         "usedBy": users,

@@ -17,7 +17,6 @@ from tests.support.plain_ledger import charge_one_by_one
 
 FOUR = pool("pool", gpus=8, nodes=4)
 FIVE = pool("pool", gpus=8, nodes=5)
-OWNER = "9d1c"  # uid of a ModelDeployment
 
 
 def holds(uid: str, replicas: int, guaranteed: int | None = None, **more: object) -> Placement:
@@ -29,8 +28,7 @@ def holds(uid: str, replicas: int, guaranteed: int | None = None, **more: object
 
 def asks(uid: str, replicas: int = 1, guaranteed: int | None = None, **more: object) -> Placement:
     made = placement("env", deployment=uid, uid=uid, replicas=replicas)
-    fields = {"owner": OWNER, "guaranteed": guaranteed, **more}
-    return replace(made, **fields)  # type: ignore[arg-type]  # fields of a placement
+    return replace(made, guaranteed=guaranteed, **more)  # type: ignore[arg-type]  # fields of a placement
 
 
 def allocate(*placements: Placement, earlier: Iterable[Grant] = ()) -> PoolLedger:
@@ -78,8 +76,8 @@ CASES = (
     Case("higher-priority", "a has a higher priority", (holds("a", 4, 1, priority=1), asks("b")), {}, ("b",)),
     Case(
         "by-hand",
-        "no deployment would lower the replicas of a placement that a user wrote",
-        (holds("a", 4, 1, owner=""), asks("b")),
+        "no deployment would lower the replicas of a placement without one",
+        (holds("a", 4, 1, deployment=""), asks("b")),
         {},
         ("b",),
     ),
@@ -241,7 +239,8 @@ def test_no_gpu_twice_nobody_below_its_guarantee_and_an_end(seed: int) -> None:
         grants = {grant.uid: grant for grant in ledger.grants}
         for uid, actor in actors.items():
             least = min(before.get(uid, 0), actor.placement.guaranteed_replicas, actor.wants)
-            assert uid not in grants or grants[uid].yields is None or grants[uid].yields.keep >= least
+            yields = grants[uid].yields if uid in grants else None
+            assert yields is None or yields.keep >= least
             assert (grants[uid].share.replicas if uid in grants else 0) >= least
         settled = granted == ledger.grants
         granted = ledger.grants

@@ -1,0 +1,56 @@
+"""`plan` names who gives back lent replicas, and `capacity` shows how many GPUs are lent."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.process import ROOT, output_of, refused_output_of
+
+EXAMPLE = ROOT / "examples" / "gemma-one-gpu"  # a pool of 2 nodes with 4 GPUs each, and a model of one GPU
+DEPLOYMENT = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {{name: {name}, namespace: chat}}
+spec:
+  priority: {priority}
+  modelRef: {{name: gemma-3-27b}}
+  scaling: {{fixed: {fixed}}}
+"""
+
+
+def write(folder: Path, *deployments: tuple[str, int, str]) -> str:
+    """Writes the example with these deployments (name, priority, `scaling.fixed`) in place of its own."""
+    found = [
+        manifest
+        for path in sorted(EXAMPLE.glob("*.yaml"))
+        for manifest in yaml.safe_load_all(path.read_text())
+        if manifest["kind"] != "ModelDeployment"
+    ]
+    texts = [DEPLOYMENT.format(name=name, priority=priority, fixed=fixed) for name, priority, fixed in deployments]
+    path = folder / "all.yaml"
+    path.write_text("---\n".join([yaml.safe_dump_all(found), *texts]))
+    return str(path)
+
+
+def test_plan_names_who_gives_back_lent_replicas(tmp_path: Path) -> None:
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", 0, "{replicas: 3}"))
+    lines = output_of("plan", "-f", files).splitlines()
+    assert "note: h100-west: 3 lent replicas of chat/lender will end for it" in lines
+    (pool,) = json.loads(output_of("capacity", "-f", files, "-o", "json"))
+    assert pool["gpus"] == {"total": 8, "inUse": 8, "free": 0, "lent": 4}
+    assert {user["deployment"]: (user["gpus"], user.get("lent")) for user in pool["usedBy"]} == {
+        "lender": (5, 4),
+        "owner": (3, None),
+    }
+    header, row = output_of("capacity", "-f", files).splitlines()
+    assert header.split()[4] == "LENT"
+    assert row.split()[4] == "4"
+
+
+@pytest.mark.parametrize("priority", [-1, -1000])
+def test_plan_takes_nothing_back_for_a_lower_priority(tmp_path: Path, priority: int) -> None:
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", priority, "{replicas: 3}"))
+    found = {plan["name"]: plan["reason"] for plan in json.loads(refused_output_of("plan", "-f", files, "-o", "json"))}
+    assert found == {"lender": "Placed", "owner": "InsufficientCapacity"}
