@@ -92,9 +92,9 @@ class Auditor(invariants.Auditor):
         self._admitted: dict[Row, float] = {}  # since when
         self._moves: Counter[str] = Counter()  # of a placement, since anything was asked for
         self._traffic = TrafficAuditor(plane, words, self.say)
-        self._rollouts = RolloutAuditor(self, self.say)
-        self._lending = LendingAuditor(self, self.say)
-        self._others = self._traffic, TaintAuditor(self, words, self.say), self._rollouts, KeptAuditor(self, self.say)
+        self._rollouts, self._lending = RolloutAuditor(self, self.say), LendingAuditor(self, self.say)
+        others = TaintAuditor(self, words, self.say), KeptAuditor(self, self.say)
+        self._others = self._traffic, self._rollouts, self._lending, *others
         super().__init__(plane)
 
     def set_limits(self, limits: Limits) -> None:

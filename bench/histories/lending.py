@@ -1,23 +1,44 @@
-"""What must never happen with lent replicas: that nobody gives them back to those who are entitled to the GPUs."""
+"""What must never happen with lent replicas: that guaranteed ones go with them, or that nobody gives them back."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bench.histories.room import count_missing
-from bench.simulator.objects import Version
+from bench.simulator.objects import Event, Version
+from function.cli.store import Ref
 from function.kube.manifests import Manifest, condition, get, integer, mapping, strings, text
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
 
+_ALL = 1_000_000  # replicas
+
 
 class LendingAuditor:
-    """Finds deployments that wait at rest for guaranteed replicas beside replicas that others have only lent."""
+    """Looks at what is guaranteed and what is lent."""
 
     def __init__(self, auditor: "Auditor", say: Callable[[str], None]) -> None:
         self._auditor, self._say = auditor, say
 
+    def watch(self, event: Event) -> None:
+        """Finds a served placement that is left fewer replicas than it is guaranteed, though nobody asks for fewer."""
+        before, now = event.before, event.now
+        if event.ref.kind != "ModelPlacement" or before is None or now is None or not now.controller:
+            return
+        guaranteed = integer(now.manifest, "spec.guaranteedReplicas", _ALL)
+        had, has = (integer(version.manifest, "spec.replicas", 1) for version in (before, now))
+        deployment = Ref("ModelDeployment", now.ref.namespace, text(now.controller, "name"))
+        latest = self._auditor.plane.server.latest.get(deployment)
+        if guaranteed == _ALL or has >= min(had, guaranteed) or latest is None or self._auditor.limits.has_limits:
+            return
+        seen = self._auditor.plane.core.cache.get(deployment) or latest
+        asked = min(integer(version.manifest, "spec.scaling.fixed.replicas", 1) for version in (latest, seen))
+        divided = any(count_missing(version, ()) is not None for version in (latest, seen))
+        if has < min(asked, had, guaranteed) and not divided and self._auditor.is_admitted(before):
+            self._say(f"{now.ref} is left {has} of {guaranteed} guaranteed replicas")
+
     def at_rest(self) -> None:
+        """Finds who waits for guaranteed replicas although enough lent ones could be taken back."""
         plane = self._auditor.plane
         placed = {text(v.controller, "uid") for v in plane.all("ModelPlacement")}
         for deployment in plane.all("ModelDeployment"):

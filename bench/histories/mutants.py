@@ -37,6 +37,7 @@ class Mutant:
 
 
 _SERVE = ("create_deployment", "create_deployment")
+_LEND = ("create_deployment", "lend_replicas", "lend_replicas", "scale_up", "lend_replicas", "delete_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
 _IS_OWN = "names.include(name, manifest)"
@@ -46,6 +47,48 @@ _HAS_LABEL = (
 )
 
 MUTANTS = (
+    Mutant(
+        "takes-guaranteed-replicas",
+        "45: guaranteed replicas are taken back as well",
+        _LEND,
+        (
+            Change(
+                "function.capacity.reclaim",
+                "ReclaimPlan._list_lent",
+                "        guaranteed = placement.guaranteed_replicas\n",
+                "        guaranteed = 0\n",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "takes-back-nothing",
+        "45: who is entitled to GPUs waits beside lent replicas",
+        _LEND,
+        (
+            Change(
+                "function.capacity.reclaim",
+                "ReclaimPlan.list_reclaimable",
+                "    if not lent:\n        return\n",
+                "    return\n",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "grants-before-they-have-ended",
+        "45: the GPUs of lent replicas are granted before their pods have ended",
+        _LEND,
+        (
+            Change(
+                "function.capacity.ledger",
+                "remaining_grant",
+                "    shares = (placement.effective_request, placement.service.allocated)\n",
+                "    shares = (placement.effective_request,)\n",
+            ),
+        ),
+        tight=True,
+    ),
     Mutant(
         "edit-before-bytes",
         "10: a model's edit reaches the service before its weights are there",

@@ -30,10 +30,7 @@ class _Lent:
     key: str
     placement: Placement
     grant: Grant
-
-    @property
-    def guaranteed(self) -> int:
-        return self.placement.guaranteed_replicas
+    guaranteed: int  # replicas
 
     def keep(self, replicas: int) -> tuple[Grant, ...]:
         """Returns the grants that the placement keeps with so many replicas."""
@@ -147,8 +144,9 @@ class ReclaimPlan:
                 continue
             if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
                 continue
-            if grants[0].share.replicas > placement.guaranteed_replicas:
-                yield _Lent(key, placement, grants[0])
+            guaranteed = placement.guaranteed_replicas
+            if grants[0].share.replicas > guaranteed:
+                yield _Lent(key, placement, grants[0], guaranteed)
 
     def _order(self, lent: _Lent) -> tuple[bool, int, "_Youngest", str]:
         """Returns the sort key: what is given back already, then the lowest priority, then the youngest placement."""
