@@ -3,6 +3,7 @@
 from bisect import bisect_left
 
 from function.capacity.ledger import CapacityView
+from function.capacity.pools import compute_shape
 from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
@@ -53,13 +54,17 @@ def scale_existing(
     )
     profile = request.find_profile(placement.profile)
     pool = environment.pool(placement.pool)
+    # A shape that was computed for other memory stays while its pool or model cannot be read. The record must then stay
+    # as well, so that the shape changes later.
+    computed = compute_shape(profile, request.model.vram, pool) if profile and pool else None
+    fits_model = profile is not None and profile.shape is None and computed == shape
     assignment = Assignment(
         environment=placement.environment,
         profile=placement.profile,
         pool=placement.pool,
         shape=shape,
         replicas=granted,
-        vram=request.model.vram if profile and profile.shape is None else placement.vram,
+        vram=request.model.vram if fits_model else placement.vram,
         placement=placement,
         price=pool.price if pool else None,
         takes_back=request.takes_back,

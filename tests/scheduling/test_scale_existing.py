@@ -153,11 +153,11 @@ def test_scales_as_far_as_storage_and_capacity_allow(case: Case) -> None:
     ("declared", "want", "reason"),
     [
         (shape(), "40Gi", "the vram that determined the shape is kept"),
-        (None, "100Gi", "a computed shape is computed with the current vram of the model"),
+        (None, "600Gi", "600Gi on GPUs of 80Gi make the same shape of 8 GPUs"),
     ],
 )
 def test_keeps_the_vram_that_made_the_shape(declared: object, want: str, reason: str) -> None:
-    asked = model(profile(shape=declared), vram="100Gi")  # type: ignore[arg-type]  # a shape or none
+    asked = model(profile(shape=declared), vram="600Gi")  # type: ignore[arg-type]  # a shape or none
     request = SchedulingRequest(deployment=deployment(), model=asked)
     assignment, _ = scale_existing(request, FOUR, placement(vram="40Gi"), CapacityView(()))
     assert assignment.vram == int(want.removesuffix("Gi")) * GIB, reason
@@ -175,3 +175,22 @@ def test_rejected_placement_keeps_admitted_replicas(granted: tuple[int, ...], wa
     request = replace(storage(), deployment=deployment(replicas=9))
     assignment, _ = scale_existing(request, there, mine, CapacityView((others,), (mine,)))
     assert assignment.replicas == want
+
+
+def test_records_the_memory_for_which_the_shape_was_computed() -> None:
+    """An edit of the model that reaches a placement while its pool is invalid must count once the pool is valid again.
+
+    Pools of 8 GPUs with 80Gi each: 150Gi need 2 GPUs, 160Gi as well, and 300Gi need 4.
+    """
+    made = placement(shape=shape(1, 2), vram="150Gi")
+
+    def recorded(vram: str, there: Environment) -> int | None:
+        request = SchedulingRequest(deployment=deployment(), model=model(profile(), vram=vram))
+        assignment, _ = scale_existing(request, there, made, CapacityView(()))
+        assert assignment.shape == shape(1, 2)
+        return assignment.vram
+
+    valid = environment("env", pool(gpus=8, memory="80Gi"))
+    assert recorded("160Gi", valid) == 160 * GIB
+    assert recorded("300Gi", valid) == 150 * GIB
+    assert recorded("300Gi", environment("env", broken_pools=("pool",))) == 150 * GIB
