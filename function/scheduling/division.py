@@ -9,6 +9,7 @@ weights. Replicas that fit nowhere are tried again in every decision.
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -234,14 +235,17 @@ def _take_back(
     division.inputs = replace(inputs, request=replace(inputs.request, takes_back=True))
     lent, division.left = division.left - lacking, lacking
     names = used.union(division.assignments, lends_nothing)
-    for candidate in [*_sort_candidates(division, ranks, names, {})]:
-        if division.left and not isinstance(candidate, Infeasible):
-            _grow(division, candidate, reusable, may_add=may_add)
+    candidates = [*_sort_candidates(division, ranks, names, {})]
+    feasible = (candidate for candidate in candidates if not isinstance(candidate, Infeasible))
+    for candidate in takewhile(lambda _: division.left, feasible):
+        _grow(division, candidate, reusable, may_add=may_add)
     division.left += lent
     division.inputs = inputs
-    for name in division.assignments.keys() & division.refusals.keys():
-        if division.refusals[name].granted_replicas is None:
-            del division.refusals[name]
+    division.refusals = {
+        name: infeasible
+        for name, infeasible in division.refusals.items()
+        if name not in division.assignments or infeasible.granted_replicas is not None
+    }
 
 
 def share_guaranteed(

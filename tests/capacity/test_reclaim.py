@@ -94,6 +94,23 @@ CASES = (
         {"a": 1, "b": 1},
     ),
     Case(
+        "not-needed-after-all",
+        "b is the youngest, but its half of a node makes no room for a whole one",
+        (
+            holds("a", 3, 2, created="2026-01"),
+            holds("b", 1, 0, shape=shape(1, 4), created="2026-02"),
+            holds("c", 1, shape=shape(1, 4)),
+            asks("d"),
+        ),
+        {"a": 2},
+    ),
+    Case(
+        "is-deleted",
+        "a ends anyway, so only one lent replica is needed for b",
+        (replace(holds("a", 2), deleting=True), holds("c", 2, 0), asks("b", 3)),
+        {"c": 1},
+    ),
+    Case(
         "own-deployment",
         "a deployment takes nothing from itself",
         (holds("a", 4, 1), asks("b", deployment="a")),
@@ -148,6 +165,14 @@ def test_nothing_is_granted_that_a_waiting_request_needs() -> None:
     ledger = allocate(holds("a", 3, 1), asks("b", shape=TWO), asks("c", priority=-1), asks("d", 1, 0))
     assert {g.uid: g.share.replicas for g in ledger.grants} == {"a": 3}
     assert (kept(ledger), sorted(rejected(ledger))) == ({"a": 2}, ["c", "d"])
+
+
+def test_what_a_waiting_request_does_not_need_is_granted() -> None:
+    """Beside c, half a node is free and stays free when b has its two nodes."""
+    half = shape(1, 4)
+    ledger = allocate(holds("a", 2, 1), holds("c", 1, shape=half), asks("b", shape=TWO), asks("d", shape=half))
+    assert {g.uid: g.share.replicas for g in ledger.grants} == {"a": 2, "c": 1, "d": 1}
+    assert (kept(ledger), rejected(ledger)) == ({"a": 1}, [])
 
 
 def test_goes_on_with_those_who_began_to_give_back() -> None:

@@ -1,4 +1,4 @@
-"""Scenario 34: lent replicas go back to their owner, under constant requests and streams, and none of them fails."""
+"""Scenario 36: lent replicas go back to their owner, under constant requests and streams, and none of them fails."""
 
 import time
 from collections.abc import Callable, Iterator
