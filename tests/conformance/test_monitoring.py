@@ -70,10 +70,7 @@ def test_alerts_and_dashboard_ask_for_metrics_that_exist() -> None:
 
 
 # For questions of one's own.
-UNASKED = (
-    *("deployment_environments_ready", "deployment_replicas_granted", "deployment_replicas_running"),
-    *("cache_environments_desired", "cache_environments_ready"),
-)
+UNASKED = (*("deployment_environments_ready", "cache_environments_desired", "cache_environments_ready"),)
 
 
 def _suffixed(name: str) -> list[str]:

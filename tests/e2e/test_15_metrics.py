@@ -31,7 +31,7 @@ MAY_BE_EMPTY = {
     "Calls that did not compose",
     "Environments by condition",
     "Placements not admitted",
-    # There is no price, no ModelService, no download and no kubeconfig that expires: see tests/conformance.
+    # There is no price, ModelService, download, load or kubeconfig that expires: see tests/conformance.
     "Costs by namespace",
     "Costs by deployment",
     "Endpoints of services",
@@ -39,6 +39,11 @@ MAY_BE_EMPTY = {
     "Endpoints without requests",
     "Age of downloads",
     "Time until kubeconfigs expire",
+    "Requests that wait",
+    "Requests that run",
+    "Time to first token",
+    "Tokens per second",
+    "Deployments that do not follow the load",
 }
 
 
