@@ -29,6 +29,9 @@ _NEVER = 1_000_000_000
 _WAITING = "vllm:num_requests_waiting|sglang:num_queue_reqs"
 _RUNNING = "vllm:num_requests_running|sglang:num_running_reqs"
 _TIME_TO_FIRST = "vllm:time_to_first_token_seconds_bucket|sglang:time_to_first_token_seconds_bucket"
+# Each increases with each token. SGLang's generation_tokens_total increases only when a request ends.
+_TOKENS = "vllm:generation_tokens_total|sglang:inter_token_latency_seconds_count"
+_WINDOW = "2m"
 
 
 def compose_autoscaler(
@@ -203,15 +206,24 @@ def _require_all(deployment: Deployment, query: str, serving: int) -> str:
 def _measure_first_token(deployment: Deployment) -> str:
     """Returns the query for the time to first token, times the replicas, because KEDA divides by the replicas.
 
-    Without requests there is no time, which counts as 0 as long as the engines report at all.
+    Without requests there is no time, which counts as 0 as long as the engines report at all. There is no result if
+    the engines of an environment hang: they had requests for the whole window, and generated no token.
     """
-    by = "" if deployment.divides_replicas else "environment, "
-    grouped = f" by ({by.rstrip(', ')})" if by else ""
-    rate = f"rate({_select(deployment, _TIME_TO_FIRST)}[2m])"
-    time = f"histogram_quantile(0.95, sum by ({by}le) ({rate}))"
-    replicas = f"count{grouped} (count by ({by}pod) ({_select(deployment, _RUNNING)}))"
-    query = f"(({time} >= 0) or 0 * {replicas}) * {replicas}"
-    return f"max({query})" if by else query
+    group = [] if deployment.divides_replicas else ["environment"]
+    by, by_pod, by_bucket = (_group(*group, *more) for more in ((), ("pod",), ("le",)))
+    running, waiting, tokens, times = (
+        f"{_select(deployment, measure)}[{_WINDOW}]" for measure in (_RUNNING, _WAITING, _TOKENS, _TIME_TO_FIRST)
+    )
+    time = f"histogram_quantile(0.95, sum{by_bucket} (rate({times}))) >= 0"
+    replicas = f"count{by} (count{by_pod} ({_select(deployment, _RUNNING)}))"
+    query = f"(({time}) or 0 * {replicas}) * {replicas}"
+    has_requests = f"sum{by} (min_over_time({running})) + sum{by} (min_over_time({waiting})) > 0"
+    hangs = f"(({has_requests}) unless (sum{by} (rate({tokens})) > 0) unless ({time}))"
+    return f"max({query}) unless count({hangs})" if by else f"{query} unless {hangs}"
+
+
+def _group(*labels: str) -> str:
+    return f" by ({', '.join(labels)})" if labels else ""
 
 
 def _report(status: Status, reason: Autoscaled, message: str) -> Condition:
