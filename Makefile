@@ -170,6 +170,7 @@ instructions: $(VENV)/dev.stamp
 # What one change costs in a simulated fleet (docs/performance.md).
 fleet: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.simulator grow
+	$(BIN)/python -m bench.simulator scale
 	$(BIN)/python -m bench.simulator resident
 	$(BIN)/python -m bench.simulator herd
 

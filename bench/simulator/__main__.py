@@ -65,6 +65,18 @@ def grow(lag: float, seed: int, deployments: list[int], environments: list[int],
 @cli.command()
 @_lag
 @_seed
+@click.option("-d", "--deployments", default="80", show_default=True, callback=_numbers, help="How many there are.")
+@click.option(
+    "-e", "--environments", default="10,100", show_default=True, callback=_numbers, help="How many there are."
+)
+def scale(lag: float, seed: int, deployments: list[int], environments: list[int]) -> None:
+    """An autoscaler asks for one replica more of a deployment over all environments, and for one fewer."""
+    tell(row for d in deployments for e in environments for row in stories.scale(_settings(lag, seed), d, e))
+
+
+@cli.command()
+@_lag
+@_seed
 @_deployments
 def resident(lag: float, seed: int, deployments: list[int]) -> None:
     """All deployments on one environment; another comes and leaves: calls for each of those that stay."""

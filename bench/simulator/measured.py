@@ -49,8 +49,11 @@ class Function:
 
     def limit(self, limits: Limits) -> None:
         """Call the function with these limits for each namespace, as the input of the pipeline step has them."""
-        said: Manifest = {"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}}
-        self.input = RunFunctionRequest(input=resource.dict_to_struct(said)).SerializeToString()
+        self.configure({"limits": {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}})
+
+    def configure(self, settings: Manifest) -> None:
+        """Call the function with these platform settings, as the input of the pipeline step has them."""
+        self.input = RunFunctionRequest(input=resource.dict_to_struct(settings)).SerializeToString()
 
     def call(self, xr: Ref, request: bytes) -> RunFunctionResponse:
         """Return the response; from the bytes of the request to those of the response it is measured."""

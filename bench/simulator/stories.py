@@ -12,7 +12,7 @@ from bench.simulator.report import Row
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
 from function.domain.allocation import Limits
-from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.manifests import Manifest, get, listing, mapping, text
 
 # A quota of each namespace that refuses nothing here.
 QUOTA = Limits(placements=10_000, gpus=1_000_000)
@@ -63,6 +63,47 @@ def one_more(settings: Settings, deployments: int, environments: int, *, quota: 
         _falter(plane, plane.all("ModelPlacement")[0])
         seconds = plane.rest()
     yield _row("one status", (deployments, environments), meter, seconds, plane)
+
+
+def scale(settings: Settings, deployments: int, environments: int) -> Iterator[Row]:
+    """Yield what it costs that an autoscaler asks for the fourth replica of a divided deployment, and for three again.
+
+    In the first fleet, the environment of the three has room. In the second, it is full, and the fourth goes elsewhere.
+    """
+    plane = at_rest(settings, deployments, environments)
+    yield from _scale(plane, "", (deployments, environments))
+    gc.collect()
+    plane = Plane(settings)
+    plane.create(fleet.model())
+    with plane.quiet():
+        for number in range(environments):
+            plane.create(fleet.environment(number, 3 * fleet.NODES))
+    yield from _scale(plane, " elsewhere", (0, environments))
+
+
+def _scale(plane: Plane, where: str, size: tuple[int, int]) -> Iterator[Row]:
+    plane.core.function.configure({"autoscaling": {"prometheus": {"url": "http://prometheus.monitoring:9090"}}})
+    scaling: Manifest = {
+        "signal": "Load",
+        "replicaScheduling": "Divided",
+        "load": {"maxReplicas": 8, "target": {"waitingRequests": 5}},
+        "fixed": {"replicas": 3},
+    }
+    scaled = plane.create(fleet.deployment(size[0], environments=size[1], scaling=scaling))
+    plane.rest()
+    for replicas in (4, 3):
+
+        def write(manifest: Manifest, replicas: int = replicas) -> None:
+            mapping(manifest, "spec.scaling.fixed")["replicas"] = replicas
+
+        with plane.measured() as meter:
+            plane.edit(scaled, write)
+            seconds = plane.rest()
+        placements = [
+            v for v in plane.all("ModelPlacement") if text(v.manifest, "spec.deploymentRef.name") == scaled.name
+        ]
+        spread = "+".join(str(get(v.manifest, "spec.replicas")) for v in placements)
+        yield _row(f"{7 - replicas} to {replicas}{where}", size, meter, seconds, plane, f"replicas {spread}")
 
 
 def resident(settings: Settings, deployments: int) -> Iterator[Row]:
