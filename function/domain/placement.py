@@ -149,8 +149,13 @@ class Placement:
 
     @property
     def running_replicas(self) -> int:
-        """How many of its replicas serve; all of them if KServe reports no number for a service that is Ready."""
-        return min(self.replicas, self.service.ready_replicas or self.replicas) if self.ready else 0
+        """How many of its replicas serve.
+
+        All of them if KServe reports no number for a service that is Ready. While a service grows, KServe can report it
+        as not Ready, although its earlier replicas serve.
+        """
+        reported = 0 if self.unreachable and not self.ready else self.service.ready_replicas
+        return min(self.replicas, reported or (self.replicas if self.ready else 0))
 
     @property
     def stage(self) -> Stage:

@@ -84,7 +84,10 @@ def divide(
         most=max(0, deployment.environments - len(unreadable)),
     )
     ranks = {p.environment: _rank(inputs, p) for p in kept}
-    preferred = sorted((p for p in kept if p.shape), key=lambda p: (_gives_up_first(p), ranks[p.environment]))
+    # Of equals, the one with most replicas is kept, and stays the choice while it takes over those of the others.
+    preferred = sorted(
+        (p for p in kept if p.shape), key=lambda p: (_gives_up_first(p), ranks[p.environment], -p.replicas)
+    )
     running = _count_running_to_keep(preferred[: division.most], division.left)
     for placement in preferred:
         _keep(division, placement, running)

@@ -19,7 +19,7 @@ from function.domain.placement import Placement, Stage
 from function.kube.selectors import NO_EXECUTE, find_untolerated
 from function.reasons import Refused
 from function.scheduling.candidates import FilterFactory, SchedulingInputs, filter_in_order
-from function.scheduling.division import divide
+from function.scheduling.division import Division, divide
 from function.scheduling.filters import (
     FilterFunc,
     check_profile_selector,
@@ -334,11 +334,12 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
     evicted = {d.placement.environment: d.placement for d in retained.dropped if d.cause is RemovalCause.EVICTED}
     division = divide(inputs, retained.kept, retained.to_reschedule, evicted, may_add=general_refusal is None)
     kept = [p for p in retained.kept if p.shape is None or p.environment in division.assignments]
+    surplus = _find_needed_surplus(retained, kept, division)
     assignments = tuple(sorted(division.assignments.values(), key=attrgetter("environment")))
     unreadable = frozenset(p.environment for p in kept if p.shape is None)
     # Placements that must leave stay until as many replicas as requested are Ready elsewhere.
     ready = [p for p in kept if p.ready and not p.deleting]
-    lacking = deployment.replicas - sum(p.running_replicas for p in ready)
+    lacking = deployment.replicas - sum(p.running_replicas for p in kept if not p.deleting)
     moving = _find_moving(retained, assignments)
     to_carry = 0
     while to_carry < len(moving) and lacking > 0:
@@ -347,8 +348,8 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, len(ready), to_carry)
     return Decision(
         assignments=assignments,
-        carried=carried,
-        dropped=dropped,
+        carried=tuple(sorted((*carried, *surplus), key=lambda p: (p.environment, p.name))),
+        dropped=tuple(d for d in dropped if d.placement not in surplus),
         refusals=tuple(sorted(division.refusals.values(), key=attrgetter("environment"))),
         general_refusal=general_refusal,
         unreadable=unreadable,
@@ -356,6 +357,19 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
         desired=max(1, len(assignments) + len(unreadable)),
         divided_replicas=deployment.replicas,
     )
+
+
+def _find_needed_surplus(retained: Retained, kept: Sequence[Placement], division: Division) -> list[Placement]:
+    """Returns the placements beyond `spec.environments` that stay until the replicas that replace theirs serve."""
+    replaced = sum(a.replicas for a in division.assignments.values()) - sum(
+        p.running_replicas for p in kept if p.shape and not p.deleting
+    )
+    needed: list[Placement] = []
+    for placement in retained.kept:
+        if placement not in kept and placement.running_replicas and not placement.deleting and replaced > 0:
+            needed.append(placement)
+            replaced -= placement.running_replicas
+    return needed
 
 
 def _find_moving(retained: Retained, assignments: tuple[Assignment, ...]) -> list[Placement]:

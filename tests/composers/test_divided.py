@@ -72,6 +72,20 @@ def test_says_what_has_no_room_and_gives_it_room_later() -> None:
     assert sum(counts(control).values()) > granted
 
 
+def test_replicas_beyond_fewer_environments_serve_until_others_replace_them() -> None:
+    control = divided(3)
+    deployment = only(control, "ModelDeployment")
+    assert len(counts(control)) == 2
+    change(control, deployment, "spec.environments", 1)
+    running = []
+    for _ in range(12):
+        control.advance()
+        running.append(int(str(numbers(control)[2])))
+    control.settle()
+    assert list(counts(control).values()) == [3]
+    assert min(running) == 3
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_keeps_replicas_while_the_model_is_missing(replicas: int) -> None:
     control = divided(2)
