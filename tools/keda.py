@@ -1,4 +1,4 @@
-"""KEDA's operator and metrics server, built from their Go module with the two scalers that a deployment by load uses.
+"""KEDA's programs, built from their Go module with the two scalers that a deployment by load uses.
 
 All of KEDA's scalers together are 3,700 Go packages (a third of them are Elasticsearch's), which take half an hour to
 build. So the module is copied without the other scalers; everything else is KEDA's own. `-overlay`
@@ -19,7 +19,11 @@ SUM = "h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps="
 # The queue of Azure has a constant that the other scalers use.
 _FILES = {"scaler.go", "prometheus_scaler.go", "cron_scaler.go", "cpu_memory_scaler.go", "azure_queue_scaler.go"}
 _TRIGGERS = {"prometheus", "cron", "cpu", "memory", "azure-queue"}
-_COMMANDS = {"keda-operator": "./cmd/operator", "keda-adapter": "./cmd/adapter"}
+_COMMANDS = {
+    "keda-operator": "./cmd/operator",
+    "keda-adapter": "./cmd/adapter",
+    "keda-admission-webhooks": "./cmd/webhooks",
+}
 _HOME = CACHE / "keda" / re.sub(r"[^A-Za-z0-9]", "", SUM)[:16]
 
 
@@ -37,7 +41,7 @@ def module_dir() -> Path:
 
 
 def path(name: str) -> Path:
-    """Return `keda-operator` or `keda-adapter`, built first where it is missing.
+    """Return one of KEDA's programs, built first where it is missing.
 
     Raises:
         BuildError: It cannot be built.

@@ -1,11 +1,11 @@
-"""KEDA on the hub: its CRDs and roles, its operator and metrics server as processes, and the autoscaler of Kubernetes.
+"""KEDA on the hub: its CRDs and roles, its programs as processes, and the autoscaler of Kubernetes.
 
 Scenarios that need it start it on a running stack. It is KEDA itself, without most of its scalers (tools/keda.py).
 """
 
 from dataclasses import replace
 
-from function.kube.manifests import Manifest, mapping, text
+from function.kube.manifests import Manifest, get, listing, mapping, text
 from tools import keda
 from tools.stack import apiserver, certificates, inventory, layout, upstream
 from tools.stack.kubectl import Kubectl
@@ -14,27 +14,47 @@ from tools.stack.processes import Processes, Program
 from tools.stack.waiting import listens, until
 
 _NAMESPACE = "keda"
-OPERATOR, METRICS_SERVER, AUTOSCALER = "keda-operator", "keda-adapter", "hub-autoscaler"
+OPERATOR, METRICS_SERVER, WEBHOOKS = "keda-operator", "keda-adapter", "keda-admission-webhooks"
+AUTOSCALER = "hub-autoscaler"
+_CHECKED = "scaledobjects"
 
 
 def up(home: Home, processes: Processes) -> None:
     """Install and start KEDA and the HorizontalPodAutoscaler controller."""
-    kubectl = Kubectl(home, "hub")
-    crds = upstream.read(*sorted((keda.module_dir() / "config/crd/bases").glob("*.yaml")))
-    kubectl.apply(crds, server_side=True)
-    kubectl.established("crd", *(text(crd, "metadata.name") for crd in crds))
-    kubectl.apply(_manifests(home))
-    for program in (operator(home), metrics_server(home), autoscaler(home)):
+    apply_crds(home)
+    Kubectl(home, "hub").apply(_manifests(home))
+    for program in (operator(home), metrics_server(home), webhooks(home), autoscaler(home)):
         processes.start(program)
     until("KEDA's operator", lambda: listens(layout.KEDA_OPERATOR_HEALTH))
     until("KEDA's metrics server", lambda: listens(layout.KEDA_METRICS_SERVER))
+    until("KEDA's admission webhooks", lambda: listens(layout.KEDA_WEBHOOKS))
+    Kubectl(home, "hub").apply([_admission(home)])
+
+
+def apply_crds(home: Home) -> None:
+    """Install KEDA's CRDs."""
+    kubectl = Kubectl(home, "hub")
+    crds = _crds()
+    kubectl.apply(crds, server_side=True)
+    kubectl.established("crd", *(text(crd, "metadata.name") for crd in crds))
+
+
+def delete_crds(home: Home) -> None:
+    """Delete KEDA's CRDs with all their objects, from which KEDA must take its finalizers."""
+    Kubectl(home, "hub")("delete", "crd", *(text(crd, "metadata.name") for crd in _crds()))
+
+
+def _crds() -> list[Manifest]:
+    return upstream.read(*sorted((keda.module_dir() / "config/crd/bases").glob("*.yaml")))
 
 
 def down(home: Home, processes: Processes) -> None:
     """Stop KEDA, and remove what answers for its API."""
-    for name in (OPERATOR, METRICS_SERVER, AUTOSCALER):
+    for name in (OPERATOR, METRICS_SERVER, WEBHOOKS, AUTOSCALER):
         processes.stop(name)
-    Kubectl(home, "hub")("delete", "apiservice", "v1beta1.external.metrics.k8s.io")
+    kubectl = Kubectl(home, "hub")
+    kubectl("delete", "apiservice", "v1beta1.external.metrics.k8s.io")
+    kubectl("delete", "validatingwebhookconfiguration", "keda-admission")
 
 
 def _manifests(home: Home) -> list[Manifest]:
@@ -57,6 +77,18 @@ def _manifests(home: Home) -> list[Manifest]:
     reached = {**mapping(api, "spec.service"), "port": layout.KEDA_METRICS_SERVER}
     spec: Manifest = {**mapping(api, "spec"), "service": reached, "caBundle": certificates.authority(home)}
     return [*inventory.namespaces(_NAMESPACE), *roles, service, {**api, "spec": spec}]
+
+
+def _admission(home: Home) -> Manifest:
+    """Return KEDA's own admission of ScaledObjects, at the address of its process."""
+    (found,) = upstream.read(keda.module_dir() / "config/webhooks/validation_webhooks.yaml")
+    (hook,) = (h for h in listing(found, "webhooks") if _CHECKED in str(get(h, "rules")))
+    path = text(hook, "clientConfig.service.path")
+    reached: Manifest = {
+        "url": f"https://localhost:{layout.KEDA_WEBHOOKS}{path}",
+        "caBundle": certificates.authority(home),
+    }
+    return {**found, "webhooks": [{**hook, "clientConfig": reached}]}
 
 
 def _environment(home: Home) -> dict[str, str]:
@@ -103,6 +135,22 @@ def metrics_server(home: Home) -> Program:
             f"--authentication-kubeconfig={config}",
             f"--authorization-kubeconfig={config}",
             f"--lister-kubeconfig={config}",
+        ),
+        env=_environment(home),
+    )
+
+
+def webhooks(home: Home) -> Program:
+    """Return KEDA's admission webhooks."""
+    return Program(
+        name=WEBHOOKS,
+        argv=(
+            str(keda.path(WEBHOOKS)),
+            "--zap-encoder=console",
+            f"--cert-dir={home.server_tls}",
+            f"--port={layout.KEDA_WEBHOOKS}",
+            f"--metrics-bind-address=127.0.0.1:{layout.KEDA_WEBHOOKS_METRICS}",
+            f"--health-probe-bind-address=127.0.0.1:{layout.KEDA_WEBHOOKS_HEALTH}",
         ),
         env=_environment(home),
     )
