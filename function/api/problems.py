@@ -44,6 +44,7 @@ IMAGE_FORM = (
 SCHEMES = ("s3", "gs", "https", "http", "hdfs", "webhdfs")
 URL_FORM = "a URL such as https://models.example.com:8443, without a path"
 ADDRESS_FORM = f"an address of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+TIMEZONE_FORM = "the name of a time zone, such as Etc/UTC or Europe/Vienna"
 DURATION_FORM = "a duration like 30s, 10m or 1h30m"
 _CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
 _MAX_VALUE_LENGTH = 60
@@ -61,12 +62,31 @@ _ALLOWED: Mapping[str, str] = {
     "less_than_equal": "at most {le}",
     "too_short": "at least {min_length} long",
     "too_long": "at most {max_length} long",
-    "string_too_short": "at least {min_length} long",
-    "string_too_long": "at most {max_length} long",
-    "string_pattern_mismatch": "of the form {pattern}",
+    "string_too_short": "not empty",
+    "string_too_long": "at most {max_length} characters long",
 }
-# Patterns of the XRDs that read better in words.
-_FORMS: Mapping[str, str] = {
+# The patterns of the XRDs in words; tests/api/test_problems.py compares them with the schemas.
+_LABEL_FORM = "of lower-case letters, digits and -, and must begin and end with a letter or digit"
+_NAME_FORM = "of lower-case letters, digits, - and ., and must begin and end with a letter or digit"
+PATTERN_FORMS: Mapping[str, str] = {
+    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": _LABEL_FORM,
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": _NAME_FORM,
+    r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$": f"empty, or {_NAME_FORM}",
+    r"^([a-z0-9][a-z0-9-]*)?$": "empty, or of lower-case letters, digits and -, and must begin with a letter or digit",
+    r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$": (
+        "of letters, digits, ., _ and -, and must begin and end with a letter or digit"
+    ),
+    r"^[-._a-zA-Z0-9]+$": "a key of a Secret, of letters, digits, -, . and _",
+    r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$": (
+        "of letters, digits, ., _, :, /, @, + and -, and must begin with a letter or digit"
+    ),
+    r"^[A-Za-z0-9._+@=/-]+$": "a path in the repository, of letters, digits, ., _, +, @, =, / and -",
+    r"^([^/\s]+(/[^/\s]+)*)?$": "a path such as models/qwen, without spaces and without a slash at its ends",
+    r"^v?[0-9]\.[0-9]{1,4}(\.[0-9]{1,4})?$": "a version such as 0.11.0",
+    r"^/": "an absolute path, which begins with /",
+    r"^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$": "the name of an extended resource, such as nvidia.com/gpu",
+    r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$": TIMEZONE_FORM,
+    r"^[a-z]+(,[a-z]+)*$": "words of lower-case letters, separated by commas, such as bearer",
     r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name",
     r"^[A-Za-z0-9_][A-Za-z0-9._-]*$": (
         "a branch, tag or commit without a slash; of a pull request, name its last commit"
@@ -74,7 +94,7 @@ _FORMS: Mapping[str, str] = {
     r"^[^\s:/]+(:[^\s/]+)?(/[^\s/]+)*$": IMAGE_FORM,
     r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$": DURATION_FORM,
     r"^[0-9]+(\.[0-9]+)?$": 'a decimal number such as "2.50"',
-    "^[A-Z]{3}$": "three letters of ISO 4217, such as USD",
+    "^[A-Z]{3}$": "three capital letters of ISO 4217, such as USD",
     r"^[a-z][a-z0-9+.-]*://\S+$": ADDRESS_FORM,
     r"^https?://[^/\s?#@]+$": URL_FORM,
     r"^https?://[^/\s?#@]+(/[^\s?#@]*)?$": "http:// or https:// with a host, and a path if there is one",
@@ -137,7 +157,7 @@ def validate(schema: type[M], value: JSON, path: str) -> tuple[M, Problems]:
     try:
         return schema.model_validate(value), Problems(path)
     except ValidationError as error:
-        refused = (_describe(e, value, path) for e in error.errors(include_url=False))
+        refused = (_describe(e, schema, value, path) for e in error.errors(include_url=False))
         problems = Problems(path, {problem.path: problem for problem in refused})
         return _construct(schema, value, problems), problems
 
@@ -263,7 +283,7 @@ def join_path(path: str, key: str | int) -> str:
     return f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
 
 
-def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
+def _describe(error: ErrorDetails, schema: type[BaseModel], value: JSON, path: str) -> Problem:
     for key in error["loc"]:
         if value is error["input"]:
             # The location goes on with a missing field, or with a branch of a union; only quantities are unions.
@@ -276,9 +296,14 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
         # Of words that differ only in case, the first is the documented one.
         words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
         return unknown_value(path, error["input"], tuple(reversed(words.values())))
+    form = PATTERN_FORMS.get(str(context.get("pattern") or _find_pattern(schema, error["loc"])), "")
+    if error["type"] == "string_pattern_mismatch" and form:
+        return invalid_value(path, error["input"], form)
     if error["type"] not in _ALLOWED:
         return Problem(path, f"{format_value(error['input'])} has the wrong type")
     allowed = _ALLOWED[error["type"]].format(**context)
+    if form and error["type"] in {"string_too_short", "string_too_long"}:
+        allowed = f"{form}, {allowed}"
     if (
         isinstance(error["input"], str)
         and "name" in getattr(schemas, str(context.get("class_name")), BaseModel).model_fields
@@ -290,7 +315,22 @@ def _describe(error: ErrorDetails, value: JSON, path: str) -> Problem:
             allowed += (
                 ". This looks like a token: store it in a Secret of the control plane, and give the Secret's name"
             )
-    return invalid_value(path, error["input"], _FORMS.get(str(context.get("pattern")), allowed))
+    return invalid_value(path, error["input"], allowed)
+
+
+def _find_pattern(schema: Any, location: Iterable[int | str]) -> str:
+    """Returns the pattern of the text at a location of a schema; empty if it has none."""
+    pattern = ""
+    for key in location:
+        schema = next((branch for branch in get_args(schema) if branch is not type(None)), schema)
+        if isinstance(key, int):
+            continue  # the type of the entries of a list has been taken from it
+        fields = schema.model_fields if _is_model(schema) else {}
+        info = next((info for name, info in fields.items() if key == (info.alias or name)), None)
+        schema = info.annotation if info else None
+        patterns = (getattr(rule, "pattern", None) for rule in (info.metadata if info else ()))
+        pattern = next((str(found) for found in patterns if found), "")
+    return pattern
 
 
 def _construct(schema: type[M], value: JSON, problems: Problems) -> M:

@@ -4,13 +4,17 @@
 """
 
 import difflib
+import re
 from collections.abc import Iterator
 
-from function.domain.engines import ENGINES, EngineSpec, parse_flags
+from function.domain.engines import ENGINES, EngineSpec, Flag, get_version, is_stock, parse_flags
+from function.domain.known_flags import KNOWN_FLAGS
 from function.domain.model import Engine
 
 # The cutoff of `difflib`: at 0.9, one letter in ten differs.
 _CLOSE = 0.9
+_WHOLE = re.compile(r"[+-]?[0-9][0-9_]*", re.ASCII)
+_ROUNDED = re.compile(r"[+-]?[0-9][0-9_]*|[0-9]+(\.[0-9]+)?[kKmMgGtT]|auto", re.ASCII)
 DTYPE = "--dtype"
 DTYPES = ("auto", "bfloat16", "float", "float16", "float32", "half")
 
@@ -26,8 +30,34 @@ def list_flag_notes(engine: Engine) -> Iterator[str]:
         elif flag.name == DTYPE:
             if flag.value not in DTYPES:
                 yield f"{flag.text}; must be one of {', '.join(DTYPES)}"
+        elif form := find_missing_number(spec, flag):
+            yield f"{flag.text}; must be {form}"
         elif meant := find_meant_flag(flag.name, known):
             yield f"{flag.name} is not a flag of {engine.name} that is known here; did you mean {meant}?"
+        elif is_unknown_flag(engine, flag.name):
+            oldest, newest = KNOWN_FLAGS[engine.name].oldest, KNOWN_FLAGS[engine.name].newest
+            refuses = f"{engine.name} does not start with a flag that it does not know"
+            yield f"{flag.name} is not a flag of {engine.name} {oldest} to {newest}; {refuses}"
+
+
+def find_missing_number(spec: EngineSpec, flag: Flag) -> str:
+    """Returns the form that the value of a flag must have; empty if it has it, or if the value need be no number."""
+    if flag.name in spec.whole_number_flags and not _WHOLE.fullmatch(flag.value):
+        return "a whole number"
+    if flag.name in spec.rounded_number_flags and not _ROUNDED.fullmatch(flag.value):
+        return "a whole number, or a rounded one such as 32k"
+    return ""
+
+
+def is_unknown_flag(engine: Engine, name: str) -> bool:
+    """Tells whether a stock image has no such flag; False if its version is not among those that were asked."""
+    known = KNOWN_FLAGS[engine.name]
+    version = get_version(engine)
+    stem = re.split(r"[.\s]", name, maxsplit=1)[0]
+    if not is_stock(engine) or version is None or not known.oldest <= version <= known.newest:
+        return False
+    stems = (stem, stem.replace("--no-", "--", 1))
+    return stem.startswith("--") and not any(flag.startswith(stems) for flag in known.flags)
 
 
 def list_common_flags(spec: EngineSpec) -> frozenset[str]:

@@ -47,6 +47,7 @@ MOUNT = "/mnt/models"  # where KServe mounts every model, whatever its source
 SERVED_NAME = "--served-model-name"
 BACKEND = "--distributed-executor-backend"  # vLLM's: `ray` or `mp`, which is vLLM itself
 RAY, MULTIPROCESSING = "ray", "mp"  # vLLM's executors that can span nodes: Ray, and vLLM itself
+_NEGATIVE = re.compile(r"-[0-9.]+", re.ASCII)  # a value, as no flag looks like a number
 _ATTACHED_NUMBER = re.compile(r"(-[a-z])([0-9]+)", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 _SECOND_FLAG = re.compile(r"\s--[a-z]")
@@ -121,6 +122,8 @@ class EngineSpec:
     repository_flags: tuple[str, ...]
     tokenizer_flag: str
     context_flag: str  # tokens of the longest request with its answer
+    whole_number_flags: tuple[str, ...]  # common flags whose value every version reads as a whole number
+    rounded_number_flags: tuple[str, ...] = ()  # likewise, or as 32k or 1.5M
     memory_share_flag: str  # the share of a GPU's memory that the engine uses
     tls_flags: tuple[str, ...] = ()  # besides certificate and key
 
@@ -202,6 +205,8 @@ _VLLM = EngineSpec(
     ),
     tokenizer_flag="--tokenizer",
     context_flag="--max-model-len",
+    whole_number_flags=("--max-num-seqs", "--max-loras", "--max-lora-rank"),
+    rounded_number_flags=("--max-model-len", "--max-num-batched-tokens"),
     memory_share_flag="--gpu-memory-utilization",
     tls_flags=("--enable-ssl-refresh",),  # reads a renewed certificate again
     health_path="/health",
@@ -259,6 +264,8 @@ _SGLANG = EngineSpec(
     ),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",
+    whole_number_flags=("--max-running-requests", "--chunked-prefill-size"),
+    rounded_number_flags=("--context-length", "--max-total-tokens", "--max-prefill-tokens"),
     memory_share_flag="--mem-fraction-static",
     # `/health` answers alike in all ranks; in old releases, it also answers if one of the ranks is dead.
     # `/health_generate` makes a token, for which it takes up to twenty seconds by itself.
@@ -322,7 +329,7 @@ class Flag:
 
 def parse_flags(args: tuple[str, ...]) -> Iterator[Flag]:
     """Yields every flag in order; a flag without `=` may have every argument up to the next flag as a value."""
-    starts = [index for index, arg in enumerate(args) if arg.startswith("-")]
+    starts = [index for index, arg in enumerate(args) if arg.startswith("-") and not _NEGATIVE.fullmatch(arg)]
     for index, end in pairwise([*starts, len(args)]):
         name, equals, value = args[index].partition("=")
         attached_number = _ATTACHED_NUMBER.fullmatch(name)

@@ -29,7 +29,10 @@ def test_reads_a_price() -> None:
             'perGpuHour: "1e3" is not allowed; must be a decimal number such as',
         ),
         ({"perGpuHour": 2.5, "currency": "EUR"}, "perGpuHour: 2.5 is not allowed; must be text"),
-        ({"perGpuHour": "2.5", "currency": "eur"}, 'currency: "eur" is not allowed; must be three letters of ISO 4217'),
+        (
+            {"perGpuHour": "2.5", "currency": "eur"},
+            'currency: "eur" is not allowed; must be three capital letters of ISO 4217',
+        ),
         ({"perGpuHour": "2.5"}, "currency: is required"),
         ({"perGpuHour": "2.5", "currency": "EUR", "class": "Free"}, 'class: "Free" is not known; must be one of'),
     ],

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from function.api.problems import find_nearest, format_value, unknown_value, validate
+from function import schemas
+from function.api.problems import PATTERN_FORMS, find_nearest, format_value, unknown_value, validate
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -54,13 +55,33 @@ CASES = [
     Case("least", "bounds are named", {"model": {"name": "a"}, "serving": []},
          Problem("spec.serving", "[] is not allowed; must be at least 1 long")),
     Case("pattern", "a form is named", _with(model={"name": "a b"}),
-         Problem("spec.model.name", '"a b" is not allowed; must be of the form ^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$')),
+         Problem("spec.model.name", '"a b" is not allowed; must be of letters, digits, ., _, :, /, @, + and -, and '
+                                    "must begin with a letter or digit")),
+    Case("name-of-a-secret", "a form is in words",
+         _with(huggingFace={"repo": "a/b", "secretRef": {"name": "HF_Token"}}),
+         Problem("spec.huggingFace.secretRef.name", '"HF_Token" is not allowed; must be of lower-case letters, digits, '
+                                                    "- and ., and must begin and end with a letter or digit")),
+    Case("too-long", "a length comes after the form", {"model": {"name": "a"}, "serving": [
+        {"name": "a" * 64, "engine": {"name": "vLLM", "image": "a"}}]},
+         Problem("spec.serving[0].name", f'"{"a" * 59}… is not allowed; must be of letters, digits, ., _ and -, and '
+                                         "must begin and end with a letter or digit, at most 63 characters long")),
+    Case("empty", "an empty text is refused in words", _with(environmentSelector={"matchExpressions": [
+        {"key": "", "operator": "Exists"}]}),
+         Problem("spec.environmentSelector.matchExpressions[0].key",
+                 '"" is not allowed; must be not empty')),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_describes_each_error_of_the_schema(case: Case) -> None:
     assert validate(ModelSpec, case.value, "spec")[1].list() == (case.want,), case.reason
+
+
+def test_every_pattern_of_the_schemas_has_words() -> None:
+    models = [model for model in vars(schemas).values() if isinstance(model, type) and issubclass(model, BaseModel)]
+    fields = (info for model in models for info in model.model_fields.values())
+    patterns = {pattern for info in fields for rule in info.metadata if (pattern := getattr(rule, "pattern", None))}
+    assert patterns == set(PATTERN_FORMS)
 
 
 def test_refused_fields_have_defaults_or_empty_values() -> None:

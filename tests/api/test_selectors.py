@@ -72,7 +72,7 @@ CASES = [
          _expression(key="a", operator="In", values="b"),
          (Problem(f"{FIRST}.values", '"b" is not allowed; must be a list'),)),
     Case("empty-key", "a key has at least one character", _expression(key="", operator="Exists"),
-         (Problem(f"{FIRST}.key", '"" is not allowed; must be at least 1 long'),)),
+         (Problem(f"{FIRST}.key", '"" is not allowed; must be not empty'),)),
     Case("too-many", "pydantic does not look into a list that is too long", {"matchExpressions": [{"key": "a"}] * 33},
          (Problem("selector.matchExpressions", f"{TOO_MANY} is not allowed; must be at most 32 long"),)),
     Case("no-key", "a key is required", _expression(operator="Exists"), (Problem(f"{FIRST}.key", "is required"),)),

@@ -153,7 +153,8 @@ CASES = [
     Case("duration-zero", "a duration of zero would stop all reconciles", {"ttl": {"pending": "0s"}},
          Problem("input.ttl.pending", f'"0s" is not allowed; {DURATION}')),
     Case("duration-long", "as long as the schema allows", {"ttl": {"pending": "1s" * 17}},
-         Problem("input.ttl.pending", f'"{"1s" * 17}" is not allowed; must be at most 32 long')),
+         Problem("input.ttl.pending", f'"{"1s" * 17}" is not allowed; must be a duration like 30s, 10m or 1h30m, at '
+                                      "most 32 characters long")),
     Case("duration-type", "a number is not a duration", {"ttl": {"pending": 3}},
          Problem("input.ttl.pending", "3 is not allowed; must be text")),
     Case("quantity", "an invalid quantity is refused", {"download": {"resources": {"limits": {"memory": "80 gigs"}}}},

@@ -14,6 +14,7 @@ from function.domain.engines import get_last_value, parse_flags
         ("after an equals sign nothing else is a value", ("--a=b", "c"), [("--a", ("b",))]),
         ("underscores equal dashes in the name alone", ("--a_b=c_d",), [("--a-b", ("c_d",))]),
         ("a letter with its number", ("-n2", "-tp", "8"), [("-n", ("2",)), ("-tp", ("8",))]),
+        ("a negative number is a value", ("--a", "-1", "-b"), [("--a", ("-1",)), ("-b", ())]),
         ("what stands before every flag belongs to none", ("a", "--b"), [("--b", ())]),
     ],
 )

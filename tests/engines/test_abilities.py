@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from function.domain.engine_flags import DTYPE, DTYPES, find_meant_flag, list_common_flags
-from function.domain.engines import ENGINES, SERVED_NAME, Ability, EngineSpec, has_ability
+from function.domain.engine_flags import DTYPE, DTYPES, find_meant_flag, find_missing_number, list_common_flags
+from function.domain.engines import ENGINES, SERVED_NAME, Ability, EngineSpec, has_ability, parse_flags
 from function.domain.model import Engine, EngineName
 from function.kube.manifests import list_texts
 from function.serving.service import build_service
 from tests.engines.asking import Answers, ask
+from tests.engines.known_flags import TARGET, format_module
 from tests.engines.pods import Cluster
 from tests.engines.replica import Group
 from tests.engines.shapes import CASES, IMAGES, name_engine
@@ -117,12 +118,32 @@ def test_no_flag_of_an_engine_counts_as_misspelt(matrix: Matrix, release: Releas
     assert set(list_texts(answers.choices, DTYPE)) <= set(DTYPES)
 
 
+def test_known_flags_are_those_of_all_versions(matrix: Matrix) -> None:
+    """`python -m tests.engines.known_flags` writes them again."""
+    assert TARGET.read_text() == format_module(lambda release: matrix(release)[1].options)
+
+
+@pytest.mark.parametrize("release", [VLLM[0], VLLM[-1], SGLANG[0], SGLANG[-1]], ids=name_release)
+def test_numbers_are_what_the_parsers_take(model: Path, release: Release) -> None:
+    spec = ENGINES[name_engine(release)]
+    start = ("serve", "/mnt/models") if release in VLLM else ("-m", "sglang.launch_server", "--model-path=/mnt/models")
+    flags = (*spec.whole_number_flags, *spec.rounded_number_flags)
+    args = [f"{flag}={value}" for flag in flags for value in ("16", "many", "")]
+    answers = ask(release, [(*start, arg) for arg in args], model, gpus=8).answers
+    refused = [arg for arg, answer in zip(args, answers, strict=True) if answer.error]
+    assert refused == [f"{flag}={value}" for flag in flags for value in ("many", "")]
+    ours = [arg for arg in args for flag in parse_flags((arg,)) if find_missing_number(spec, flag)]
+    assert refused == ours
+
+
 def _list_flags(spec: EngineSpec) -> list[str]:
     managed = [name for flags in spec.managed_flags for name in flags.names]
     single = [spec.expert_flag.partition("=")[0], spec.join_timeout_flag, spec.tokenizer_flag, spec.context_flag]
     single += [spec.memory_share_flag, DTYPE]
     sizes = (flag for flags in spec.size_flags.values() for flag in flags)
     several = (
+        *spec.whole_number_flags,
+        *spec.rounded_number_flags,
         *sizes,
         *spec.switch_flags,
         *spec.weights_flags,

@@ -15,6 +15,8 @@ FILE = replace(HUB, file="kimi.gguf")
 WHERE = "spec.serving[default]."
 NEWEST = f"{WHERE}engine.image: does not show the engine's version, so the newest is assumed; set engine.version"
 ARGS = f"{WHERE}engine.args: "
+STOCK = "vllm/vllm-openai:v0.20.0"
+NO_START = "vLLM does not start with a flag that it does not know"
 SHARE_FLAG = "--mem-fraction-static"
 A_SHARE = "must be a share of the GPU's memory, more than 0 and at most 1"
 MOVES = f"{WHERE}engine.image: has no tag or the tag latest, so pods may run different versions; name a tag or a digest"
@@ -63,7 +65,20 @@ CASES = [
          (f"{ARGS}--mem-fraction-statics is not a flag of SGLang that is known here; did you mean {SHARE_FLAG}?",)),
     Case("flags-as-parsers-take-them", "a beginning, --no- before a switch, and a key after a dot are no slips",
          one(engine=engine("--max-model=1", "--no-enable-prefix-caching", "--speculative-config.model=x"))),
-    Case("unknown-flag", "a custom image may know any flag", one(engine=engine("--my-own-flag=1"))),
+    Case("unknown-flag", "a stock image knows no such flag", one(engine=engine("--my-own-flag=1", image=STOCK)),
+         (f"{ARGS}--my-own-flag is not a flag of vLLM 0.8.5 to 0.33.0; {NO_START}",)),
+    Case("unknown-flag-of-a-custom-image", "a custom image may know any flag",
+         one(engine=engine("--my-own-flag=1", image="registry.example.com/vllm:v0.20.0"))),
+    Case("unknown-flag-of-a-later-version", "a later version may have more flags",
+         one(engine=engine("--my-own-flag=1", image="vllm/vllm-openai:v0.34.0"))),
+    Case("negative-number", "the value of a flag is no flag", one(engine=engine("--max-model-len", "-1", image=STOCK))),
+    Case("rare-flag", "a flag that authors seldom write", one(engine=engine("--cpu-offload-gb=4", image=STOCK))),
+    Case("no-number", "the context is a number of tokens", one(engine=engine("--max-model-len=abc")),
+         (f"{ARGS}--max-model-len=abc; must be a whole number, or a rounded one such as 32k",)),
+    Case("no-number-at-all", "the number is missing", one(engine=engine("--max-num-seqs")),
+         (f"{ARGS}--max-num-seqs; must be a whole number",)),
+    Case("numbers", "numbers as the parsers take them",
+         one(engine=engine("--max-model-len=32k", "--max-num-seqs=256", "--max-num-batched-tokens", "8_192"))),
     Case("percent", "the share of memory is no percentage", one(engine=engine("--gpu-memory-utilization=95")),
          (f"{ARGS}--gpu-memory-utilization=95; {A_SHARE}",)),
     Case("no-share", "the share is a number", one(engine=engine("--gpu-memory-utilization=all")),
