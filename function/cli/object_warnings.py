@@ -11,11 +11,12 @@ from function.capacity.admission import build_required_labels
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import count_in_empty_pool
 from function.cli.gpus import find_contradictions
+from function.cli.load_warnings import find_engines_without_metrics, find_load_slips
 from function.cli.references import NODE_POOLS, check_name, find_model, read_request, read_settings
 from function.cli.store import Ref, Store, is_ours, read_environments
 from function.domain.allocation import format_replicas
 from function.domain.environment import Environment, Pool
-from function.domain.model import DownloadedSource, EngineName, Model, Problem
+from function.domain.model import DownloadedSource, Model, Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, text
 from function.kube.quantity import gib
@@ -57,6 +58,7 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     match text(manifest, "kind"):
         case "ModelDeployment":
             yield from _find_costs(store, manifest)
+            yield from find_load_slips(manifest)
             for index, name in enumerate(list_texts(manifest, "spec.rollout.order")):
                 yield from check_name(store, Ref("InferenceEnvironment", "", name), f"spec.rollout.order[{index}]")
         case "ModelCache":
@@ -146,23 +148,10 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     # Replicas that are divided need no environment that has room for all of them.
     is_divided = scheduling.deployment.divides_replicas
     yield from _find_common_refusal(scheduling.with_replicas(1) if is_divided else scheduling, environments)
-    yield from _find_engines_without_metrics(scheduling)
+    yield from find_engines_without_metrics(scheduling)
     others = (ref for ref in store.refs("ModelDeployment") if ref.namespace == scheduling.deployment.namespace)
     sharing = filter(None, (read_request(store, store[other]) for other in others))
     yield from _find_full_claims([scheduling, *sharing], environments)
-
-
-def _find_engines_without_metrics(request: SchedulingRequest) -> Iterator[Problem]:
-    """Warns if the replicas follow a load that an engine does not report."""
-    load = request.deployment.load
-    if load is None or not load.target.needs_metrics_of_engines:
-        return
-    for profile in request.model.profiles:
-        if profile.engine.name is EngineName.SGLANG and "--enable-metrics" not in profile.engine.args:
-            message = (
-                f"SGLang reports no load without --enable-metrics: add it to engine.args of profile {profile.name}"
-            )
-            yield Problem("spec.scaling.load.target", message)
 
 
 def _find_ignored_settings(store: Store, manifest: Manifest) -> Iterator[Problem]:

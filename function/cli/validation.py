@@ -36,6 +36,7 @@ from function.cli.references import (
     request_storage,
     suggest_nearest,
 )
+from function.cli.secret_references import find_secret_faults, is_secret
 from function.cli.store import Ref, Store, has_misspelt_group, is_known, is_ours, read_environments, set_namespace
 from function.cli.tables import BAD, WAIT, paint
 from function.composers import COMPOSERS
@@ -140,6 +141,13 @@ def list_known(items: Iterable[Item | Fault], namespace: str) -> list[Item]:
     return [replace(item, manifest=set_namespace(item.manifest, namespace or "default")) for item in known]
 
 
+def _list_secrets(items: Iterable[Item | Fault], namespace: str) -> list[Manifest]:
+    """Returns the Secrets of files, in a namespace where they name none."""
+    found = (item.manifest for item in items if isinstance(item, Item) and is_secret(item.manifest))
+    default: Manifest = {"namespace": namespace or "default"}
+    return [{**secret, "metadata": {**default, **mapping(secret, "metadata")}} for secret in found]
+
+
 def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> list[Fault]:
     """Returns every fault of files, and lays their objects over those of the store, which are the control plane's.
 
@@ -147,6 +155,7 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
     """
     faults = [item for item in items if isinstance(item, Fault)]
     known = list_known(items, namespace)
+    secrets = _list_secrets(items, namespace)
     first_items: dict[Ref, Item] = {}
 
     def add(item: Item, problems: Iterable[Problem], level: Level = "error") -> None:
@@ -163,8 +172,10 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
             add(item, [Problem("metadata.name", f"{ref} is given twice, in {place} too")])
         store.put(item.manifest)
     for item in known:
-        problems = (*find_problems(item.manifest), *read_settings(store, item.manifest)[1])
+        settings, faults_of_settings = read_settings(store, item.manifest)
+        problems = (*find_problems(item.manifest), *faults_of_settings)
         add(item, (*problems, *_find_unresolved_references(store, item.manifest)))
+        add(item, find_secret_faults(item.manifest, settings, secrets), "warning")
         add(item, find_warnings(store, item.manifest), "warning")
     for ref in store.keys() - first_items.keys():
         add(Item(store[ref]), find_problems(store[ref]), "warning")

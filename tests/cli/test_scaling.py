@@ -1,10 +1,12 @@
 """What the command line says of replicas that are divided over environments, and of replicas by load."""
 
 import copy
+import zoneinfo
 from pathlib import Path
 
 import pytest
 
+from function.cli.load_warnings import find_load_slips
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example, find_manifest
 from tests.cli.process import output_of, refused_output_of, write
@@ -56,3 +58,54 @@ def test_warns_of_an_engine_that_reports_no_load(target: JSON, tmp_path: Path, *
         arguments = engine.get("args")
         engine["args"] = [*(arguments if isinstance(arguments, list) else ()), "--enable-metrics"]
     assert why not in output_of("validate", write(tmp_path, *manifests))
+
+
+LOAD: Manifest = {"maxReplicas": 2, "target": {"waitingRequests": 5}}
+SCHEDULE: Manifest = {"start": "0 7 * * *", "end": "0 9 * * *", "replicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("signal", "is_warned"), [({}, True), ({"signal": "Load"}, False), ({"signal": "Fixed"}, False)]
+)
+def test_warns_of_load_without_its_signal(signal: Manifest, tmp_path: Path, *, is_warned: bool) -> None:
+    """With signal Fixed, an author keeps the settings on purpose (docs/scale.md)."""
+    manifests = scaled("gemma-one-gpu", {**signal, "load": LOAD})
+    why = "spec.scaling.load: has no effect without signal: Load, so the number of replicas is fixed"
+    assert (why in output_of("validate", write(tmp_path, *manifests))) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("query", "is_warned"),
+    [
+        ("sum(up) or vector(0)", True),
+        ("sum(up) OR on() vector( 0 )", True),
+        ("sum(up or down)", False),
+        ("sum(vector(0))", False),
+    ],
+)
+def test_warns_of_a_query_that_never_is_unknown(query: str, tmp_path: Path, *, is_warned: bool) -> None:
+    target: Manifest = {"query": {"promQL": query, "value": "1"}}
+    manifests = scaled("gemma-one-gpu", {"signal": "Load", "load": {"maxReplicas": 2, "target": target}})
+    why = "spec.scaling.load.target.query.promQL: or vector(0) hides that the load is unknown"
+    assert (why in output_of("validate", write(tmp_path, *manifests))) is is_warned
+
+
+@pytest.mark.parametrize(("zone", "is_warned"), [("Europe/Vienna", False), ("Europe/Wien", True), ("Europe", True)])
+def test_warns_of_a_time_zone_that_does_not_exist(zone: str, tmp_path: Path, *, is_warned: bool) -> None:
+    schedule: list[JSON] = [SCHEDULE, {**SCHEDULE, "timezone": zone}]
+    manifests = scaled("gemma-one-gpu", {"signal": "Load", "load": {**LOAD, "schedule": schedule}})
+    why = f"spec.scaling.load.schedule[1].timezone: {zone} is no time zone that is known here"
+    shown = output_of("validate", write(tmp_path, *manifests))
+    assert (why in shown) is is_warned
+    assert ("time zone" in shown) is is_warned
+
+
+def test_takes_every_time_zone_where_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an image without tzdata."""
+
+    def find_zone(name: str) -> None:
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr("zoneinfo.ZoneInfo", find_zone)
+    load: Manifest = {"schedule": [{"timezone": "Europe/Wien"}]}
+    assert list(find_load_slips({"spec": {"scaling": {"signal": "Load", "load": load}}})) == []
