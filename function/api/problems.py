@@ -102,6 +102,12 @@ PATTERN_FORMS: Mapping[str, str] = {
 }
 
 
+# What to choose among words, where a user may look for another one.
+_HINTS: Mapping[tuple[str, ...], str] = {
+    ("Existing", "GKE"): "; a cluster of any provider is Existing, with its kubeconfig in a Secret"
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T_co]):
     """The result of a parser. `value` is None if the problems leave nothing; problems may exist beside a value."""
@@ -295,7 +301,9 @@ def _describe(error: ErrorDetails, schema: type[BaseModel], value: JSON, path: s
     if error["type"] == "literal_error":
         # Of words that differ only in case, the first is the documented one.
         words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
-        return unknown_value(path, error["input"], tuple(reversed(words.values())))
+        known = tuple(reversed(words.values()))
+        problem = unknown_value(path, error["input"], known)
+        return Problem(path, f"{problem.message}{_HINTS.get(known, '')}")
     form = PATTERN_FORMS.get(str(context.get("pattern") or _find_pattern(schema, error["loc"])), "")
     if error["type"] == "string_pattern_mismatch" and form:
         return invalid_value(path, error["input"], form)

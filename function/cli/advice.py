@@ -15,10 +15,11 @@ from function.capacity.ledger import admit_placements
 from function.capacity.quota import namespace_usage
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
-from function.cli.store import Ref, read_environments, read_placements
+from function.cli.store import Ref, Store, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost, Grant
-from function.domain.placement import Placement, Preference
+from function.domain.placement import Deployment, Placement, Preference
+from function.kube.manifests import Manifest, mapping
 from function.kube.messages import format_count
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Rank, RemovalCause, SchedulingRequest
@@ -49,7 +50,25 @@ def list_remarks(plan: Plan) -> list[str]:
     prices = [f"placement.prefer {without_price}"] if without_price else []
     chosen = (*prices, *explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
     savings = (saving.message for saving in find_savings(plan))
-    return [*_note_doubts(plan.scheduling), *_name_lenders(plan), *chosen, *savings, *_name_holders(plan)]
+    growth = _preview_growth(plan, plan.scheduling.request.deployment)
+    return [*_note_doubts(plan.scheduling), *_name_lenders(plan), *chosen, *savings, *growth, *_name_holders(plan)]
+
+
+def _preview_growth(plan: Plan, deployment: Deployment) -> Iterator[str]:
+    """Says where the replicas would run if the load asked for `maxReplicas`, and all others stayed as planned."""
+    load = deployment.load
+    if load is None or deployment.replicas >= load.maximum or not plan.is_placed:
+        return
+    store = Store(plan.store.values())
+    manifest = store[plan.ref]
+    fixed: Manifest = {"replicas": load.maximum}
+    scaling: Manifest = {**mapping(manifest, "spec.scaling"), "fixed": fixed}
+    store.put({**manifest, "spec": {**mapping(manifest, "spec"), "scaling": scaling}})
+    assignments = decide_deployment(store, plan.ref).decision.assignments
+    where = ", ".join(f"{a.replicas} on {a.environment}/{a.pool}" for a in assignments)
+    wanted = load.maximum if deployment.divides_replicas else load.maximum * len(assignments)
+    lack = wanted - sum(assignment.replicas for assignment in assignments)
+    yield f"at maxReplicas {load.maximum}: {where}{f'; no room now for {lack} of {wanted}' if lack else ''}"
 
 
 def explain_preference(rows: Iterable[Row]) -> Iterator[str]:

@@ -15,13 +15,14 @@ from function.cli.validation import find_invalid_name
 from function.kube.manifests import listing, text
 from function.remote.nodes import parse_node
 
+KINDS = ("model", "environment", "deployment", "service")
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
 _MODEL = "qwen3-8b"  # of the deployment to start from
 _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
 
 
 @click.command(epilog=examples("init"))
-@click.argument("kind", type=click.Choice(("model", "environment", "deployment")))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", required=False)
 @click.option("--model", metavar="NAME", help="The model of a deployment; NAME by default.")
 @click.option(
@@ -32,7 +33,7 @@ _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
 def init(  # click's options
     *, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources, form: Form
 ) -> None:
-    """Write a manifest to start from, with comments. The three fit each other.
+    """Write a manifest to start from, with comments. All fit each other.
 
     With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else. JSON has no
     comments.

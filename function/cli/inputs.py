@@ -263,7 +263,11 @@ def _set_value(store: Store, value: str) -> Ref:
         block[last] = normalize_json(yaml.load(content, _Loader))  # noqa: S506  # a safe loader
     except (yaml.YAMLError, ValueError) as error:
         raise CliError(f"--set {value}: {content} is not YAML") from error
-    if problems := sorted({*find_problems(after)} - {*find_problems(before)}):
-        raise CliError(f"--set {value}: {problems[0]}")
+    earlier = {*find_problems(before)}
+    if problems := sorted({*find_problems(after)} - earlier):
+        # Numbers as text: the shell has taken the quotes of a price.
+        block[last] = normalize_json(yaml.load(content, yaml.BaseLoader))  # noqa: S506  # every scalar is text
+        if {*find_problems(after)} - earlier:
+            raise CliError(f"--set {value}: {problems[0]}")
     store.put(after)
     return ref

@@ -192,7 +192,10 @@ class Cluster:
             lack = f"the kubeconfig {files} has no usable {context}{why}"
             if not any(Path(file).is_file() for file in files.split(os.pathsep)):
                 lack = f"there is no kubeconfig {files}"
-            message = f"cannot {what}: {lack}. Give --kubeconfig or --context, or files with -f"
+            parameters = click.get_current_context().command.params
+            takes_files = any(parameter.name == "files" for parameter in parameters)
+            remedy = f"Give --kubeconfig or --context{', or files with -f' if takes_files else ''}"
+            message = f"cannot {what}: {lack}. {remedy}"
             raise CliError(message, Code.UNREACHABLE) from error
 
 

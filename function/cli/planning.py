@@ -286,7 +286,7 @@ def _list_candidates(
     for assignment in scheduling.decision.assignments:
         if assignment.environment == environment.name:
             key = (assignment.profile, assignment.pool)
-            rows[key] = _mark_chosen(rows.get(key), assignment, observed)
+            rows[key] = _mark_chosen(rows.get(key), assignment, observed, is_divided=scheduling.decision.is_divided)
     return rows.values()
 
 
@@ -320,14 +320,18 @@ def _describe_fitting(candidate: Candidate, ledger: CapacityView) -> Row:
     )
 
 
-def _mark_chosen(row: Row | None, assignment: Assignment, observed: set[str]) -> Row:
+def _mark_chosen(row: Row | None, assignment: Assignment, observed: set[str], *, is_divided: bool) -> Row:
     """Returns the row of a chosen candidate; it stays if its placement is observed, and is placed otherwise.
 
-    One may be kept that has no row: its pool or profile cannot be read, or its labels are not admitted any more.
+    If replicas are divided, the row has those of this candidate, and not the sum of all. One may be kept that has no
+    row: its pool or profile cannot be read, or its labels are not admitted any more.
     """
     placement = assignment.placement
     is_kept = placement is not None and placement.name in observed
     verdict = STAYS if is_kept else PLACED
+    if row is not None and is_divided:
+        required = format_count(assignment.replicas, "replica")
+        return replace(row, verdict=verdict, required=required, cost=assignment.cost)
     if row is not None:
         return replace(row, verdict=verdict)
     return Row(

@@ -30,7 +30,7 @@ _SETTINGS_BYTES = 384  # of a message for problems of the platform's settings
 # Reasons of False conditions that need no attention: the composite is on its way.
 PROGRESS_REASONS = {"Starting", "Applying", "WaitingForAdmission", "WaitingForStorage", "ClaimPending", "Downloading"}
 PROGRESS_REASONS |= {"Connecting", "NothingPlaced", "Draining", "NotDraining", "Rolling", "Paused"}
-PROGRESS_REASONS |= {"NoPlacements", "NoneReady", "PartiallyReady"}
+PROGRESS_REASONS |= {"NoPlacements", "NoneReady", "PartiallyReady", "Scaling"}
 
 
 def complete(kind: str, known: Iterable[Condition], reason: str, message: str = "") -> tuple[Condition, ...]:

@@ -412,3 +412,13 @@ def test_pools_of_equal_labels_are_a_fault(case: Twin) -> None:
     fault = Problem("spec.nodePools[1].labels", "pool a has the same; its nodes would be counted twice")
     assert parsed.problems == (() if case.is_valid else (fault,)), case.reason
     assert parsed.value.broken_pools == (() if case.is_valid else ("b",)), case.reason
+
+
+def test_says_that_a_cluster_of_any_provider_is_existing() -> None:
+    spec: Manifest = {"cluster": {"source": "EKS"}, "nodePools": []}
+    problems = parse_environment({"metadata": {"name": "a"}, "spec": spec}, BUILT_IN).problems
+    want = (
+        '"EKS" is not known; must be one of Existing, GKE; a cluster of any provider is Existing, '
+        "with its kubeconfig in a Secret"
+    )
+    assert Problem("spec.cluster.source", want) in problems

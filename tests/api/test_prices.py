@@ -33,6 +33,10 @@ def test_reads_a_price() -> None:
             {"perGpuHour": "2.5", "currency": "eur"},
             'currency: "eur" is not allowed; must be three capital letters of ISO 4217',
         ),
+        (
+            {"perGpuHour": "2.5", "currency": "dollar"},
+            'currency: "dollar" is not allowed; must be three capital letters of ISO 4217, such as USD, at most 3',
+        ),
         ({"perGpuHour": "2.5"}, "currency: is required"),
         ({"perGpuHour": "2.5", "currency": "EUR", "class": "Free"}, 'class: "Free" is not known; must be one of'),
     ],

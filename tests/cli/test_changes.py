@@ -64,6 +64,14 @@ def test_set_changes_live_pools(live: Live) -> None:
     assert "nothing changes" in shown, "what runs stays"
 
 
+@pytest.mark.parametrize("price", ["2.5", "'2.5'"])
+def test_set_takes_a_price_as_a_number(price: str) -> None:
+    """The field is text; the example runs on 2 nodes x 8 GPUs: 16 x 2.5 = 40."""
+    value = f"h200-east/h200.price={{perGpuHour: {price}, currency: USD}}"
+    shown = json.loads(output_of("plan", "-f", KIMI, "-o", "json", "--set", value))
+    assert shown["plans"][0]["costs"] == [{"currency": "USD", "amountPerHour": "40.0"}]
+
+
 @pytest.mark.parametrize(
     ("value", "code", "says"),
     [

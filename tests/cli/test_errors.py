@@ -144,6 +144,18 @@ CASES = (
 )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("plan",), "Give --kubeconfig or --context, or files with -f"),
+        (("check", "cluster"), "Give --kubeconfig or --context"),
+        (("cordon", "us-east"), "Give --kubeconfig or --context"),
+    ],
+)
+def test_advises_files_only_where_a_command_takes_them(arguments: tuple[str, ...], remedy: str) -> None:
+    assert one_line(run(*arguments)).endswith(f"there is no kubeconfig /nonexistent/config. {remedy}")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.yaml").write_text("a: 1\nb: [1\nc: 2\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.init import KINDS
 from function.kube.manifests import Manifest, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, find_manifest
@@ -192,7 +193,7 @@ def test_other_outputs_of_what_writes(live: Live, server: ApiServer) -> None:
 
 
 def test_init_and_schema_write_json_and_yaml() -> None:
-    for kind in ("model", "environment", "deployment"):
+    for kind in KINDS:
         assert json.loads(output_of("init", kind, "-o", "json")) == yaml.safe_load(output_of("init", kind))
     assert yaml.safe_load(output_of("schema", "-o", "yaml")) == json.loads(output_of("schema"))
 

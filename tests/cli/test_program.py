@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.init import KINDS
 from function.cli.live import connect
 from function.cli.main import COMMANDS as COMMANDS_BY_NAME
 from tests.cli.api import ApiServer
@@ -126,13 +127,10 @@ def test_connection_ends_with_the_command(live: Live) -> None:
     assert connect.cache_info().currsize == 0
 
 
-KINDS = ("model", "environment", "deployment")
-
-
 def test_init_writes_manifests_that_fit_each_other(tmp_path: Path) -> None:
     for kind in KINDS:
         (tmp_path / f"{kind}.yaml").write_text(output_of("init", kind))
-    assert output_of("validate", str(tmp_path), "--strict") == "3 objects valid\n"
+    assert output_of("validate", str(tmp_path), "--strict") == f"{len(KINDS)} objects valid\n"
     assert "Placed on us-east (profile one-gpu, pool h100, 1 replica" in output_of("plan", "-f", str(tmp_path))
 
 

@@ -1,6 +1,7 @@
 """What the command line says of replicas that are divided over environments, and of replicas by load."""
 
 import copy
+import json
 import zoneinfo
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from function.cli.load_warnings import find_load_slips
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example, find_manifest
-from tests.cli.process import output_of, refused_output_of, write
+from tests.cli.process import output_of, refused_output_of, run, write
 
 MODEL = "llama-405b-sglang"
 
@@ -33,6 +34,34 @@ def test_plan_places_divided_replicas(tmp_path: Path) -> None:
     assert "Placed on a100-oslo" in shown
     assert "8 replicas of 1 node x 4 GPUs" in shown
     assert "12 replicas of 1 node x 2 GPUs" in shown
+
+
+def test_plan_shows_the_replicas_of_each_environment(tmp_path: Path) -> None:
+    """Not the 20 of all environments together; costs likewise."""
+    shown = json.loads(output_of("plan", "-f", write(tmp_path, *divided(20)), "-o", "json"))
+    placed = [candidate for candidate in shown[0]["candidates"] if candidate["verdict"] == "placed"]
+    assert [(candidate["environment"], candidate["wanted"]) for candidate in placed] == [
+        ("a100-oslo", "8 replicas"),
+        ("h100-tokyo", "12 replicas"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("maximum", "scheduling", "note"),
+    [
+        (6, "Divided", "at maxReplicas 6: 4 on l40s-porto/l40s, 2 on l40s-riga/l40s"),
+        (9, "Divided", "at maxReplicas 9: 4 on l40s-porto/l40s, 4 on l40s-riga/l40s; no room now for 1 of 9"),
+        (3, "Duplicated", "at maxReplicas 3: 3 on l40s-porto/l40s"),
+        (6, "Duplicated", "at maxReplicas 6: 4 on l40s-porto/l40s; no room now for 2 of 6"),
+    ],
+)
+def test_plan_previews_growth(maximum: int, scheduling: str, note: str, tmp_path: Path) -> None:
+    """Each cluster has one node of 4 GPUs."""
+    load: Manifest = {"maxReplicas": maximum, "target": {"waitingRequests": 5}}
+    scaling: Manifest = {"signal": "Load", "replicaScheduling": scheduling, "load": load}
+    assert f"note: {note}\n" in output_of("plan", "-f", write(tmp_path, *scaled("load", scaling)))
+    grown: Manifest = {**scaling, "fixed": {"replicas": maximum}}
+    assert "note: at maxReplicas" not in run("plan", "-f", write(tmp_path, *scaled("load", grown))).stdout
 
 
 def test_why_says_which_replicas_have_no_room(tmp_path: Path) -> None:

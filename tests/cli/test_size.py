@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.init import KINDS
 from function.cli.size import read_attention
 from function.domain.model import DISK_HEADROOM
 from function.kube.manifests import JSON, Manifest, listing, mapping
@@ -317,7 +318,7 @@ def test_names_profiles_that_require_more_gpu_memory(tmp_path: Path) -> None:
 )
 def test_agrees_with_plan(capabilities: Manifest, obstacle: str, tmp_path: Path) -> None:
     """A model that requires 24Gi of each GPU, on an A100 of 40Gi."""
-    for kind in ("model", "environment", "deployment"):
+    for kind in KINDS:
         (tmp_path / f"{kind}.yaml").write_text(output_of("init", kind))
     environment = yaml.safe_load((tmp_path / "environment.yaml").read_text())
     (pool,) = environment["spec"]["nodePools"]

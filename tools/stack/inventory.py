@@ -17,6 +17,8 @@ _POOLS = (
     ({"cloud.google.com/gke-nodepool": "a100"}, 4, 4),
     ({"modelplane.ai/pool": "cpu"}, 2, 0),
     ({"modelplane.ai/pool": "l40s-x4"}, 2, 4),
+    ({"modelplane.ai/pool": "l40s-porto"}, 1, 4),
+    ({"modelplane.ai/pool": "l40s-riga"}, 1, 4),
 )
 # What device plugins would offer on every node with GPUs.
 _DEVICES: Manifest = {
@@ -30,7 +32,7 @@ _DEVICES: Manifest = {
 # class, volumes of it
 _CLASSES = {
     "shared-vast": 20,
-    "shared-fast": 12,
+    "shared-fast": 13,
     "filestore-rwx": 2,
     "user-class": 2,
     "campus-nfs": 2,
