@@ -120,10 +120,12 @@ needs-free:
 e2e: needs $(VENV)/dev.stamp image
 	$(STACK) test
 
-# What takes long: five minutes of heartbeats, a thousand nodes, services without us, two GPU clusters; EARLIER_RELEASE names what is upgraded from.
+# What takes long: five minutes of heartbeats, a thousand nodes, services without us, two GPU clusters, one command that
+# installs; EARLIER_RELEASE names what is upgraded from.
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py \
-	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py tests/e2e/long_36_lent.py
+	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
+	  tests/e2e/long_34_one_command.py tests/e2e/long_36_lent.py
 
 # A real answer: vLLM on processors, in the pods of the stack (tests/answers); as root.
 e2e-engine: needs needs-engine $(VENV)/dev.stamp image
@@ -147,13 +149,18 @@ e2e-down: $(VENV)/dev.stamp
 image: $(VENV)/runtime.stamp
 	$(BIN)/python -m tools.image $(IMAGE)
 
-# Both packages. REPOSITORY is the address of the source that they name.
+# Both packages; with REGISTRY (host and path that they are pushed to) also the one that brings both and the provider,
+# which is pulled from PROVIDER_REGISTRY. REPOSITORY is the address of the source that they name.
+TAG ?= $(VERSION)
 XPKG := $(CROSSPLANE) xpkg build --examples-root=none
 package: $(VENV)/runtime.stamp $(if $(filter file,$(origin IMAGE)),image)
-	REPOSITORY=$(REPOSITORY) $(BIN)/python -m tools.package_roots build/packages
+	REPOSITORY=$(REPOSITORY) REGISTRY=$(REGISTRY) PROVIDER_REGISTRY=$(PROVIDER_REGISTRY) TAG=$(TAG) \
+	  $(BIN)/python -m tools.package_roots build/packages
 	$(XPKG) --package-root=build/packages/package --embed-runtime-image-tarball=$(IMAGE) \
 	  --package-file=dist/function-modelplane-$(VERSION).xpkg
 	$(XPKG) --package-root=build/packages/apis --package-file=dist/configuration-modelplane-$(VERSION).xpkg
+	$(if $(REGISTRY),$(XPKG) --package-root=build/packages/modelplane --package-file=dist/modelplane-$(VERSION).xpkg)
+	$(if $(REGISTRY),cp build/packages/settings.yaml dist/settings-$(VERSION).yaml)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench.decide

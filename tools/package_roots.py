@@ -4,6 +4,11 @@ What both packages say is in one place: the licence and the maintainers in pypro
 README.md. The description of each package is in its own `crossplane.yaml`. The address of the source is known to who
 builds: the variable REPOSITORY, as for the site. Crossplane's package specification lists the annotations; the format
 has no place for architectures but the configuration of the image, which is that of the embedded runtime image.
+
+With the variable REGISTRY, a third package is written: a Configuration that depends on the Function and on
+provider-kubernetes, so that one command installs all of them (docs/decisions/0016-packages-under-their-own-names.md). A
+dependency is installed under a name that Crossplane makes of its repository, so the Compositions of this package call
+the Function by this name, and `settings.yaml` names both packages likewise.
 """
 
 import argparse
@@ -11,15 +16,22 @@ import os
 import re
 import shutil
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from tools.documents import document
+from function.kube.manifests import Manifest
+from tools.documents import document, documents
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "meta.crossplane.io/"
 META = "crossplane.yaml"
+BUNDLE = "modelplane"
+FUNCTION = "function-modelplane"
+PROVIDER = "provider-kubernetes"
+PROVIDER_VERSIONS = ">=v1.2.0, <v2.0.0"  # docs/install.md, What each side needs
+_DEPENDENCY = {"apiVersion": "pkg.crossplane.io/v1"}
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n\n", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https:)[^)]*\)")
 
@@ -52,13 +64,83 @@ def write(folder: Path, target: Path, repository: str = "", source: Path = ROOT)
     return target
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Where the packages of a release are pulled from."""
+
+    registry: str  # host, and a path if there is one
+    provider_registry: str  # has crossplane-contrib/provider-kubernetes
+    tag: str  # of the packages of this project
+
+    @property
+    def function(self) -> str:
+        return f"{self.registry}/modelplane/{FUNCTION}"
+
+    @property
+    def provider(self) -> str:
+        return f"{self.provider_registry}/crossplane-contrib/{PROVIDER}"
+
+
+def name_dependency(repository: str) -> str:
+    """Return the name under which Crossplane installs a dependency (ToDNSLabel in its package `xpkg`)."""
+    path = repository.partition("/")[2][:63]
+    return re.sub(r"[^a-z0-9-]", "", re.sub(r"[./:]", "-", path)).strip("-")
+
+
+def write_bundle(target: Path, release: Release, repository: str = "", source: Path = ROOT) -> Path:
+    """Write the root of the package that brings all others, and return it."""
+    write(source / "apis", target, repository, source)
+    meta = document(target / META)
+    meta["metadata"]["name"] = BUNDLE
+    meta["spec"]["dependsOn"] = [
+        {**_DEPENDENCY, "kind": "Function", "package": release.function, "version": f"={release.tag}"},
+        {**_DEPENDENCY, "kind": "Provider", "package": release.provider, "version": PROVIDER_VERSIONS},
+    ]
+    (target / META).write_text(yaml.safe_dump(meta, sort_keys=False))
+    for path in target.glob("*/composition.yaml"):
+        composition = document(path)
+        for step in composition["spec"]["pipeline"]:
+            step["functionRef"]["name"] = name_dependency(release.function)
+        path.write_text(yaml.safe_dump(composition, sort_keys=False))
+    shutil.copy(source / "install" / "activation.yaml", target)
+    return target
+
+
+def list_settings(release: Release, source: Path = ROOT) -> list[Manifest]:
+    """Return what no package can bring: the namespace of Secrets, how both packages run, and rights of Crossplane."""
+    folder = source / "install"
+    _, provider_config = documents(folder / "provider.yaml")
+    files = ("namespace", "runtime-config", "gateway-rbac", "keda-rbac")
+    packages = (("Function", FUNCTION, release.function), ("Provider", PROVIDER, release.provider))
+    return [
+        *(manifest for name in files for manifest in documents(folder / f"{name}.yaml")),
+        provider_config,
+        *(
+            {
+                "apiVersion": _DEPENDENCY["apiVersion"],
+                "kind": kind,
+                "metadata": {"name": name_dependency(package)},
+                "spec": {"runtimeConfigRef": {"name": config}},
+            }
+            for kind, config, package in packages
+        ),
+    ]
+
+
 def main() -> None:
-    """Write the roots of both packages into a folder, below the names of their source folders."""
+    """Write the roots of the packages into a folder, below the names of their source folders."""
     parser = argparse.ArgumentParser(prog="python -m tools.package_roots", description=main.__doc__)
     parser.add_argument("target", type=Path)
     target = parser.parse_args().target
+    given = os.environ
+    repository = given.get("REPOSITORY", "")
     for name in ("package", "apis"):
-        write(ROOT / name, target / name, os.environ.get("REPOSITORY", ""))
+        write(ROOT / name, target / name, repository)
+    if registry := given.get("REGISTRY", ""):
+        provider_registry = given.get("PROVIDER_REGISTRY") or registry.partition("/")[0]
+        release = Release(registry=registry, provider_registry=provider_registry, tag=given["TAG"])
+        write_bundle(target / BUNDLE, release, repository)
+        (target / "settings.yaml").write_text(yaml.safe_dump_all(list_settings(release), sort_keys=False))
 
 
 if __name__ == "__main__":

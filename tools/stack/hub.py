@@ -14,7 +14,7 @@ from tools.stack.layout import Home
 from tools.stack.processes import Processes, Program
 from tools.stack.waiting import listens, until
 
-_PROVIDER = "provider-kubernetes"
+PROVIDER = "provider-kubernetes"
 _CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
@@ -37,22 +37,27 @@ def start(home: Home, processes: Processes) -> None:
     processes.start(_core(home))
     release.publish(home)
     manager.tell(home)
-    packages.publish(home, upstream.provider_package(), manager.package(home, "Provider", _PROVIDER))
+    packages.publish(home, upstream.provider_package(), manager.package(home, "Provider", PROVIDER))
 
 
 def finish(home: Home, processes: Processes) -> None:
     """Wait until everything that was asked for is installed, and run the provider and the function."""
+    install_provider(home, processes)
+    release.configure(home)
+    release.exchange(home, processes)
+
+
+def install_provider(home: Home, processes: Processes, name: str = PROVIDER) -> None:
+    """Wait until provider-kubernetes is installed under a name, and run it."""
 
     def provide() -> None:
         # As core's own runtime does: a provider that starts before the kinds that it is wanted for never serves them.
         for kind in ("objects", "observedobjectcollections"):
             Kubectl(home, "hub").established("crd", f"{kind}.kubernetes.m.crossplane.io")
         processes.start(_provider(home))
-        until(_PROVIDER, lambda: listens(layout.PROVIDER_HEALTH))
+        until(PROVIDER, lambda: listens(layout.PROVIDER_HEALTH))
 
-    manager.install(home, "Provider", _PROVIDER, provide)
-    release.configure(home)
-    release.exchange(home, processes)
+    manager.install(home, "Provider", name, provide)
 
 
 def _core(home: Home) -> Program:
@@ -83,7 +88,7 @@ def _provider(home: Home) -> Program:
     _, config = upstream.read(layout.SOURCE / "install/provider.yaml")
     (container,) = listing(config, "spec.deploymentTemplate.spec.template.spec.containers")
     return Program(
-        name=_PROVIDER,
+        name=PROVIDER,
         argv=(
             str(programs.path("provider-kubernetes")),
             *_arguments(container),
@@ -95,7 +100,7 @@ def _provider(home: Home) -> Program:
 
 
 def _bindings() -> list[Manifest]:
-    roles = {"crossplane": "crossplane", _PROVIDER: "modelplane:provider-kubernetes"}
+    roles = {"crossplane": "crossplane", PROVIDER: "modelplane:provider-kubernetes"}
     return [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",

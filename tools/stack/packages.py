@@ -25,12 +25,21 @@ def serve(home: Home, processes: Processes) -> None:
 
 def publish(home: Home, root: Path, reference: str, image: Path | None = None) -> None:
     """Build the package of a folder, around a runtime image if there is one, and push it."""
-    file = home.packages / f"{reference.rpartition('/')[2].replace(':', '-')}.xpkg"
+    target = _file(home, reference).with_suffix("")
+    push(home, package_roots.write(root, target), reference, image)
+
+
+def push(home: Home, root: Path, reference: str, image: Path | None = None) -> None:
+    """Build the package of a package root, around a runtime image if there is one, and push it."""
+    file = _file(home, reference)
     file.unlink(missing_ok=True)
-    root = package_roots.write(root, file.with_suffix(""))
     runtime = (f"--embed-runtime-image-tarball={image}",) if image else ()
     _crossplane("xpkg", "build", f"--package-root={root}", f"--package-file={file}", "--examples-root=none", *runtime)
     _crossplane("xpkg", "push", f"--package-files={file}", reference)
+
+
+def _file(home: Home, reference: str) -> Path:
+    return home.packages / f"{reference.rpartition('/')[2].replace(':', '-')}.xpkg"
 
 
 def _crossplane(*arguments: str) -> None:

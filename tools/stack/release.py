@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 from function.kube.manifests import JSON, mapping, text
+from tools import package_roots
 from tools.stack import layout, manager, packages, runtime, upstream
 from tools.stack.api import Api
 from tools.stack.kubectl import Kubectl
@@ -54,8 +55,29 @@ def configure(home: Home, source: Path = layout.SOURCE, version: str = VERSION) 
 def exchange(home: Home, processes: Processes, source: Path = layout.SOURCE, version: str = VERSION) -> None:
     """Have the Function of a release, and its process in the place of the one that runs."""
     _want(home, "Function", FUNCTION, version)
+    run(home, processes, source, version)
+
+
+def run(
+    home: Home, processes: Processes, source: Path = layout.SOURCE, version: str = VERSION, name: str = FUNCTION
+) -> None:
+    """Wait until the Function of a release is installed under a name, and run it in the place of the one that runs."""
     endpoint = f"dns:///localhost:{layout.FUNCTION}"
-    manager.install(home, "Function", FUNCTION, lambda: _serve(home, processes, source, version), endpoint)
+    manager.install(home, "Function", name, lambda: _serve(home, processes, source, version), endpoint)
+
+
+def publish_bundle(home: Home, version: str = VERSION) -> str:
+    """Push the package that brings all others under a version, and return its reference."""
+    bundle = describe_release(version)
+    root = package_roots.write_bundle(home.packages / f"{package_roots.BUNDLE}-{version}", bundle)
+    reference = f"{bundle.registry}/modelplane/{package_roots.BUNDLE}:{version}"
+    packages.push(home, root, reference)
+    return reference
+
+
+def describe_release(version: str = VERSION) -> package_roots.Release:
+    """Return where the packages of a version are on this stack."""
+    return package_roots.Release(registry=packages.REGISTRY, provider_registry=packages.REGISTRY, tag=version)
 
 
 def _serve(home: Home, processes: Processes, source: Path, version: str) -> None:
