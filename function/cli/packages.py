@@ -7,18 +7,22 @@ from function.kube.manifests import Manifest, listing, text
 
 PROVIDER = "provider-kubernetes"
 PACKAGES = {"Provider": PROVIDER, "Function": "function-modelplane", "Configuration": "configuration-modelplane"}
+# The repositories of each package; Configurations come with dependencies and without (docs/install.md).
+_REPOSITORIES = {kind: (name,) for kind, name in PACKAGES.items()} | {
+    "Configuration": (PACKAGES["Configuration"], "modelplane")
+}
 PACKAGE_API = "/apis/pkg.crossplane.io"
 
 
 def find_package(cluster: Cluster, kind: str) -> Manifest | None:
-    """Returns the package of its name, else of a repository so named; empty where none exists, None where forbidden."""
+    """Returns the package of its name, else of its repository; empty where none exists, None where forbidden."""
     answer = cluster.fetch(f"{PACKAGE_API}/v1/{kind.lower()}s")
     if answer is None:
         return None
     name = PACKAGES[kind]
     packages = listing(answer, "items")
     named = (package for package in packages if text(package, "metadata.name") == name)
-    alike = (package for package in packages if split_image(text(package, "spec.package"))[0] == name)
+    alike = (package for package in packages if split_image(text(package, "spec.package"))[0] in _REPOSITORIES[kind])
     return next(named, next(alike, {}))
 
 

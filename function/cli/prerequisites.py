@@ -6,10 +6,11 @@ project: the version that it serves is checked, and the tag of its controller's 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 
 import click
 
@@ -244,7 +245,9 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     todo = "kubectl apply -f install/activation.yaml, and look why the Provider is not Healthy if that does not help"
     yield _check_served(cluster, "kinds of the provider", OBJECT_VERSION, _OBJECT_KINDS, todo)
     function = find_package(cluster, "Function")
-    line = _check_own_package("Function", function)
+    compositions = f"/apis/{_EXTENSIONS}/v1/compositions"
+    called = _list_called_functions(cluster.fetch(compositions) or {})
+    line = _check_own_package("Function", function, called)
     running = find_revision(cluster, function)
     if line.state is not State.MISSING and running and not text(running, "status.endpoint"):
         todo = f"kubectl describe functionrevision {text(running, 'metadata.name')}: Crossplane has not started it"
@@ -254,8 +257,9 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     wanted = f"{len(COMPOSERS)} established, of {VERSION.partition('/')[2]}"
     path = f"/apis/{_EXTENSIONS}/v2/compositeresourcedefinitions"
     yield _judge(cluster, f"XRDs of {GROUP}", wanted, path, _judge_definitions)
-    wanted = f"one for each kind that calls {PACKAGES['Function']}"
-    yield _judge(cluster, "Compositions", wanted, f"/apis/{_EXTENSIONS}/v1/compositions", _judge_compositions)
+    names = {PACKAGES["Function"], text(function, "metadata.name")} & called or {PACKAGES["Function"]}
+    wanted = f"one for each kind that calls {' or '.join(names)}"
+    yield _judge(cluster, "Compositions", wanted, compositions, partial(_judge_compositions, functions=names))
     yield _check_rights(cluster, namespace, "Crossplane", "crossplane", CORE_RIGHTS)
     if revision := text(provider, "status.currentRevision"):
         yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
@@ -372,12 +376,22 @@ def _check_nodes(cluster: Cluster, resources: Sequence[str]) -> Iterator[Line]:
         yield line.missing(f"{format_count(len(nodes), 'node')}, none with {', '.join(resources)}", todo)
 
 
-def _check_package(kind: str, package: Manifest | None) -> Line:
+def _list_called_functions(compositions: Manifest) -> frozenset[str]:
+    """Returns the Functions that the Compositions of our kinds call; without any, that of install/."""
+    ours = (
+        item for item in listing(compositions, "items") if text(item, "spec.compositeTypeRef.apiVersion") == VERSION
+    )
+    called = {text(step, "functionRef.name") for item in ours for step in listing(item, "spec.pipeline")}
+    return frozenset(called or {PACKAGES["Function"]})
+
+
+def _check_package(kind: str, package: Manifest | None, called: frozenset[str] = frozenset()) -> Line:
+    """Checks a package; `called`: the names of which a Function must have one."""
     line = Line(check=f"{kind} {PACKAGES[kind]}", wanted="Installed and Healthy")
     if package is None:
         return line.forbidden()
     name = text(package, "metadata.name")
-    if not package or (kind == "Function" and name != PACKAGES[kind]):
+    if not package or (called and name not in called):
         found = f"only {name}" if package else "none"
         return line.missing(found, "kubectl apply -k install/, whose names the Compositions call")
     image = text(package, "spec.package")
@@ -392,9 +406,9 @@ def _check_package(kind: str, package: Manifest | None) -> Line:
     return replace(line, found=split_image(image)[1] or image)
 
 
-def _check_own_package(kind: str, package: Manifest | None) -> Line:
+def _check_own_package(kind: str, package: Manifest | None, called: frozenset[str] = frozenset()) -> Line:
     """Checks a package of ours, which should be of the release of this command line."""
-    line = _check_package(kind, package)
+    line = _check_package(kind, package, called)
     release = read_client_release()
     _, tag = split_image(text(package, "spec.package"))
     if line.state is State.OK and tag and tag != release:
@@ -425,11 +439,11 @@ def _judge_definitions(line: Line, answer: Manifest) -> Line:
     return replace(line, found=f"{len(established)} established")
 
 
-def _judge_compositions(line: Line, answer: Manifest) -> Line:
+def _judge_compositions(line: Line, answer: Manifest, functions: Collection[str]) -> Line:
     types = [
         (text(item, "spec.compositeTypeRef.apiVersion"), text(item, "spec.compositeTypeRef.kind"))
         for item in listing(answer, "items")
-        if any(text(step, "functionRef.name") == PACKAGES["Function"] for step in listing(item, "spec.pipeline"))
+        if any(text(step, "functionRef.name") in functions for step in listing(item, "spec.pipeline"))
     ]
     lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types]
     if lacking:

@@ -10,7 +10,7 @@ import pytest
 
 from function.cli import prerequisites
 from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, KEDA_RIGHTS, PROVIDER_RIGHTS
-from function.kube.manifests import JSON, Manifest, text
+from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
 from tools.documents import documents
@@ -64,8 +64,11 @@ def definitions(without: str = "", established: str = "True") -> list[JSON]:
     return found
 
 
-def compositions() -> list[JSON]:
-    return [document for file in sorted((ROOT / "apis").glob("*/composition.yaml")) for document in documents(file)]
+def compositions(function: str = "function-modelplane") -> list[JSON]:
+    found = [document for file in sorted((ROOT / "apis").glob("*/composition.yaml")) for document in documents(file)]
+    for step in (step for composition in found for step in listing(composition, "spec.pipeline")):
+        mapping(step, "functionRef")["name"] = function
+    return [*found]
 
 
 def runtime(*flags: str) -> Manifest:
@@ -87,6 +90,10 @@ SOUND: dict[str, Manifest | int] = {
     f"{OBJECT_API}/objects": items({"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Synced"}]}}),
     XRDS: items(*definitions()),
     COMPOSITIONS: items(*compositions()),
+}
+DEPENDENCY: Manifest = {
+    **package("function-modelplane", RELEASE),
+    "metadata": {"name": "modelplane-function-modelplane"},
 }
 FOUND = {
     "Crossplane": ("ok", "v2.4.0 with apiextensions.crossplane.io/v2"),
@@ -210,6 +217,16 @@ CASES = (
         lines={
             "flags of provider-kubernetes": ("warning", "not --sanitize-secrets", "as install/provider.yaml does"),
             "Objects": ("warning", "2 without conditions: a, b", "restart its pod"),
+        },
+        code=0,
+    ),
+    Case(
+        id="one-command",
+        reason="the Compositions of the package with dependencies call the Function by the name of a dependency",
+        paths={
+            f"{PACKAGES}/functions": items(DEPENDENCY),
+            f"{PACKAGES}/configurations": items({**package("modelplane", RELEASE), "metadata": {"name": "modelplane"}}),
+            COMPOSITIONS: items(*compositions(text(DEPENDENCY, "metadata.name"))),
         },
         code=0,
     ),
