@@ -49,6 +49,8 @@ DURATION_FORM = "a duration like 30s, 10m or 1h30m"
 _CROSSPLANE = "spec.crossplane"  # set by Crossplane beside the fields of the XRDs
 _MAX_VALUE_LENGTH = 60
 _DEEPEST = 6  # levels of fields at which a misplaced field is looked for
+QUOTED = "in quotes"
+_LEADING_NUMBER = re.compile(r"[0-9]+(?:[.][0-9]+)?")
 _BYTES = re.compile(r"([0-9]{1,9}[KMGTP])i?B")
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
@@ -87,7 +89,7 @@ PATTERN_FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$": "the name of an extended resource, such as nvidia.com/gpu",
     r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$": TIMEZONE_FORM,
     r"^[a-z]+(,[a-z]+)*$": "words of lower-case letters, separated by commas, such as bearer",
-    r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name",
+    r"^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$": "owner/name, such as Qwen/Qwen3-8B",
     r"^[A-Za-z0-9_][A-Za-z0-9._-]*$": (
         "a branch, tag or commit without a slash; of a pull request, name its last commit"
     ),
@@ -224,7 +226,7 @@ def _find_blocks(schema: Any, value: JSON, path: str) -> Iterator[tuple[str, Man
     if origin in (Union, types.UnionType):
         for branch in args:
             yield from _find_blocks(branch, value, path)
-    elif origin in (list, dict) and isinstance(value, list | dict):
+    elif origin in (list, dict) and isinstance(value, origin):
         for key, entry in enumerate(value) if isinstance(value, list) else value.items():
             yield from _find_blocks(args[-1], entry, join_path(path, key))
     elif _is_model(schema) and isinstance(value, dict):
@@ -249,6 +251,10 @@ def _find_equal_entries(entries: list[JSON], keys: Sequence[str], path: str) -> 
 
 def invalid_value(path: str, value: object, allowed: str) -> Problem:
     return Problem(path, f"{format_value(value)} is not allowed; must be {allowed}")
+
+
+def not_text(path: str, value: object) -> Problem:
+    return invalid_value(path, value, f"text{_show_form('string_type', value)}")
 
 
 def not_a_quantity(path: str, value: object) -> Problem:
@@ -309,21 +315,42 @@ def _describe(error: ErrorDetails, schema: type[BaseModel], value: JSON, path: s
         return invalid_value(path, error["input"], form)
     if error["type"] not in _ALLOWED:
         return Problem(path, f"{format_value(error['input'])} has the wrong type")
-    allowed = _ALLOWED[error["type"]].format(**context)
+    allowed = _ALLOWED[error["type"]].format(**context) + _show_form(error["type"], error["input"])
     if form and error["type"] in {"string_too_short", "string_too_long"}:
         allowed = f"{form}, {allowed}"
-    if (
-        isinstance(error["input"], str)
-        and "name" in getattr(schemas, str(context.get("class_name")), BaseModel).model_fields
-    ):
-        name = error["input"]
-        is_token = mask_tokens(name) != name
-        allowed += f", such as {format_value({'name': 'my-secret' if is_token else name})}"
+    main_field = _find_main_field(getattr(schemas, str(context.get("class_name")), BaseModel))
+    if isinstance(error["input"], str) and main_field:
+        value = error["input"]
+        is_token = mask_tokens(value) != value
+        allowed += f", such as {format_value({main_field: 'my-secret' if is_token else value})}"
         if is_token:
             allowed += (
                 ". This looks like a token: store it in a Secret of the control plane, and give the Secret's name"
             )
     return invalid_value(path, error["input"], allowed)
+
+
+def _show_form(type_: str, value: object) -> str:
+    """Returns how a value of another type is written as an error asks for; empty if that is not known."""
+    match type_, value:
+        case "string_type", bool():
+            return f", {QUOTED}: YAML reads yes, no, on and off as true or false"
+        case "string_type", int() | float():
+            return f", {QUOTED}"
+        case "list_type", dict():
+            return ", whose entries begin with -"
+        case "list_type", str() | int() | float():
+            return f", such as {format_value([value])}"
+        case "float_type" | "int_type", str() if _LEADING_NUMBER.match(value):
+            return f" without quotes and unit, such as {_LEADING_NUMBER.findall(value)[0]}"
+    return ""
+
+
+def _find_main_field(schema: type[BaseModel]) -> str:
+    """Returns the field for which a text may stand where a block is expected: `name`, else the only required one."""
+    fields = {info.alias or name: info for name, info in schema.model_fields.items()}
+    required = [key for key, info in fields.items() if info.is_required()]
+    return "name" if "name" in fields else required[0] if len(required) == 1 else ""
 
 
 def _find_pattern(schema: Any, location: Iterable[int | str]) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from function import schemas
-from function.api.problems import IMAGE_FORM, URL_FORM, Problems, invalid_value, not_a_quantity, unknown_value
+from function.api.problems import IMAGE_FORM, URL_FORM, Problems, invalid_value, not_a_quantity, not_text, unknown_value
 from function.domain.model import Problem
 from function.kube import quantity
 from function.kube.manifests import JSON, Manifest
@@ -130,7 +130,7 @@ def find_invalid_label(key: str, value: object, path: str) -> Problem | None:
     if not _KEY.fullmatch(key):
         return invalid_value(path, key, _KEY_FORM)
     if not isinstance(value, str):
-        return invalid_value(path, value, "text")
+        return not_text(path, value)
     return None if _VALUE.fullmatch(value) else invalid_value(path, value, _VALUE_FORM)
 
 
@@ -175,6 +175,10 @@ def choose_block(
     `blocks` are by source, each with the name of its field. `hints` say by source what a missing block would describe.
     """
     source = next((name for name in blocks if name.lower() == source.lower()), "")
+    given = [name for name, (_, block) in blocks.items() if block is not None]
+    if source and len(given) == 1 and given[0] != source:
+        problems["source"].add(f"is {source}, and only {blocks[given[0]][0]} is set; set source: {given[0]}")
+        return problems[blocks[source][0]], None
     for name, (field, block) in blocks.items():
         if name == source and block is None:
             problems[field].add_required(f"as source is {source}{hints.get(source, '')}")

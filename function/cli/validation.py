@@ -21,7 +21,15 @@ from function.api.inference_environment import parse_environment
 from function.api.model_cache import parse_model_cache
 from function.api.model_deployment import parse_deployment, parse_placement
 from function.api.model_service import parse_model_service
-from function.api.problems import SPECS, Parsed, find_duplicates, find_unknown_fields, invalid_value, unknown_value
+from function.api.problems import (
+    SPECS,
+    Parsed,
+    find_duplicates,
+    find_unknown_fields,
+    invalid_value,
+    not_text,
+    unknown_value,
+)
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.api.values import find_invalid_label
 from function.cli.composing import CONFIG, INPUT_GROUP
@@ -243,7 +251,7 @@ def _find_metadata_problems(manifest: Manifest) -> Iterator[Problem | None]:
     annotations = get(manifest, "metadata.annotations") if is_ours(manifest) else None
     if isinstance(annotations, dict):
         others = ((key, value) for key, value in annotations.items() if not isinstance(value, str))
-        yield from (invalid_value(f"metadata.annotations[{key}]", value, "text") for key, value in others)
+        yield from (not_text(f"metadata.annotations[{key}]", value) for key, value in others)
     elif annotations is not None:
         yield invalid_value("metadata.annotations", annotations, "a map")
     for path in NODE_POOLS if is_ours(manifest) else ():
@@ -257,7 +265,7 @@ def _find_invalid_labels(labels: Mapping[str, object], path: str) -> Iterator[Pr
 
 def _find_malformed(path: str, value: object, form: re.Pattern[str], allowed: str, longest: int) -> Problem | None:
     if not isinstance(value, str):
-        return invalid_value(path, value, "text")
+        return not_text(path, value)
     is_valid = len(value) <= longest and form.fullmatch(value)
     return None if is_valid else invalid_value(path, value, f"{allowed}, {longest} at most")
 

@@ -422,6 +422,9 @@ def _tolerate(request: SchedulingRequest, environment: Environment) -> _Relaxed:
     return replace(request, deployment=tolerant), advice
 
 
+_SMALLEST_MEMORY = 2**30  # bytes of a GPU; a pool that declares less has a size without its unit
+
+
 def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed | None:
     """Lowers a requirement of a profile to the value that a pool has; removes the requirement if the pool has no value.
 
@@ -432,6 +435,8 @@ def _relax_requirement(request: SchedulingRequest, refusal: Refusal) -> _Relaxed
     if profile is None or not attribute or not refusal.required:
         return None
     value: Any = refusal.actual
+    if refusal.field is Field.MEMORY_PER_GPU and value is not None and value < _SMALLEST_MEMORY:
+        return None
     if isinstance(refusal.required, tuple) and isinstance(value, tuple):
         value = tuple(word for word in refusal.required if word in value)
     elif isinstance(refusal.required, BandwidthRequirement) and isinstance(value, str):

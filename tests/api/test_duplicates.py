@@ -66,7 +66,11 @@ def test_entries_without_their_keys_are_reported_elsewhere(schema: type, spec: A
 
 @pytest.mark.parametrize(
     ("key", "value", "found"),
-    [("zone", "a", ""), ("zone", 1, "1 is not allowed; must be text"), ("a b", "c", '"a b" is not allowed; must be')],
+    [
+        ("zone", "a", ""),
+        ("zone", 1, "1 is not allowed; must be text, in quotes"),
+        ("a b", "c", '"a b" is not allowed; must be'),
+    ],
 )
 def test_labels_are_those_that_the_api_server_accepts(key: str, value: JSON, found: str) -> None:
     problem = find_invalid_label(key, value, "metadata.labels")

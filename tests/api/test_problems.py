@@ -7,7 +7,14 @@ import pytest
 from pydantic import BaseModel, Field
 
 from function import schemas
-from function.api.problems import PATTERN_FORMS, find_nearest, format_value, unknown_value, validate
+from function.api.problems import (
+    PATTERN_FORMS,
+    find_nearest,
+    find_unknown_fields,
+    format_value,
+    unknown_value,
+    validate,
+)
 from function.domain.model import Problem
 from function.kube.manifests import JSON
 from function.schemas import ModelSpec
@@ -33,12 +40,12 @@ CASES = [
          Problem("spec.huggingFace.secretRef.name", "is required")),
     Case("list", "items are numbered from 0",
          {"model": {"name": "a"}, "serving": [{"name": "a", "engine": {"name": "vLLM", "image": 3}}]},
-         Problem("spec.serving[0].engine.image", "3 is not allowed; must be text")),
+         Problem("spec.serving[0].engine.image", "3 is not allowed; must be text, in quotes")),
     Case("map-key", "keys of maps stand as they are", _with(environmentSelector={"matchLabels": {"a.b/c": 1}}),
-         Problem("spec.environmentSelector.matchLabels.a.b/c", "1 is not allowed; must be text")),
+         Problem("spec.environmentSelector.matchLabels.a.b/c", "1 is not allowed; must be text, in quotes")),
     Case("key-like-a-type", "a key may be called like a branch of a union",
          _with(environmentSelector={"matchLabels": {"str": 1}}),
-         Problem("spec.environmentSelector.matchLabels.str", "1 is not allowed; must be text")),
+         Problem("spec.environmentSelector.matchLabels.str", "1 is not allowed; must be text, in quotes")),
     Case("union", "a quantity is one field, whatever its branches", _with(resources={"vram": True}),
          Problem("spec.resources.vram", "true is not a quantity; must be like 80Gi, 1.5T or 500m")),
     Case("name-for-a-block", "an example says what a block is",
@@ -57,6 +64,16 @@ CASES = [
     Case("pattern", "a form is named", _with(model={"name": "a b"}),
          Problem("spec.model.name", '"a b" is not allowed; must be of letters, digits, ., _, :, /, @, + and -, and '
                                     "must begin with a letter or digit")),
+    Case("yes", "YAML makes true of yes", _with(environmentSelector={"matchLabels": {"a": True}}),
+         Problem("spec.environmentSelector.matchLabels.a", "true is not allowed; must be text, in quotes: YAML reads "
+                                                           "yes, no, on and off as true or false")),
+    Case("no-list", "a list is shown", {"model": {"name": "a"}, "serving": [
+        {"name": "a", "engine": {"name": "vLLM", "image": "a", "args": "--a=b"}}]},
+         Problem("spec.serving[0].engine.args", '"--a=b" is not allowed; must be a list, such as ["--a=b"]')),
+    Case("map-for-a-list", "the dash is missing", {"model": {"name": "a"}, "serving": {"name": "a"}},
+         Problem("spec.serving", '{"name": "a"} is not allowed; must be a list, whose entries begin with -')),
+    Case("address-for-a-block", "the block is shown", _with(source="URI", uri="s3://a/b"),
+         Problem("spec.uri", '"s3://a/b" is not allowed; must be a block of fields, such as {"uri": "s3://a/b"}')),
     Case("name-of-a-secret", "a form is in words",
          _with(huggingFace={"repo": "a/b", "secretRef": {"name": "HF_Token"}}),
          Problem("spec.huggingFace.secretRef.name", '"HF_Token" is not allowed; must be of lower-case letters, digits, '
@@ -155,3 +172,22 @@ def test_keeps_null_in_a_free_form_map_beside_another_problem() -> None:
     block, problems = validate(Block, {"free": {"a": None}, "count": "x"}, "spec")
     assert block.free == {"a": None}
     assert [p.path for p in problems.list()] == ["spec.count"]
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        ("2GB/s", " without quotes and unit, such as 2"),
+        ("2.5", " without quotes and unit, such as 2.5"),
+        ("fast", ""),
+        ([], ""),
+    ],
+)
+def test_shows_the_number_of_a_value_with_a_unit(value: JSON, want: str) -> None:
+    spec: JSON = {"cluster": {"source": "Existing"}, "nodePools": [], "storage": {"readBandwidth": value}}
+    (problem,) = validate(schemas.EnvironmentSpec, spec, "spec")[1]["storage"].list()
+    assert problem.message == f"{format_value(value)} is not allowed; must be a number{want}"
+
+
+def test_fields_of_a_map_in_place_of_a_list_are_not_reported() -> None:
+    assert list(find_unknown_fields(ModelSpec, {"serving": {"engine": {"image": "a"}}}, "spec")) == []

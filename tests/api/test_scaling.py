@@ -129,7 +129,7 @@ FAULTS = (
     Fault(
         "value-without-quotes",
         {"maxReplicas": 3, "target": {"query": {"promQL": "up", "value": 5}}},
-        Problem(f"{AT}.target.query.value", "5 is not allowed; must be text"),
+        Problem(f"{AT}.target.query.value", "5 is not allowed; must be text, in quotes"),
     ),
     Fault(
         "maximum-of-another-type",

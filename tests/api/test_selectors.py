@@ -70,7 +70,7 @@ CASES = [
          (Problem(f"{FIRST}.values[1]", f'"c d" is not allowed; {A_VALUE}'),)),
     Case("wrong-values", "values of the wrong type are reported only once",
          _expression(key="a", operator="In", values="b"),
-         (Problem(f"{FIRST}.values", '"b" is not allowed; must be a list'),)),
+         (Problem(f"{FIRST}.values", '"b" is not allowed; must be a list, such as ["b"]'),)),
     Case("empty-key", "a key has at least one character", _expression(key="", operator="Exists"),
          (Problem(f"{FIRST}.key", '"" is not allowed; must be not empty'),)),
     Case("too-many", "pydantic does not look into a list that is too long", {"matchExpressions": [{"key": "a"}] * 33},

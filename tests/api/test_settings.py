@@ -156,7 +156,7 @@ CASES = [
          Problem("input.ttl.pending", f'"{"1s" * 17}" is not allowed; must be a duration like 30s, 10m or 1h30m, at '
                                       "most 32 characters long")),
     Case("duration-type", "a number is not a duration", {"ttl": {"pending": 3}},
-         Problem("input.ttl.pending", "3 is not allowed; must be text")),
+         Problem("input.ttl.pending", "3 is not allowed; must be text, in quotes")),
     Case("quantity", "an invalid quantity is refused", {"download": {"resources": {"limits": {"memory": "80 gigs"}}}},
          Problem("input.download.resources.limits.memory",
                  '"80 gigs" is not a quantity; must be like 80Gi, 1.5T or 500m')),

@@ -50,11 +50,11 @@ def test_accepts_what_the_control_plane_returns() -> None:
         (
             {"annotations": {"a": "b", "example.org/a": 1}},
             7,
-            "metadata.annotations[example.org/a]: 1 is not allowed; must be text",
+            "metadata.annotations[example.org/a]: 1 is not allowed; must be text, in quotes",
         ),
         ({"annotations": {"a": None}}, 6, "metadata.annotations[a]: null is not allowed; must be text"),
         ({"annotations": "a"}, 5, 'metadata.annotations: "a" is not allowed; must be a map'),
-        ({"labels": {"a": 1}}, 6, "metadata.labels[a]: 1 is not allowed; must be text"),
+        ({"labels": {"a": 1}}, 6, "metadata.labels[a]: 1 is not allowed; must be text, in quotes"),
     ],
 )
 def test_reports_metadata(metadata: Manifest, line: int, want: str) -> None:

@@ -261,7 +261,7 @@ CASES = (
         ),
         want=(
             "spec.environments[0]: there is no InferenceEnvironment east; did you mean west?",
-            "spec.retry: 1 is not allowed; must be text",
+            "spec.retry: 1 is not allowed; must be text, in quotes",
             "spec.inferenceEnvironmentRef.name: there is no InferenceEnvironment east; did you mean west?",
             "spec.replicas: -1 is not allowed; must be at least 0",
         ),

@@ -125,6 +125,12 @@ def test_sets_a_requirement_to_what_a_pool_has() -> None:
     ]
 
 
+def test_does_not_lower_memory_to_a_size_without_its_unit() -> None:
+    """A pool of 80 bytes was meant to have 80Gi."""
+    needs = model(profile("p", shape(1, 8), requires=requires(memory="80Gi")))
+    assert read(find(replace(wants(), model=needs), (environment("a", pool("p", memory="80")),))) == []
+
+
 def test_declares_a_requirement_or_removes_it() -> None:
     needs = model(profile("p", shape(1, 8), requires=requires(memory="80Gi")))
     found = find(replace(wants(), model=needs), (environment("a", pool("p", memory=None)),))
