@@ -102,8 +102,9 @@ def _describe_access_mode(fault: StorageFault) -> str:
 
 
 def _describe_empty_dir(fault: StorageFault) -> str:
-    user = "several nodes" if fault.nodes > 1 else "this kind of source"
-    return f"EmptyDir belongs to one pod; use PVC for {'a ModelCache' if fault.is_of_cache else user}"
+    if fault.is_of_cache or fault.nodes > 1:
+        return f"EmptyDir belongs to one pod; use PVC for {'a ModelCache' if fault.is_of_cache else 'several nodes'}"
+    return "KServe cannot download this source into an EmptyDir, only into a claim; use PVC"
 
 
 def _describe_size(fault: StorageFault) -> str:

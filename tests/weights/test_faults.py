@@ -178,7 +178,7 @@ CASES = (
         "empty-dir-over-https",
         "KServe's initializer does not support https, so that the function downloads to a claim",
         replace(SINGLE, model=HTTPS, choice=CreatedStorage(type=CacheType.EMPTY_DIR)),
-        ("spec.modelCache.type: EmptyDir belongs to one pod; use PVC for this kind of source",),
+        ("spec.modelCache.type: KServe cannot download this source into an EmptyDir, only into a claim; use PVC",),
     ),
     Case(
         "one-replica-on-one-node",
