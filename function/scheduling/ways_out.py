@@ -228,6 +228,8 @@ def find_ways_out(snapshot: Snapshot, decision: Decision) -> tuple[WayOut, ...]:
                 ways += _move_others(snapshot, environment, refusal, targets)
                 ways += _add_nodes(snapshot, environment, pool, refusal)
             ways += _wait_for_change(snapshot, environment, pool, refusal)
+            if pool and refusal.field is Field.MULTI_NODE:
+                ways += _declare_network(snapshot, environment, pool, refusal)
             ways += _relax(snapshot, environment, refusal)
     unique = {way.message: way for way in ways}
     return tuple(sorted(unique.values(), key=lambda way: way.sort_key))
@@ -348,6 +350,15 @@ def _add_nodes(snapshot: Snapshot, environment: Environment, pool: Pool, refusal
     details = f"{pool.count_field} {pool.max_nodes + nodes}{f'; {cost}' if cost else ''}"
     message = f"Add {format_count(nodes, 'node')} to pool {pool.name} of {_name(environment)} ({details})"
     yield WayOut(way=Way.ADD_NODES, message=message, refusal=refusal, nodes=nodes, cost=cost)
+
+
+def _declare_network(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
+    """Finds out whether replicas on several nodes would fit on a pool that does not declare them."""
+    capable = _replace_pool(environment, replace(pool, multi_node=True))
+    if snapshot.with_environment(capable).fits(environment.name):
+        where = f"pool {pool.name} of {_name(environment)}"
+        message = f"If a network connects its nodes, set capabilities.multiNodeCapable to true on {where}"
+        yield WayOut(way=Way.RELAX, message=message, refusal=refusal)
 
 
 def _lower_replicas(snapshot: Snapshot, environment: Environment, refusals: Sequence[Refusal]) -> Iterator[WayOut]:

@@ -224,7 +224,7 @@ def follow(fleet: Fleet, name: str, way: WayOut) -> Fleet:
             moved = moved.place(mover.deployment, chosen, mover.created)
             assert not moved.environments[to.environment].rejected
         return moved
-    if way.way is Way.RELAX:
+    if way.way is Way.RELAX and refusal.field is not Field.MULTI_NODE:
         request = relax(fleet, name, way)
         return replace(fleet, requests={**fleet.requests, name: request})
     pools = []
@@ -237,6 +237,8 @@ def follow(fleet: Fleet, name: str, way: WayOut) -> Fleet:
             changed = replace(each, max_nodes=each.max_nodes + way.nodes, facts=facts)
         elif each.name == refusal.pool and way.way is Way.WAIT and refusal.use:
             changed = replace(each, facts=None)
+        elif each.name == refusal.pool and refusal.field is Field.MULTI_NODE:
+            changed = replace(each, multi_node=True)
         elif each.name == refusal.pool and refusal.reason is Refused.POOL_UNSCHEDULABLE:
             changed = replace(each, unschedulable=False)
         pools.append(changed)

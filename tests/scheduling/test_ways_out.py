@@ -125,6 +125,14 @@ def test_sets_a_requirement_to_what_a_pool_has() -> None:
     ]
 
 
+def test_declares_a_network_where_replicas_on_several_nodes_would_fit() -> None:
+    needs = model(profile("p", shape(2, 8)))
+    advice = "If a network connects its nodes, set capabilities.multiNodeCapable to true on pool p of"
+    found = find(replace(wants(), model=needs), (environment("a", pool("p", nodes=2, multi_node=False)),))
+    assert read(found) == [f"{advice} InferenceEnvironment a"]
+    assert read(find(replace(wants(), model=needs), (environment("a", pool("p", nodes=1, multi_node=False)),))) == []
+
+
 def test_does_not_lower_memory_to_a_size_without_its_unit() -> None:
     """A pool of 80 bytes was meant to have 80Gi."""
     needs = model(profile("p", shape(1, 8), requires=requires(memory="80Gi")))
