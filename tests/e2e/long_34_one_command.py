@@ -6,6 +6,7 @@ It begins without any package, and leaves the stack without any: it runs alone, 
 import os
 import re
 import subprocess
+from functools import partial
 
 import pytest
 import yaml
@@ -55,12 +56,17 @@ def _list_packages(world: World) -> set[tuple[str, str]]:
     return {(kind, text(manifest, "metadata.name")) for kind, manifest in found}
 
 
+def _has_no_kind(world: World, group: str) -> bool:
+    return f".{group}\n" not in world.stack.kubectl("get", "crd", "--output=name")
+
+
 def _remove_first_installation(world: World) -> None:
     """Remove what the stack came up with, so that the control plane has Crossplane and nothing else."""
     home = world.stack.home
     world.stack.kubectl("delete", "-k", str(home.manifests / "install"), "--wait=false")
     until("all packages to go", lambda: not _list_packages(world))
-    until("our kinds to go", lambda: "modelplane.ai" not in world.stack.kubectl("get", "crd", "--output=name"))
+    for group in ("modelplane.ai", "kubernetes.m.crossplane.io"):
+        until(f"the kinds of {group} to go", partial(_has_no_kind, world, group))
     until("the namespace to go", lambda: not world.stack.hub.get("Namespace", "modelplane-system"))
     for name in (release.FUNCTION, hub.PROVIDER):
         world.stack.processes.stop(name)
@@ -107,7 +113,7 @@ def test_one_command_installs_upgrades_and_leaves_models_running(world: World) -
     assert ("Function", FUNCTION) in _list_packages(world), "it would come back"
     _run(world, remove.replace("configuration configuration-modelplane", "configuration modelplane"))
     until("our Objects to go", lambda: not world.stack.hub.find("Object"))
-    until("our kinds to go", lambda: "modelplane.ai" not in world.stack.kubectl("get", "crd", "--output=name"))
+    until("our kinds to go", partial(_has_no_kind, world, "modelplane.ai"))
     assert _list_packages(world) == everything - {("Configuration", "modelplane")}, "dependencies stay"
     for kind, name in everything - {("Configuration", "modelplane")}:
         world.stack.hub.delete(kind, name)
