@@ -244,6 +244,12 @@ def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
             path = f"spec.serving[{profile.name}].replicaTopology.requires.acceleratorType"
             yield Problem(path, f"no pool has {required}; did you mean {close}?")
         shape = profile.shape
+        largest = max((pool.gpus_per_node for environment in environments for pool in environment.pools), default=0)
+        if shape and 0 < largest < shape.gpus_per_node:
+            nodes = shape.nodes * -(-shape.gpus_per_node // largest)
+            path = f"spec.serving[{profile.name}].replicaTopology.gpusPerNode"
+            have = f"no pool has nodes with {shape.gpus_per_node} GPUs"
+            yield Problem(path, f"{have}; nodes: {nodes} and gpusPerNode: {largest} have {nodes * largest} GPUs")
         memory = profile.requires.memory_per_gpu
         if model.vram and shape and memory and shape.gpus * memory < model.vram:
             total = f"{shape.gpus} x {gib(memory)} of profile {profile.name} are {gib(shape.gpus * memory)}"
