@@ -47,7 +47,7 @@ def _run(world: World, commands: str) -> str:
 def _read_commands(heading: str) -> list[str]:
     """Return the blocks of commands below a heading of docs/install.md."""
     page = (SOURCE / "docs/install.md").read_text()
-    (section,) = re.findall(rf"^##+ {heading}$(.*?)(?=^##|\\Z)", page, re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(rf"^##+ {heading}$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
