@@ -107,7 +107,8 @@ def test_a_backup_of_etcd_is_restored(world: World, tmp_path: Path) -> None:
 
     processes.stop("hub-apiserver")
     _start_hub_on(world, tmp_path / "backup", 12379)
-    processes.start(processes.stop(release.FUNCTION))
+    for name in reversed(_HUB):
+        processes.start(processes.stop(name))
     names = {text(found, "metadata.name") for found in world.stack.hub.find("ModelDeployment", TEAM)}
     assert names == {"several"}
     steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=30)
