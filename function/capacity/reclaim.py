@@ -20,6 +20,7 @@ from function.domain.allocation import Grant, Share, Yield
 from function.domain.placement import Placement
 
 MAX_RECLAIMS = 16  # requests of one pool for which replicas are taken back at the same time
+MAX_YIELDS = 100  # placements of one pool that give back replicas at the same time; each takes 150 bytes of the status
 MAX_PRIORITIES = 8  # for which the reclaimable capacity of a pool is published
 
 
@@ -90,6 +91,9 @@ class ReclaimPlan:
         done = [other for other, past in self._previous.items() if past.uid == placement.uid]
         if not taken and not done:
             return False  # nothing has to be taken back: it fits once others have released what they left
+        if len({*self.yields, *done, *(each.key for each, _ in taken)}) > MAX_YIELDS:
+            self._failed.add(asked)
+            return False
         planned.replace(key, [Grant(uid=placement.uid, namespace="", name="", share=wanted)])
         self._planned = planned
         self.claimants.add(key)

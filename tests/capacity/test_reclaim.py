@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.capacity.ledger import PoolLedger, allocate_pool
-from function.capacity.reclaim import MAX_PRIORITIES, MAX_RECLAIMS
+from function.capacity.reclaim import MAX_PRIORITIES, MAX_RECLAIMS, MAX_YIELDS
 from function.domain.allocation import Grant, Share
 from function.domain.placement import Placement
 from tests.support.builders import placement, pool, shape, with_service
@@ -211,6 +211,10 @@ def test_bounds_what_it_publishes_and_what_it_takes_back_at_once() -> None:
     assert [priority for priority, _ in found] == list(range(4, MAX_PRIORITIES + 4))
     waiting = [asks(f"w{n:03}", shape=shape(1, 1)) for n in range(MAX_RECLAIMS + 4)]
     assert len(rejected(allocate(holds("a", 32, 1, shape=shape(1, 1)), *waiting))) == 4
+    large = pool("pool", gpus=8, nodes=MAX_YIELDS + 1)
+    lenders = [holds(f"{n:03}", 1, 0) for n in range(MAX_YIELDS + 1)]
+    assert rejected(allocate_pool(large, [*lenders, asks("w", MAX_YIELDS + 1)])) == ["w"]
+    assert len(kept(allocate_pool(large, [*lenders, asks("w", MAX_YIELDS)]))) == MAX_YIELDS
 
 
 # -- what happens over time, whoever acts first
