@@ -189,7 +189,7 @@ MUTANTS = (
             Change(
                 "function.capacity.ledger",
                 "_grant_in_turn",
-                "if granted := claim.limit(left.count_fitting(fitting)):",
+                "if granted := claim.limit(plan.limit(key, fitting, left.count_fitting(fitting))):",
                 "if granted := request:",
             ),
         ),
