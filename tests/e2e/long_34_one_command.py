@@ -56,6 +56,15 @@ def _list_packages(world: World) -> set[tuple[str, str]]:
     return {(kind, text(manifest, "metadata.name")) for kind, manifest in found}
 
 
+def _find_revision(world: World, kind: str, name: str) -> str:
+    return text(world.stack.hub.get(kind, name), "status.currentRevision")
+
+
+def _is_replaced(world: World, kind: str, name: str, revision: str) -> bool:
+    """Tells whether a package has another revision than this one: it also depends on how the package runs."""
+    return _find_revision(world, kind, name) not in ("", revision)
+
+
 def _has_no_kind(world: World, group: str) -> bool:
     return f".{group}\n" not in world.stack.kubectl("get", "crd", "--output=name")
 
@@ -86,9 +95,14 @@ def test_one_command_installs_upgrades_and_leaves_models_running(world: World) -
     manager.install(home, "Configuration", "modelplane")
     everything = {("Function", FUNCTION), ("Provider", PROVIDER), ("Configuration", "modelplane")}
     assert _list_packages(world) == everything
+    revisions = {name: _find_revision(world, kind, name) for kind, name in everything}
     _run(world, settings)
     for kind, name, config in (("Function", FUNCTION, release.FUNCTION), ("Provider", PROVIDER, hub.PROVIDER)):
         assert text(world.stack.hub.get(kind, name), "spec.runtimeConfigRef.name") == config
+        until(f"a new revision of {name}", partial(_is_replaced, world, kind, name, revisions[name]))
+    processes.stop(hub.PROVIDER)
+    hub.install_provider(home, processes, PROVIDER)
+    release.run(home, processes, name=FUNCTION)
     world.prepare()
     world.team(TEAM)
     world.apply(
