@@ -23,6 +23,7 @@ pytestmark = pytest.mark.e2e
 TEAM, NEXT = "one-command", "v9.0.0"
 FUNCTION = package_roots.name_dependency(release.describe_release().function)
 PROVIDER = package_roots.name_dependency(release.describe_release().provider)
+EVERYTHING = {("Function", FUNCTION), ("Provider", PROVIDER), ("Configuration", "modelplane")}
 _PACKAGES = ("Function", "Configuration", "Provider")
 
 
@@ -81,21 +82,16 @@ def _remove_first_installation(world: World) -> None:
         world.stack.processes.stop(name)
 
 
-def test_one_command_installs_upgrades_and_leaves_models_running(world: World) -> None:
+def _install(world: World) -> None:
+    """Install the packages and the settings; the stand-in for the package runtime runs each new revision."""
     home, processes = world.stack.home, world.stack.processes
-    _remove_first_installation(world)
-    release.publish_bundle(home)
-    install, settings, *_ = _read_commands("Install with one command")
-    upgrade, *_ = _read_commands("Upgrade what one command installed")
-    keep, remove = _read_commands("Remove, and leave models running")[:2]
-
+    install, settings = _read_commands("Install with one command")
     _run(world, install)
     hub.install_provider(home, processes, PROVIDER)
     release.run(home, processes, name=FUNCTION)
     manager.install(home, "Configuration", "modelplane")
-    everything = {("Function", FUNCTION), ("Provider", PROVIDER), ("Configuration", "modelplane")}
-    assert _list_packages(world) == everything
-    revisions = {name: _find_revision(world, kind, name) for kind, name in everything}
+    assert _list_packages(world) == EVERYTHING
+    revisions = {name: _find_revision(world, kind, name) for kind, name in EVERYTHING}
     _run(world, settings)
     for kind, name, config in (("Function", FUNCTION, release.FUNCTION), ("Provider", PROVIDER, hub.PROVIDER)):
         assert text(world.stack.hub.get(kind, name), "spec.runtimeConfigRef.name") == config
@@ -103,33 +99,48 @@ def test_one_command_installs_upgrades_and_leaves_models_running(world: World) -
     processes.stop(hub.PROVIDER)
     hub.install_provider(home, processes, PROVIDER)
     release.run(home, processes, name=FUNCTION)
-    world.prepare()
-    world.team(TEAM)
-    world.apply(
-        environment("alone", pool("gpus", maxNodeCount=1)), model("one"), deployment(TEAM, "one", "one", on="alone")
-    )
-    world.ready(TEAM, "one")
-    before = world.remote_uids(TEAM)
 
+
+def _upgrade(world: World) -> None:
+    home, processes = world.stack.home, world.stack.processes
     release.publish(home, version=NEXT)
     release.publish_bundle(home, NEXT)
+    (upgrade,) = _read_commands("Upgrade what one command installed")
     _run(world, upgrade.replace("v0.2.0", NEXT))
     release.run(home, processes, version=NEXT, name=FUNCTION)
     manager.install(home, "Configuration", "modelplane")
-    assert _list_packages(world) == everything
-    steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=5)
-    world.ready(TEAM, "one")
+    assert _list_packages(world) == EVERYTHING
 
+
+def _remove(world: World) -> None:
+    """Remove everything but what runs on the GPU cluster."""
     (stop,) = _read_commands("Stop the function that one command installed")
+    keep, remove = _read_commands("Remove, and leave models running")
     first, others = keep.split("\n", 1)
     assert first == "kubectl delete function function-modelplane"
     assert "[Observe]" in _run(world, stop + others)
-    assert ("Function", FUNCTION) in _list_packages(world), "it would come back"
     _run(world, remove.replace("configuration configuration-modelplane", "configuration modelplane"))
     until("our Objects to go", lambda: not world.stack.hub.find("Object"))
     until("our kinds to go", partial(_has_no_kind, world, "modelplane.ai"))
-    assert _list_packages(world) == everything - {("Configuration", "modelplane")}, "dependencies stay"
-    for kind, name in everything - {("Configuration", "modelplane")}:
+    dependencies = EVERYTHING - {("Configuration", "modelplane")}
+    assert _list_packages(world) == dependencies, "they stay"
+    for kind, name in dependencies:
         world.stack.hub.delete(kind, name)
     until("all packages to go", lambda: not _list_packages(world))
+
+
+def test_one_command_installs_upgrades_and_leaves_models_running(world: World) -> None:
+    _remove_first_installation(world)
+    release.publish_bundle(world.stack.home)
+    _install(world)
+    world.prepare()
+    world.team(TEAM)
+    nodes = pool("gpus", maxNodeCount=1)
+    world.apply(environment("alone", nodes), model("one"), deployment(TEAM, "one", "one", on="alone"))
+    world.ready(TEAM, "one")
+    before = world.remote_uids(TEAM)
+    _upgrade(world)
+    steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=5)
+    world.ready(TEAM, "one")
+    _remove(world)
     steady("what runs", lambda: world.remote_uids(TEAM) == before, seconds=5)
