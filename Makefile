@@ -125,7 +125,9 @@ e2e: needs $(VENV)/dev.stamp image
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py \
 	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
-	  tests/e2e/long_36_lent.py tests/e2e/long_34_one_command.py tests/e2e/long_35_restore.py
+	  tests/e2e/long_36_lent.py
+	$(STACK) test tests/e2e/long_34_one_command.py
+	$(STACK) test tests/e2e/long_35_restore.py
 
 # A real answer: vLLM on processors, in the pods of the stack (tests/answers); as root.
 e2e-engine: needs needs-engine $(VENV)/dev.stamp image
