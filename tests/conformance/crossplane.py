@@ -19,7 +19,7 @@ from function.cli.store import Ref, Store
 from function.composers import COMPOSERS
 from function.kube.manifests import Manifest, listing, text
 from function.kube.names import COMPOSITION_KEY
-from tools import programs
+from tools import keda, programs
 from tools.control_plane import Rendered
 from tools.documents import LOADER, documents
 
@@ -149,6 +149,7 @@ def extensions(folder: Path) -> Path:
             / f"config/crd/standard/gateway.networking.k8s.io_{kind}.yaml"
             for kind in ("httproutes", "backendtlspolicies")
         ),
+        keda.module_dir() / "config/crd/bases/keda.sh_scaledobjects.yaml",
         programs.ROOT / "package/input/defaults.yaml",
         *sorted(APIS.glob("*/definition.yaml")),
     ]

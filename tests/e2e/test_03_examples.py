@@ -39,7 +39,6 @@ def _manifests(story: Path) -> list[Manifest]:
             _inner(_inner(manifest, "metadata"), "labels")["story"] = story.name
             # Nodes are scenario 18's: some 300 Objects, polled every 20 s, would delay all others for minutes.
             _inner(manifest, "spec").setdefault("hardware", {"observe": "Never"})
-            _inner(manifest, "spec").pop("monitoring", None)  # there is no Prometheus operator here
         if manifest["kind"] in {"ModelDeployment", "ModelCache"}:
             selector = _inner(_inner(manifest, "spec"), "environmentSelector")
             _inner(selector, "matchLabels")["story"] = story.name
