@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from bench.histories.room import count_missing
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, get, integer, mapping, strings, text
+from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
@@ -34,8 +34,22 @@ class LendingAuditor:
         seen = self._auditor.plane.core.cache.get(deployment) or latest
         asked = min(integer(version.manifest, "spec.scaling.fixed.replicas", 1) for version in (latest, seen))
         divided = any(count_missing(version, ()) is not None for version in (latest, seen))
-        if has < min(asked, had, guaranteed) and not divided and self._auditor.is_admitted(before):
+        if has < min(asked, had, guaranteed) and not divided and self._has_all(before):
             self._say(f"{now.ref} is left {has} of {guaranteed} guaranteed replicas")
+
+    def _has_all(self, placement: Version) -> bool:
+        """Tells whether a placement was granted its replicas, now and as its deployment sees it."""
+        plane = self._auditor.plane
+        environment = Ref("InferenceEnvironment", "", text(placement.manifest, "spec.inferenceEnvironmentRef.name"))
+        replicas = integer(placement.manifest, "spec.replicas", 1)
+        versions = (plane.server.latest.get(environment), plane.core.cache.get(environment))
+        return all(
+            any(
+                row["uid"] == placement.uid and integer(row, "replicas") >= replicas
+                for row in listing(version.manifest if version else {}, "status.admitted")
+            )
+            for version in versions
+        )
 
     def at_rest(self) -> None:
         """Finds who waits for guaranteed replicas although enough lent ones could be taken back."""

@@ -48,20 +48,6 @@ _HAS_LABEL = (
 
 MUTANTS = (
     Mutant(
-        "takes-guaranteed-replicas",
-        "45: guaranteed replicas are taken back as well",
-        _LEND,
-        (
-            Change(
-                "function.capacity.reclaim",
-                "ReclaimPlan._list_lent",
-                "        guaranteed = placement.guaranteed_replicas\n",
-                "        guaranteed = 0\n",
-            ),
-        ),
-        tight=True,
-    ),
-    Mutant(
         "takes-back-nothing",
         "45: who is entitled to GPUs waits beside lent replicas",
         _LEND,

@@ -141,6 +141,7 @@ def parse_environment(manifest: Manifest, settings: Settings, movable: Collectio
         paused=_is_paused(manifest),
         deleting=is_deleting(manifest),
         free=_parse_free_nodes(listing(manifest, "status.pools"), pools.valid),
+        lends=any("reclaimable" in row for row in listing(manifest, "status.pools")),
         admitted=tuple(_parse_grant(row) for row in listing(manifest, "status.admitted")),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
@@ -298,7 +299,7 @@ def _parse_grant(row: Manifest) -> Grant:
         share=parse_share(row),
         generation=integer(row, "generation"),
         revoked=text(row, "revoked"),
-        yields=_parse_yield(mapping(row, "yields")) if mapping(row, "yields") else None,
+        yields=_parse_yield(mapping(row, "yields")) if "yields" in row else None,
     )
 
 
@@ -325,8 +326,11 @@ def _parse_free_nodes(rows: Iterable[Manifest], pools: Iterable[Pool]) -> dict[s
 
 
 def _parse_free(row: Manifest) -> Free:
+    free = Free(placements=integer(row, "placements"), nodes=_parse_levels(row))
+    if "reclaimable" not in row:
+        return free
     reclaimable = ((integer(each, "priority"), _parse_levels(each)) for each in listing(row, "reclaimable"))
-    return Free(placements=integer(row, "placements"), nodes=_parse_levels(row), reclaimable=tuple(sorted(reclaimable)))
+    return replace(free, reclaimable=tuple(sorted(reclaimable)))
 
 
 def _parse_levels(row: Manifest) -> tuple[tuple[int, int], ...]:

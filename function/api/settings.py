@@ -155,7 +155,7 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
         placements=own.placements or fallback.placements,
         gpus=own.gpus or fallback.gpus,
         cost=_parse_cost(own.cost_per_hour, problems["costPerHour"]) or fallback.cost,
-        max_priority=own.max_priority or fallback.max_priority,
+        max_priority=general.max_priority if own.max_priority is None else own.max_priority,
         invalid=fallback.invalid,
     )
 

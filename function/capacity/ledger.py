@@ -76,7 +76,8 @@ def allocate_pool(
         plan = ReclaimPlan(known, holdings, previous)
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants, plan)
         granted = holdings.all_grants()
-    granted = [replace(grant, yields=plan.yields.get(_key(grant))) for grant in granted]
+    if previous or plan.yields:
+        granted = [replace(grant, yields=plan.yields.get(_key(grant))) for grant in granted]
     return PoolLedger(
         capacity=holdings.free_capacity(),
         grants=tuple(sorted(granted, key=_grant_sort_key)),
@@ -156,6 +157,9 @@ def _list_requests(pool: Pool, placements: Collection[Placement]) -> Iterator[tu
     for placement in placements:
         request = placement.effective_request
         if request is None or request.pool != pool.name or not request.replicas:
+            continue
+        if placement.guaranteed is None:
+            yield placement, request, True
             continue
         guaranteed = placement.guaranteed_replicas
         if guaranteed < request.replicas:
@@ -349,7 +353,7 @@ class CapacityView:
     def lends(self, environment: Environment) -> bool:
         """Tells whether an environment may have lent replicas that can be taken back."""
         if environment.uid:
-            return any(free.reclaimable for free in environment.free.values())
+            return environment.lends
         return any(placement.guaranteed is not None for placement in self._others.get(environment.name, ()))
 
     def reclaimable_capacity(self, environment: Environment, pool: Pool, priority: int) -> PoolCapacity | None:

@@ -114,6 +114,8 @@ class ReclaimPlan:
 
     def list_reclaimable(self) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
         """Yields the free nodes after lent replicas were taken back, by the priority that a request needs for this."""
+        if all(placement.guaranteed is None for placement in self._known.values()):
+            return
         lent = list(self._list_lent(self._planned or self._actual))
         if not lent:
             return

@@ -200,6 +200,7 @@ class Environment:
     paused: bool = False  # Crossplane does not reconcile it: waiting does not make it Ready
     deleting: bool = False
     free: Mapping[str, Free] = field(default_factory=dict)  # by pool, as far as published
+    lends: bool = False  # it publishes lent replicas that can be taken back
     admitted: tuple[Grant, ...] = ()
     rejected: frozenset[tuple[str, str]] = frozenset()  # uid and pool of placements without room
 

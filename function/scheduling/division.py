@@ -245,9 +245,10 @@ def _take_back(
     division.left += lent
     division.inputs = inputs
     division.refusals = {
-        name: infeasible
+        name: replace(infeasible, granted_replicas=division.assignments[name].replicas)
+        if name in division.assignments
+        else infeasible
         for name, infeasible in division.refusals.items()
-        if name not in division.assignments or infeasible.granted_replicas is not None
     }
 
 

@@ -378,7 +378,7 @@ def check_capacity(candidate: Candidate, ledger: CapacityView) -> Refusal | None
     environment = candidate.environment
     pool = candidate.pool
     refusal = find_shortage(candidate, ledger.free_capacity(environment, pool))
-    if refusal and can_take_back(candidate, ledger, candidate.requested.replicas):
+    if refusal and candidate.request.takes_back and can_take_back(candidate, ledger, candidate.requested.replicas):
         return None
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal

@@ -5,7 +5,8 @@ So neither a move nor a list that is briefly empty removes a running service. Th
 as it exists, but does not count as placed. The decision does not depend on the order of the inputs.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -194,28 +195,52 @@ def schedule(
 def _choose_in_turn(
     inputs: SchedulingInputs, retained: Retained, used: frozenset[str], limit: int
 ) -> tuple[tuple[Assignment, ...], tuple[Infeasible, ...]]:
-    """Chooses environments for all replicas; then for as few as may be; then where lent replicas are taken back."""
+    """Chooses environments for all replicas; then for the guaranteed ones; then where others give back lent replicas.
+
+    A new placement that does not get all replicas gets as many as fit, beside the guaranteed ones, and grows later.
+    """
     request = inputs.request
     least = request.deployment.guaranteed_replicas
     chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
+    if len(used) + len(chosen) >= limit:
+        return chosen, refused
     further: list[tuple[SchedulingRequest, frozenset[str]]] = []
-    if request.deployment.load and least < request.deployment.replicas:
-        # What follows the load begins with fewer replicas rather than nowhere, and grows where it is.
+    if least < request.deployment.replicas:
         further.append((request.with_replicas(least), frozenset()))
-    if least:
-        lends_nothing = frozenset(e.name for e in inputs.environments.values() if not inputs.ledger.lends(e))
-        further.append((_guaranteed_request(request), lends_nothing))
+    lending = {name for name, each in inputs.environments.items() if inputs.ledger.lends(each)} if least else set()
+    if lending:
+        further.append((_guaranteed_request(request), frozenset(inputs.environments.keys() - lending)))
     for each, without in further:
         used |= {a.environment for a in chosen}
-        if len(used) >= limit or without.issuperset(inputs.environments):
-            continue
+        if len(used) >= limit:
+            break
         usage = inputs.usage and charge_assignments(inputs.usage, chosen)
-        more, _ = _choose_environments(
-            replace(inputs, request=each, usage=usage), retained, used | without, limit - len(used)
-        )
-        chosen += more
-    names = {assignment.environment for assignment in chosen}
-    return chosen, tuple(infeasible for infeasible in refused if infeasible.environment not in names)
+        smaller = replace(inputs, request=each, usage=usage)
+        more, _ = _choose_environments(smaller, retained, used | without, limit - len(used))
+        chosen += more if each.takes_back else tuple(_enlarge(smaller, more, request.deployment.replicas))
+    granted = {assignment.environment: assignment.replicas for assignment in chosen}
+    return chosen, tuple(
+        replace(i, granted_replicas=granted[i.environment]) if i.environment in granted else i
+        for i in refused
+        if granted.get(i.environment, 0) < request.deployment.replicas
+    )
+
+
+def _enlarge(inputs: SchedulingInputs, assignments: Sequence[Assignment], most: int) -> Iterator[Assignment]:
+    """Returns assignments with as many replicas as fit where they are, and as the quota surely allows."""
+    usage = inputs.usage and charge_assignments(inputs.usage, assignments)
+    for each in assignments:
+        request = replace(inputs.request, quota_usage=usage)
+
+        def is_too_much(replicas: int, each: Assignment = each, request: SchedulingRequest = request) -> bool:
+            environment = inputs.environments[each.environment]
+            verdict = filter_environment(request.with_replicas(replicas), environment, inputs.ledger)
+            return isinstance(verdict, Infeasible) or (verdict.profile, verdict.pool) != (each.profile, each.pool)
+
+        numbers = range(each.replicas + 1, most + 1)
+        enlarged = replace(each, replicas=each.replicas + bisect_left(numbers, 1, key=is_too_much))
+        usage = usage and charge_assignments(usage, [enlarged])
+        yield enlarged
 
 
 def _guaranteed_request(request: SchedulingRequest) -> SchedulingRequest:

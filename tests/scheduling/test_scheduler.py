@@ -334,15 +334,25 @@ class TestGrowth:
         (miss,) = decision.refusals
         assert (miss.reason, miss.granted_replicas) == (Refused.INSUFFICIENT_CAPACITY, 2)
 
-    def test_a_new_placement_that_follows_the_load_begins_with_the_minimum(self) -> None:
+    def test_a_new_placement_that_follows_the_load_begins_with_what_fits(self) -> None:
         """The autoscaler asks for 5 replicas, and a has room for 2, of which the minimum is 1; b has room for none."""
         load = LoadScaling(minimum=1, maximum=9)
         full = placement("b", deployment="other", replicas=2, has_served=True)
         asked = replace(request(replicas=5), deployment=replace(request(replicas=5).deployment, load=load))
         decision = schedule(asked, environments("ab", nodes=2), [full])
-        assert [(a.environment, a.replicas) for a in decision.assignments] == [("a", 1)]
+        assert [(a.environment, a.replicas) for a in decision.assignments] == [("a", 2)]
+        assert [(i.environment, i.granted_replicas) for i in decision.refusals] == [("a", 2), ("b", None)]
         grown = schedule(asked, environments("ab", nodes=2), [placement("a"), full])
         assert [(a.environment, a.replicas) for a in grown.assignments] == [("a", 2)]
+
+    def test_a_new_placement_that_lends_replicas_begins_with_what_fits(self) -> None:
+        """Of 6 replicas, 2 are guaranteed. The pools of a, b and c have room for 1, 3 and 4."""
+        places = [environment(name, pool(nodes=nodes)) for name, nodes in (("a", 1), ("b", 3), ("c", 4))]
+        asked = replace(request(), deployment=replace(request(replicas=6).deployment, fixed_guaranteed=2))
+        decision = schedule(asked, places, [])
+        assert [(a.environment, a.replicas) for a in decision.assignments] == [("b", 3)]
+        two = replace(asked, deployment=replace(asked.deployment, environments=2))
+        assert [(a.environment, a.replicas) for a in schedule(two, places, []).assignments] == [("b", 3), ("c", 4)]
 
     def test_begins_where_all_replicas_fit(self) -> None:
         load = LoadScaling(minimum=1, maximum=9)

@@ -12,6 +12,7 @@ from function.capacity.ledger import admit_placements
 from function.capacity.quota import namespace_usage
 from function.domain.allocation import Cost, Free, Limits, Price
 from function.domain.environment import Environment, PoolFacts
+from function.domain.model import Problem
 from function.domain.placement import Placement
 from function.kube.names import LABEL_ENVIRONMENT
 from function.kube.selectors import NO_SCHEDULE, Taint
@@ -131,6 +132,14 @@ def test_declares_a_network_where_replicas_on_several_nodes_would_fit() -> None:
     found = find(replace(wants(), model=needs), (environment("a", pool("p", nodes=2, multi_node=False)),))
     assert read(found) == [f"{advice} InferenceEnvironment a"]
     assert read(find(replace(wants(), model=needs), (environment("a", pool("p", nodes=1, multi_node=False)),))) == []
+
+
+def test_declares_no_network_that_would_not_help() -> None:
+    """The pods could not run with the network that the pool sets up for replicas on several nodes."""
+    refused = (Problem("interNode", "needs --host-network"),)
+    needs = model(profile("p", shape(2, 8)))
+    asked = replace(wants(), model=needs, serving_check=lambda _, __, there: refused if there.multi_node else ())
+    assert read(find(asked, (environment("a", pool("p", nodes=2, multi_node=False)),))) == []
 
 
 def test_does_not_lower_memory_to_a_size_without_its_unit() -> None:

@@ -75,6 +75,10 @@ CASES = (
         says=(
             "1/2 environments can run kimi-k2-instruct (2 desired): 1 has no pool that satisfies the requirements.",
             "b: profile multinode: pool medium is not multiNodeCapable, 2 nodes required",
+            (
+                "If a network connects its nodes, set capabilities.multiNodeCapable to true on pool medium of "
+                "InferenceEnvironment b"
+            ),
         ),
     ),
     Case(
