@@ -153,6 +153,10 @@ def _name_lenders(plan: Plan) -> Iterator[str]:
             if gives > 0 and grant.share.pool == placement.pool:
                 name = f"{grant.namespace}/{deployments[_key(grant)]}"
                 yield f"{placement.environment}: {format_count(gives, 'lent replica')} of {name} will end for it"
+        ends = placement.replicas - kept.get((placement.namespace, placement.name), 0)
+        if placement.guaranteed is not None and ends > 0:
+            many = format_count(ends, "lent replica")
+            yield f"{placement.environment}: {many} of its {placement.replicas} will end, as others need their GPUs"
 
 
 def _key(grant: Grant) -> tuple[str, str]:

@@ -54,3 +54,18 @@ def test_plan_takes_nothing_back_for_a_lower_priority(tmp_path: Path, priority: 
     files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", priority, "{replicas: 3}"))
     found = {plan["name"]: plan["reason"] for plan in json.loads(refused_output_of("plan", "-f", files, "-o", "json"))}
     assert found == {"lender": "Placed", "owner": "InsufficientCapacity"}
+
+
+def test_plan_tells_the_lender_what_ends(tmp_path: Path) -> None:
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", 0, "{replicas: 3}"))
+    lines = output_of("plan", "-f", files).splitlines()
+    assert "note: h100-west: 3 lent replicas of its 8 will end, as others need their GPUs" in lines
+    rows = [line for line in lines if line.startswith("placed ")]
+    assert [row.split("   ")[-1].strip() for row in rows] == ["room for 8", "room once lent replicas have ended"]
+
+
+def test_plan_places_a_lender_with_what_fits(tmp_path: Path) -> None:
+    """The pool has 8 GPUs, and each replica takes one."""
+    files = write(tmp_path, ("lender", 0, "{replicas: 9, guaranteed: 1}"))
+    (plan,) = json.loads(refused_output_of("plan", "-f", files, "-o", "json"))
+    assert [placement["replicas"] for placement in plan["placements"]] == [8]
