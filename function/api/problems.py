@@ -184,8 +184,9 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
         for key in block:
             below = join_path(at, key)
             if key not in known and below != _CROSSPLANE:
-                close = join_path(path, key) if key in top else find_nearest(key, known)
-                close = close or _find_deeper(schema, key, path)
+                exact = join_path(path, key) if key in top else _find_deeper(schema, key, path)
+                is_near = key in top or exact.startswith(f"{at}.")
+                close = exact if is_near else find_nearest(key, known) or exact
                 hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 

@@ -25,6 +25,12 @@ def test_field_that_belongs_deeper_is_named_by_its_path() -> None:
     ]
 
 
+def test_field_that_belongs_deeper_comes_before_a_similar_one() -> None:
+    """`replicas` resembles `replicaScheduling`."""
+    found = [*find_unknown_fields(DeploymentSpec, {"scaling": {"replicas": 2}}, "spec")]
+    assert found == [Problem("spec.scaling.replicas", "is not a field; did you mean spec.scaling.fixed.replicas?")]
+
+
 def test_field_of_several_places_is_not_guessed() -> None:
     (found,) = find_unknown_fields(EnvironmentSpec, {"secretRef": {}}, "spec")
     assert "did you mean spec." not in found.message

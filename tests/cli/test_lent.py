@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from function.cli.load_warnings import find_load_slips
+from function.kube.manifests import Manifest
 from tests.cli.process import ROOT, output_of, refused_output_of
 
 EXAMPLE = ROOT / "examples" / "gemma-one-gpu"  # a pool of 2 nodes with 4 GPUs each, and a model of one GPU
@@ -69,3 +71,25 @@ def test_plan_places_a_lender_with_what_fits(tmp_path: Path) -> None:
     files = write(tmp_path, ("lender", 0, "{replicas: 9, guaranteed: 1}"))
     (plan,) = json.loads(refused_output_of("plan", "-f", files, "-o", "json"))
     assert [placement["replicas"] for placement in plan["placements"]] == [8]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "warning"),
+    [
+        ({"fixed": {"replicas": 6, "guaranteed": 6}}, ""),
+        (
+            {"fixed": {"replicas": 6, "guaranteed": 9}},
+            "spec.scaling.fixed.guaranteed: 9 is more than replicas (6), so no replica is lent",
+        ),
+        (
+            {"signal": "Load", "load": {"maxReplicas": 2}, "fixed": {"guaranteed": 1}},
+            "spec.scaling.fixed.guaranteed: has no effect with signal: Load, where load.minReplicas counts",
+        ),
+        (
+            {"signal": "Load", "load": {"maxReplicas": 2, "minReplicas": 0}},
+            "spec.scaling.load.minReplicas: is 0 without spec.service, so one replica stays: nothing could wake it",
+        ),
+    ],
+)
+def test_warns_of_numbers_without_effect(scaling: Manifest, warning: str) -> None:
+    assert [str(slip) for slip in find_load_slips({"spec": {"scaling": scaling}})] == ([warning] if warning else [])
