@@ -329,6 +329,9 @@ def _group_by_pool(
     return {pool.name: (placements_of[pool.name], grants_of[pool.name]) for pool in environment.pools}
 
 
+_NOTHING = Free(placements=0, nodes=())
+
+
 class CapacityView:
     """What all placements except those of one deployment have; each pool is computed at its first use.
 
@@ -358,18 +361,28 @@ class CapacityView:
 
     def reclaimable_capacity(self, environment: Environment, pool: Pool, priority: int) -> PoolCapacity | None:
         """Returns what is free once lent replicas were taken back for a request of a priority; None if none can be."""
-        if environment.uid:
-            free = environment.free.get(pool.name)
-        else:
-            granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
-            ledger = allocate_pool(pool, self._others.get(environment.name, ()), granted)
-            free = Free(placements=0, nodes=(), reclaimable=ledger.reclaimable)
-        nodes = free.find_reclaimable(priority) if free else ()
+        nodes = self._find_reclaimable(environment, pool).find_reclaimable(priority)
         if not nodes:
             return None
         capacity = empty_pool(pool)
         capacity.free = dict(nodes)
         return capacity
+
+    def count_lent(self, environment: Environment, pool: Pool) -> tuple[int, int] | None:
+        """Returns the GPUs of lent replicas, and the lowest priority that takes back any; None if there are none."""
+        levels = self._find_reclaimable(environment, pool).reclaimable if self.lends(environment) else ()
+        if not levels:
+            return None
+        free = self.free_capacity(environment, pool).free
+        gpus = sum(each * count for each, count in levels[-1][1]) - sum(each * count for each, count in free.items())
+        return (gpus, levels[0][0]) if gpus > 0 else None
+
+    def _find_reclaimable(self, environment: Environment, pool: Pool) -> Free:
+        if environment.uid:
+            return environment.free.get(pool.name, _NOTHING)
+        granted = [grant for grant in environment.admitted if grant.uid not in self._own_uids]
+        ledger = allocate_pool(pool, self._others.get(environment.name, ()), granted)
+        return replace(_NOTHING, reclaimable=ledger.reclaimable)
 
     def _computes_capacity(self, environment: Environment) -> bool:
         return not environment.uid or environment.name in self._own

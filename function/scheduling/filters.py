@@ -380,6 +380,8 @@ def check_capacity(candidate: Candidate, ledger: CapacityView) -> Refusal | None
     refusal = find_shortage(candidate, ledger.free_capacity(environment, pool))
     if refusal and candidate.request.takes_back and can_take_back(candidate, ledger, candidate.requested.replicas):
         return None
+    if refusal is not None and refusal.use and (lent := ledger.count_lent(environment, pool)):
+        refusal = replace(refusal, use=replace(refusal.use, lent=lent))
     if refusal is None or refusal.reason is Refused.POOL_TOO_SMALL or ledger.has_capacity_of(environment, pool):
         return refusal
     return replace(refusal, field=Field.LEDGER)

@@ -148,7 +148,12 @@ def _describe_capacity(refusal: Refusal) -> str:
         return f"pool {refusal.pool} is too small: {refusal.replicas} required, {holds}"
     in_use = f"{nodes}, {use.nodes_in_use} in use" if use.unusable_nodes else f"{use.nodes_in_use} of {nodes} in use"
     by = f"by {format_count(use.placements, 'other placement')}"
-    return f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
+    what = f"pool {refusal.pool} has no capacity now: {refusal.replicas} required, {refusal.actual} fit: {in_use} {by}"
+    if use.lent is None:
+        return what
+    gpus, priority = use.lent
+    who = f"guaranteed replicas of priority {priority} or higher"
+    return f"{what}; {format_count(gpus, 'GPU')} lent, which {who} take back"
 
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
