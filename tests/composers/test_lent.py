@@ -125,8 +125,8 @@ def test_guaranteed_replicas_are_never_taken() -> None:
     assert replicas(control) == {"lender": 4}
     assert said(control, OWNER, "Scheduled") == ("False", "InsufficientCapacity")
     assert message(control, OWNER, "Scheduled").splitlines()[1] == (
-        "h100-west: profile one-gpu: pool h100 has no capacity now: 2 replicas of 1 node x 1 GPU required, 0 fit: 4 of 4 "
-        "nodes in use by 1 other placement; 1 GPU lent, which guaranteed replicas of priority 0 or higher take back"
+        "h100-west: profile one-gpu: pool h100 has no capacity now: 2 replicas of 1 node x 1 GPU required, 0 fit: 4 of "
+        "4 nodes in use by 1 other placement; 1 GPU lent, which guaranteed replicas of priority 0 or higher take back"
     )
 
 
