@@ -351,6 +351,9 @@ class TestGrowth:
         asked = replace(request(), deployment=replace(request(replicas=6).deployment, fixed_guaranteed=2))
         decision = schedule(asked, places, [])
         assert [(a.environment, a.replicas) for a in decision.assignments] == [("b", 3)]
+        lent = replace(placement("c", deployment="other", replicas=4), guaranteed=0)
+        free_first = schedule(asked, places, [lent])
+        assert [(a.environment, a.replicas, a.takes_back) for a in free_first.assignments] == [("b", 3, False)]
         two = replace(asked, deployment=replace(asked.deployment, environments=2))
         assert [(a.environment, a.replicas) for a in schedule(two, places, []).assignments] == [("b", 3), ("c", 4)]
 
