@@ -15,12 +15,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from function.capacity.pools import Holdings
+from function.capacity.pools import Holdings, PoolCapacity
 from function.domain.allocation import Grant, Share, Yield
+from function.domain.environment import Environment
 from function.domain.placement import Placement
 
 MAX_RECLAIMS = 16  # requests of one pool for which replicas are taken back at the same time
 MAX_YIELDS = 100  # placements of one pool that give back replicas at the same time; each takes 150 bytes of the status
+MAX_FAILED = 32  # requests of one pool that are compared with all its lent replicas, and find too few
 MAX_PRIORITIES = 8  # for which the reclaimable capacity of a pool is published
 
 
@@ -50,7 +52,9 @@ class ReclaimPlan:
         self._actual = holdings
         self._previous = previous
         self._planned: Holdings | None = None
-        self._failed: set[tuple[int, Share, int]] = set()
+        self._failed: set[tuple[int, Share, int, tuple[Share, ...]]] = set()
+        self._lends = any(_may_lend(placement) for placement in known.values())
+        self._most: PoolCapacity | None = None  # free if nobody had lent replicas, as planned so far
         self.claimants: set[str] = set()
         self.yields: dict[str, Yield] = {}
 
@@ -73,8 +77,11 @@ class ReclaimPlan:
 
         `minimum`: the smallest number of replicas of the request that is of use to the placement.
         """
-        asked = (placement.priority, request, minimum)
-        if asked in self._failed or len(self.claimants) >= MAX_RECLAIMS:
+        if not self._lends or len(self.claimants) >= MAX_RECLAIMS or len(self._failed) >= MAX_FAILED:
+            return False
+        own = tuple(grant.share for grant in self._actual.grants_of(key))
+        asked = (placement.priority, request, minimum, own)
+        if asked in self._failed or (not own and self._count_at_most(request) < minimum):
             return False
         planned = self._planned.copy() if self._planned else self._expect()
         planned.replace(key, ())
@@ -95,7 +102,7 @@ class ReclaimPlan:
             self._failed.add(asked)
             return False
         planned.replace(key, [Grant(uid=placement.uid, namespace="", name="", share=wanted)])
-        self._planned = planned
+        self._planned, self._most = planned, None
         self.claimants.add(key)
         for_this = Yield(
             keep=0,
@@ -112,9 +119,18 @@ class ReclaimPlan:
             self.yields.setdefault(other, replace(for_this, keep=has))
         return True
 
+    def _count_at_most(self, request: Share) -> int:
+        """Returns how many replicas would fit if all lent replicas were taken back, whatever their priority."""
+        if self._most is None:
+            holdings = self._planned.copy() if self._planned else self._expect()
+            for each in [*self._list_lent(holdings)]:
+                holdings.replace(each.key, each.keep(each.guaranteed))
+            self._most = holdings.free_capacity()
+        return self._most.count_fitting(request)
+
     def list_reclaimable(self) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
         """Yields the free nodes after lent replicas were taken back, by the priority that a request needs for this."""
-        if all(placement.guaranteed is None for placement in self._known.values()):
+        if not self._lends:
             return
         lent = list(self._list_lent(self._planned or self._actual))
         if not lent:
@@ -144,9 +160,7 @@ class ReclaimPlan:
         """Yields the grants with lent replicas; of these, the ones that a claimant may take back."""
         for key, placement in self._known.items():
             grants = holdings.grants_of(key)
-            # Nobody would lower the replicas of a placement without a deployment.
-            lends = placement.guaranteed is not None and placement.deployment
-            if len(grants) != 1 or not lends or key in self.claimants:
+            if len(grants) != 1 or not _may_lend(placement) or key in self.claimants:
                 continue
             if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
                 continue
@@ -157,6 +171,22 @@ class ReclaimPlan:
     def _order(self, lent: _Lent) -> tuple[bool, int, "_Youngest", str]:
         """Returns the sort key: what is given back already, then the lowest priority, then the youngest placement."""
         return lent.key not in self._previous, lent.placement.priority, _Youngest(lent.placement.created), lent.key
+
+
+def _may_lend(placement: Placement) -> bool:
+    """Tells whether a placement may have lent replicas; without a deployment, nobody would lower them."""
+    return placement.guaranteed is not None and bool(placement.deployment)
+
+
+def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yield] | None:
+    """Returns how many replicas a placement keeps, and for whom it gives back the others; None if it keeps all.
+
+    Whatever the status of the environment says, the placement keeps what it is guaranteed.
+    """
+    yields = next((grant.yields for grant in environment.find_grants(placement.uid) if grant.yields), None)
+    if yields is None or placement.guaranteed is None:
+        return None
+    return max(yields.keep, placement.guaranteed_replicas), yields
 
 
 class _Youngest(str):

@@ -17,11 +17,13 @@ from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
 from function.capacity.quota import namespace_usage
+from function.capacity.reclaim import find_kept
 from function.composers import scopes
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import StorageChoice
+from function.domain.environment import Environment
 from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -405,8 +407,18 @@ def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Comp
         if name in draining:
             drained[key] = _with_spec(_keep_placement(manifest, deployment), {"draining": True})
         elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in scheduling.scope.orphans):
-            composed[key] = _keep_placement(manifest, deployment)
+            kept = _count_kept(manifest, scheduling.scope.environments)
+            item = _keep_placement(manifest, deployment)
+            composed[key] = item if kept is None else _with_spec(item, {"replicas": kept})
     return _lower_replicas(composed, deployment.replicas) | drained
+
+
+def _count_kept(manifest: Manifest, environments: Iterable[Environment]) -> int | None:
+    """Returns how many replicas a placement keeps that has to give back lent ones, but at least one; None: all."""
+    placement = parse_placement(manifest).value
+    environment = next((e for e in environments if placement and e.name == placement.environment), None)
+    found = find_kept(environment, placement) if environment and placement else None
+    return max(1, found[0]) if found and placement and found[0] < placement.replicas else None
 
 
 def _keep_placement(manifest: Manifest, deployment: Deployment) -> Composed:

@@ -257,14 +257,19 @@ def share_guaranteed(
 ) -> list[Placement]:
     """Returns the placements of the assignments, each with its part of the guaranteed replicas if they are divided.
 
-    A placement keeps its part; more of them go to the placements with the most running replicas.
+    Replicas that run are guaranteed first, and of these the ones that were guaranteed before.
     """
     guaranteed = deployment.guaranteed
     if guaranteed is None or not deployment.divides_replicas:
         return [*placements]
     had = {a.environment: (a.placement.guaranteed or 0) if a.placement else 0 for a in assignments}
     parts: dict[str, int] = {}
-    for each in sorted(placements, key=lambda p: (-had[p.environment], -p.running_replicas, p.environment)):
+
+    def order(p: Placement) -> tuple[int, int, int, str]:
+        stays = min(had[p.environment], p.running_replicas)
+        return -stays, -p.running_replicas, -had[p.environment], p.environment
+
+    for each in sorted(placements, key=order):
         parts[each.environment] = min(each.replicas, guaranteed)
         guaranteed -= parts[each.environment]
     return [replace(each, guaranteed=parts[each.environment]) for each in placements]

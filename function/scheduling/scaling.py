@@ -4,6 +4,7 @@ from bisect import bisect_left
 
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import compute_shape
+from function.capacity.reclaim import find_kept
 from function.domain.environment import Environment
 from function.domain.model import Shape
 from function.domain.placement import Placement
@@ -78,8 +79,8 @@ def scale_existing(
 
 def _limit_to_kept(desired: int, environment: Environment, placement: Placement) -> tuple[int, Refusal | None]:
     """Returns how many replicas a placement may have that gives back lent ones, and why they are fewer."""
-    yields = next((grant.yields for grant in environment.find_grants(placement.uid) if grant.yields), None)
-    if yields is None or desired <= yields.keep:
+    kept, yields = find_kept(environment, placement) or (desired, None)
+    if yields is None or desired <= kept:
         return desired, None
     refusal = Refusal(
         reason=Refused.INSUFFICIENT_CAPACITY,
@@ -88,10 +89,10 @@ def _limit_to_kept(desired: int, environment: Environment, placement: Placement)
         profile=placement.profile,
         pool=placement.pool,
         shape=placement.shape,
-        required=desired - yields.keep,
+        required=desired - kept,
         actual=str(yields),
     )
-    return yields.keep, refusal
+    return kept, refusal
 
 
 def _find_scaling_refusals(

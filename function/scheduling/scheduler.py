@@ -222,7 +222,7 @@ def _choose_in_turn(
     return chosen, tuple(
         replace(i, granted_replicas=granted[i.environment]) if i.environment in granted else i
         for i in refused
-        if granted.get(i.environment, 0) < request.deployment.replicas
+        if i.environment not in granted or granted[i.environment] < request.deployment.replicas
     )
 
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.capacity.ledger import PoolLedger, allocate_pool
-from function.capacity.reclaim import MAX_PRIORITIES, MAX_RECLAIMS, MAX_YIELDS
-from function.domain.allocation import Grant, Share
+from function.capacity.pools import Holdings
+from function.capacity.reclaim import MAX_FAILED, MAX_PRIORITIES, MAX_RECLAIMS, MAX_YIELDS, ReclaimPlan, find_kept
+from function.domain.allocation import Grant, Share, Yield
 from function.domain.placement import Placement
-from tests.support.builders import placement, pool, shape, with_service
+from tests.support.builders import environment, placement, pool, shape, with_service
 from tests.support.plain_ledger import charge_one_by_one
 
 FOUR = pool("pool", gpus=8, nodes=4)
@@ -285,3 +286,38 @@ def test_no_gpu_twice_nobody_below_its_guarantee_and_an_end(seed: int) -> None:
         assert charge_one_by_one(FIVE, running).free or sum(g.share.gpus for g in running) == 40
     assert settled, "it comes to an end"
     assert not any(grant.yields for grant in granted), "at rest, nobody has anything to give back"
+
+
+def test_a_request_is_judged_by_what_its_placement_has() -> None:
+    """Nobody can take back what b needs, and a lacks one node, which is lent."""
+    lender, b, a = holds("l", 3, 2), asks("b", 3, created="2026-01"), replace(holds("a", 2), replicas=3)
+    ledger = allocate_pool(FIVE, [lender, b, a])
+    assert (kept(ledger), rejected(ledger)) == ({"l": 2}, ["b"])
+
+
+def test_bounds_how_many_requests_are_compared_with_all_that_is_lent() -> None:
+    """Each request is of another size, and none can be met."""
+    lender = holds("l", 4, 3, priority=1)
+    waiting = [asks(f"w{n:03}", n + 1, priority=0, shape=shape(1, 1)) for n in range(2 * MAX_FAILED)]
+    plan = ReclaimPlan({"l": lender}, _holding(lender), {})
+    for each in waiting:
+        assert each.requested
+        assert not plan.reclaim(each.uid, each, each.requested, 1)
+
+
+def _holding(placement: Placement) -> Holdings:
+    found = Holdings(FOUR)
+    assert placement.requested
+    found.add(placement.uid, Grant(uid=placement.uid, namespace="", name="", share=placement.requested))
+    return found
+
+
+@pytest.mark.parametrize(("keep", "want"), [(0, 2), (-3, 2), (1, 2), (3, 3), (9, 9)])
+def test_no_status_takes_what_is_guaranteed(keep: int, want: int) -> None:
+    told = Yield(keep=keep, uid="o", namespace="team", name="o", priority=0, gpus=8)
+    there = environment(
+        "env", FOUR, uid="e", admitted=(Grant(uid="a", namespace="", name="", share=share(4), yields=told),)
+    )
+    assert find_kept(there, holds("a", 4, 2)) == (want, told)
+    assert find_kept(there, holds("a", 4)) is None
+    assert find_kept(there, holds("b", 4, 2)) is None

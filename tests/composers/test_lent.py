@@ -216,3 +216,26 @@ def test_a_divided_deployment_takes_back_what_it_is_guaranteed() -> None:
     )
     assert replicas(control) == {"lender": 2, "owner": 2}
     assert said(control, OWNER, "ScaledAsRequested") == ("False", "Limited")
+
+
+@pytest.mark.parametrize("reason", ["selector", "taint"])
+def test_a_lender_that_cannot_leave_gives_back_nevertheless(reason: str) -> None:
+    """It must leave its environment, and there is no other."""
+    control = started(deployment(LENDER, 4, guaranteed=1))
+    owner = deployment(OWNER, 2)
+    if reason == "selector":
+        change(control, LENDER, "spec.environmentSelector", {"matchLabels": {"here": "no"}})
+    else:
+        taint: JSON = {"key": "k", "effect": "NoExecute"}
+        change(control, control.all("InferenceEnvironment")[0], "spec.taints", [taint])
+        owner = deployment(OWNER, 2, tolerations=[{"key": "k", "operator": "Exists"}])
+    settle(control)
+    control.apply([owner])
+    settle(control)
+    assert replicas(control) == {"lender": 2, "owner": 2}
+
+
+def test_without_replicas_a_refusal_stays() -> None:
+    selector: JSON = {"matchLabels": {"no": "where"}}
+    control = started(deployment(LENDER, 0, environmentSelector=selector))
+    assert said(control, LENDER, "Scheduled") == ("False", "NoEnvironmentMatches")
