@@ -15,7 +15,6 @@ from function.domain.environment import Environment, PoolFacts
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import NO_EXECUTE, Taint
 from function.reasons import Phase, Refused
-from function.scheduling.division import share_guaranteed
 from function.scheduling.limits import limit_decision
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Decision, RemovalCause, SchedulingRequest
@@ -592,23 +591,3 @@ def test_way_out_beside_a_placement_that_is_made_anew() -> None:
     assert numbers(decision) == {"a": 1}
     ways = find_ways_out(Snapshot(request=asked, environments={"a": there}, own=own), decision)
     assert [(way.way, way.nodes) for way in ways] == [(Way.ADD_NODES, 2)]
-
-
-def test_running_replicas_are_guaranteed_first() -> None:
-    """Two replicas are guaranteed. A part that waits is not worth more than one that serves, whoever had it before."""
-    deployment_ = replace(request(4).deployment, fixed_guaranteed=2)
-
-    def share(west: Placement, east: Placement) -> dict[str, int | None]:
-        placements = [west, east]
-        assignments = schedule(request(4), fleet(west=2, east=2), placements).assignments
-        shared = share_guaranteed(deployment_, assignments, placements)
-        return {each.environment: each.guaranteed for each in shared}
-
-    waits = replace(placement("west", replicas=2), guaranteed=2)
-    serves = replace(placement("east", replicas=2), ready=True, guaranteed=0)
-    assert share(waits, serves) == {"west": 0, "east": 2}
-    both = replace(waits, ready=True, guaranteed=1)
-    assert share(both, replace(serves, guaranteed=1)) == {"west": 0, "east": 2}
-    assert share(both, serves) == {"west": 2, "east": 0}
-    assert share(waits, replace(serves, ready=False)) == {"west": 2, "east": 0}
-    assert share_guaranteed(request(4).deployment, (), [waits]) == [waits]
