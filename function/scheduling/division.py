@@ -85,9 +85,13 @@ def divide(
     )
     ranks = {p.environment: _rank(inputs, p) for p in kept}
     # Of equals, the one with most replicas is kept, and stays the choice while it takes over those of the others.
-    preferred = sorted(
-        (p for p in kept if p.shape), key=lambda p: (_gives_up_first(p), ranks[p.environment], -p.replicas)
-    )
+    sleeps = not deployment.replicas
+
+    def order(p: Placement) -> tuple[tuple[bool, bool, bool], _SortKey, int, str]:
+        rank = ranks[p.environment]
+        return _gives_up_first(p, sleeps=sleeps), rank, 0 if sleeps else -p.replicas, p.environment if sleeps else ""
+
+    preferred = sorted((p for p in kept if p.shape), key=order)
     running = _count_running_to_keep(preferred[: division.most], division.left)
     for placement in preferred:
         _keep(division, placement, running)
@@ -121,9 +125,13 @@ def _rank(inputs: SchedulingInputs, placement: Placement) -> _SortKey:
     return rank.sort_key if rank else _NO_RANK
 
 
-def _gives_up_first(placement: Placement) -> tuple[bool, bool, bool]:
-    """Returns the sort key by which placements that serve keep their replicas longest, whatever is preferred."""
-    return placement.deleting, not placement.running_replicas, placement.stage < Stage.SERVED
+def _gives_up_first(placement: Placement, *, sleeps: bool) -> tuple[bool, bool, bool]:
+    """Returns the sort key by which placements that serve keep their replicas longest, whatever is preferred.
+
+    While all replicas stop, it does not count whose pods have ended: the same placement stays in every decision.
+    """
+    stopped = not sleeps and not placement.running_replicas
+    return placement.deleting, stopped, placement.stage < Stage.SERVED
 
 
 def _count_running_to_keep(placements: Sequence[Placement], left: int) -> dict[str, int]:
