@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from function.capacity.pools import Holdings, PoolCapacity, empty_pool, take_share
-from function.capacity.reclaim import ReclaimPlan
+from function.capacity.reclaim import ReclaimPlan, may_lend
 from function.domain.allocation import Claim, Free, Grant, Share
 from function.domain.environment import Environment, Pool
 from function.domain.placement import Placement, Stage
@@ -357,7 +357,7 @@ class CapacityView:
         """Tells whether an environment may have lent replicas that can be taken back."""
         if environment.uid:
             return environment.lends
-        return any(placement.guaranteed is not None for placement in self._others.get(environment.name, ()))
+        return any(may_lend(placement) for placement in self._others.get(environment.name, ()))
 
     def reclaimable_capacity(self, environment: Environment, pool: Pool, priority: int) -> PoolCapacity | None:
         """Returns what is free once lent replicas were taken back for a request of a priority; None if none can be."""

@@ -26,6 +26,11 @@ MAX_FAILED = 32  # requests of one pool that are compared with all its lent repl
 MAX_PRIORITIES = 8  # for which the reclaimable capacity of a pool is published
 
 
+def may_lend(placement: Placement) -> bool:
+    """Tells whether a placement may have lent replicas; without a deployment, nobody would lower them."""
+    return placement.guaranteed is not None and bool(placement.deployment)
+
+
 @dataclass(frozen=True, slots=True)
 class _Lent:
     """A grant with lent replicas."""
@@ -53,7 +58,7 @@ class ReclaimPlan:
         self._previous = previous
         self._planned: Holdings | None = None
         self._failed: set[tuple[int, Share, int, tuple[Share, ...]]] = set()
-        self._lends = any(_may_lend(placement) for placement in known.values())
+        self._lends = any(may_lend(placement) for placement in known.values())
         self._most: PoolCapacity | None = None  # free if nobody had lent replicas, as planned so far
         self.claimants: set[str] = set()
         self.yields: dict[str, Yield] = {}
@@ -77,11 +82,15 @@ class ReclaimPlan:
 
         `minimum`: the smallest number of replicas of the request that is of use to the placement.
         """
-        if not self._lends or len(self.claimants) >= MAX_RECLAIMS or len(self._failed) >= MAX_FAILED:
+        if not self._lends or len(self.claimants) >= MAX_RECLAIMS:
             return False
         own = tuple(grant.share for grant in self._actual.grants_of(key))
+        done = [other for other, past in self._previous.items() if past.uid == placement.uid]
         asked = (placement.priority, request, minimum, own)
-        if asked in self._failed or (not own and self._count_at_most(request) < minimum):
+        # What others find too little does not end what is under way for this request.
+        if not done and (asked in self._failed or len(self._failed) >= MAX_FAILED):
+            return False
+        if not own and self._count_at_most(request) < minimum:
             return False
         planned = self._planned.copy() if self._planned else self._expect()
         planned.replace(key, ())
@@ -95,9 +104,9 @@ class ReclaimPlan:
             return False
         wanted = replace(request, replicas=target)
         taken = _take_back(planned, lent, wanted)
-        done = [other for other, past in self._previous.items() if past.uid == placement.uid]
         if not taken and not done:
-            return False  # nothing has to be taken back: it fits once others have released what they left
+            self._failed.add(asked)  # nothing has to be taken back: it fits once others have released what they left
+            return False
         if len({*self.yields, *done, *(each.key for each, _ in taken)}) > MAX_YIELDS:
             self._failed.add(asked)
             return False
@@ -160,7 +169,7 @@ class ReclaimPlan:
         """Yields the grants with lent replicas; of these, the ones that a claimant may take back."""
         for key, placement in self._known.items():
             grants = holdings.grants_of(key)
-            if len(grants) != 1 or not _may_lend(placement) or key in self.claimants:
+            if len(grants) != 1 or not may_lend(placement) or key in self.claimants:
                 continue
             if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
                 continue
@@ -171,11 +180,6 @@ class ReclaimPlan:
     def _order(self, lent: _Lent) -> tuple[bool, int, "_Youngest", str]:
         """Returns the sort key: what is given back already, then the lowest priority, then the youngest placement."""
         return lent.key not in self._previous, lent.placement.priority, _Youngest(lent.placement.created), lent.key
-
-
-def _may_lend(placement: Placement) -> bool:
-    """Tells whether a placement may have lent replicas; without a deployment, nobody would lower them."""
-    return placement.guaranteed is not None and bool(placement.deployment)
 
 
 def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yield] | None:

@@ -13,6 +13,7 @@ from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
 from function.capacity.ledger import admit_placements
 from function.capacity.quota import namespace_usage
+from function.capacity.reclaim import may_lend
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
 from function.cli.store import Ref, Store, read_environments, read_placements
@@ -51,7 +52,14 @@ def list_remarks(plan: Plan) -> list[str]:
     chosen = (*prices, *explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))
     savings = (saving.message for saving in find_savings(plan))
     growth = _preview_growth(plan, plan.scheduling.request.deployment)
-    return [*_note_doubts(plan.scheduling), *_name_lenders(plan), *chosen, *savings, *growth, *_name_holders(plan)]
+    return [
+        *_note_doubts(plan.scheduling),
+        *_note_lent_replicas(plan),
+        *chosen,
+        *savings,
+        *growth,
+        *_name_holders(plan),
+    ]
 
 
 def _preview_growth(plan: Plan, deployment: Deployment) -> Iterator[str]:
@@ -136,25 +144,27 @@ def _explain_order(scheduling: Scheduling, rows: Sequence[Row]) -> Iterator[str]
     yield "; ".join(parts)
 
 
-def _name_lenders(plan: Plan) -> Iterator[str]:
-    """Names the deployments that have to give back lent replicas to a deployment."""
+def _note_lent_replicas(plan: Plan) -> Iterator[str]:
+    """Returns whose lent replicas will end for a deployment, and which of its own will end for others."""
     environments = {environment.name: environment for environment in read_environments(plan.store)}
     others = [p for p in read_placements(plan.store) if _find_owner(p) != plan.ref]
-    deployments = {(p.namespace, p.name): p.deployment for p in others}
+    lenders = {(p.namespace, p.name): p.deployment for p in others if may_lend(p)}
+    taking_back = {assignment.environment for assignment in plan.decision.assignments if assignment.takes_back}
     for manifest in plan.placements:
         placement = parse_placement(manifest).value
         environment = environments.get(placement.environment) if placement else None
         if placement is None or environment is None:
             continue
-        before, after = (admit_placements(environment, [*others, *more]) for more in ((), (placement,)))
+        after = admit_placements(environment, [*others, placement])
         kept = {_key(grant): grant.yields.keep if grant.yields else grant.share.replicas for grant in after.grants}
-        for grant in before.grants:
+        before = admit_placements(environment, others).grants if placement.environment in taking_back else ()
+        for grant in before:
             gives = grant.share.replicas - kept.get(_key(grant), 0)
-            if gives > 0 and grant.share.pool == placement.pool:
-                name = f"{grant.namespace}/{deployments[_key(grant)]}"
+            if gives > 0 and grant.share.pool == placement.pool and _key(grant) in lenders:
+                name = f"{grant.namespace}/{lenders[_key(grant)]}"
                 yield f"{placement.environment}: {format_count(gives, 'lent replica')} of {name} will end for it"
-        ends = placement.replicas - kept.get((placement.namespace, placement.name), 0)
-        if placement.guaranteed is not None and ends > 0:
+        ends = placement.replicas - kept.get((placement.namespace, placement.name), placement.replicas)
+        if may_lend(placement) and ends > 0:
             many = format_count(ends, "lent replica")
             yield f"{placement.environment}: {many} of its {placement.replicas} will end, as others need their GPUs"
 

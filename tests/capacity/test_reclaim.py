@@ -295,14 +295,32 @@ def test_a_request_is_judged_by_what_its_placement_has() -> None:
     assert (kept(ledger), rejected(ledger)) == ({"l": 2}, ["b"])
 
 
-def test_bounds_how_many_requests_are_compared_with_all_that_is_lent() -> None:
-    """Each request is of another size, and none can be met."""
+@pytest.mark.parametrize(("failed", "is_tried"), [(MAX_FAILED - 1, True), (MAX_FAILED, False)])
+def test_bounds_how_many_requests_are_compared_with_all_that_is_lent(failed: int, *, is_tried: bool) -> None:
+    """One node is lent with priority 1. Requests of priority 0 find nothing, and one of priority 1 would."""
     lender = holds("l", 4, 3, priority=1)
-    waiting = [asks(f"w{n:03}", n + 1, priority=0, shape=shape(1, 1)) for n in range(2 * MAX_FAILED)]
     plan = ReclaimPlan({"l": lender}, _holding(lender), {})
-    for each in waiting:
-        assert each.requested
-        assert not plan.reclaim(each.uid, each, each.requested, 1)
+
+    def is_met(placement: Placement) -> bool:
+        assert placement.requested
+        return plan.reclaim(placement.uid, placement, placement.requested, 1)
+
+    assert not any(is_met(asks(f"w{n:03}", n + 1, shape=shape(1, 1))) for n in range(failed))
+    assert is_met(asks("x", priority=1)) is is_tried
+
+
+def test_what_is_under_way_goes_on_whatever_others_find() -> None:
+    """Each of the others asks for another size, and finds too little."""
+    lender, claimant = holds("l", 4, 3, priority=1), asks("x", priority=1)
+    told = Yield(keep=3, uid="x", namespace="team", name="x", priority=1, gpus=8)
+    plan = ReclaimPlan({"l": lender}, _holding(lender), {"l": told})
+    for number in range(MAX_FAILED):
+        other = asks(f"w{number:03}", number + 1, shape=shape(1, 1))
+        assert other.requested
+        assert not plan.reclaim(other.uid, other, other.requested, 1)
+    assert claimant.requested
+    assert plan.reclaim("x", claimant, claimant.requested, 1)
+    assert plan.yields == {"l": told}
 
 
 def _holding(placement: Placement) -> Holdings:

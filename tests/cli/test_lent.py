@@ -9,6 +9,7 @@ import yaml
 from function.cli.load_warnings import find_load_slips
 from function.kube.manifests import Manifest
 from tests.cli.process import ROOT, output_of, refused_output_of
+from tests.support.plane import change, only, plane
 
 EXAMPLE = ROOT / "examples" / "gemma-one-gpu"  # a pool of 2 nodes with 4 GPUs each, and a model of one GPU
 DEPLOYMENT = """\
@@ -93,3 +94,27 @@ def test_plan_places_a_lender_with_what_fits(tmp_path: Path) -> None:
 )
 def test_warns_of_numbers_without_effect(scaling: Manifest, warning: str) -> None:
     assert [str(slip) for slip in find_load_slips({"spec": {"scaling": scaling}})] == ([warning] if warning else [])
+
+
+def test_plan_takes_nobody_who_waits_for_a_lender(tmp_path: Path) -> None:
+    """The deployment runs on all GPUs, and a placement that a user wrote waits for them."""
+    control = plane("gemma-one-gpu")
+    change(control, only(control, "ModelDeployment"), "spec.scaling.fixed", {"replicas": 8, "guaranteed": 8})
+    spec: Manifest = {
+        "modelRef": {"name": "gemma-3-27b"},
+        "inferenceEnvironmentRef": {"name": "h100-west"},
+        "profile": "one-gpu",
+        "pool": "h100",
+        "topology": {"nodes": 1, "gpusPerNode": 1},
+        "replicas": 8,
+    }
+    labels: Manifest = {"modelplane.ai/environment": "h100-west"}
+    metadata: Manifest = {"name": "hand", "namespace": "chat", "labels": labels}
+    control.settle()
+    control.apply(
+        [{"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelPlacement", "metadata": metadata, "spec": spec}]
+    )
+    control.settle()
+    path = tmp_path / "dump.yaml"
+    path.write_text(yaml.safe_dump_all(dict(manifest) for manifest in control.store.values()))
+    assert "lent" not in output_of("plan", "-f", str(path))

@@ -195,6 +195,13 @@ def environments() -> tuple[Manifest, Manifest]:
     return east, west
 
 
+def small_environment(name: str, nodes: int, secret: str) -> Manifest:
+    """Return the environment of a cluster with so many nodes."""
+    made = environment(name, pool("gpus", nodeCount=nodes, maxNodeCount=nodes), secret=secret)
+    mapping(made, "metadata.labels")["fleet"] = "both"
+    return made
+
+
 def model_service(team: str, name: str, weights: Mapping[str, int], **spec: JSON) -> Manifest:
     """Return a ModelService with a weight for each deployment."""
     backends: list[JSON] = [{"deployment": each, "weight": weight} for each, weight in weights.items()]

@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 from function.kube.manifests import JSON, Manifest, condition, get, mapping, text
-from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, ask, open_fleet
+from tests.e2e.fleet import THROTTLE_SECONDS, Fleet, ask, open_fleet, small_environment
 from tests.e2e.load import Load, constant_load
-from tests.e2e.objects import deployment, environment, model, pool, spanning
+from tests.e2e.objects import deployment, model, spanning
 from tests.e2e.world import World
 from tools import debian
 from tools.stack import gateways, keda, layout
@@ -181,14 +181,8 @@ def _autoscaler(replicas: int) -> Manifest:
     }
 
 
-def _small(name: str, nodes: int, secret: str) -> Manifest:
-    made = environment(name, pool("gpus", nodeCount=nodes, maxNodeCount=nodes), secret=secret)
-    mapping(made, "metadata.labels")["fleet"] = "both"
-    return made
-
-
 def _east(nodes: int) -> Manifest:
-    return _small("east", nodes, "dallas-kubeconfig")
+    return small_environment("east", nodes, "dallas-kubeconfig")
 
 
 def _chat(least: int = 1) -> Manifest:
@@ -221,7 +215,7 @@ def scene(world: World, empty: None) -> Iterator[Scene]:  # noqa: ARG001  # it c
         _configure(world)
         stack.callback(_reset, world)
         Engines.waiting = {"east": 0}
-        world.apply(_east(2), _small("west", 2, "west-kubeconfig"))
+        world.apply(_east(2), small_environment("west", 2, "west-kubeconfig"))
         world.apply(model(_MODEL, profile=spanning(1, 8)), MANIFEST)
         world.ready(TEAM, CHAT)
         fleet.wait_weights(CHAT, {"east": 1})

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
-from tests.e2e.fleet import Fleet, open_fleet
+from tests.e2e.fleet import Fleet, open_fleet, small_environment
 from tests.e2e.load import Load, constant_load
-from tests.e2e.objects import deployment, environment, model, pool, spanning
+from tests.e2e.objects import deployment, model, spanning
 from tests.e2e.world import World, running
 from tools.stack.waiting import steady, until
 
@@ -64,12 +64,6 @@ class Scene:
         assert (self.load.failed, self.load.cut) == ([], []), (self.lines, str(self.load))
 
 
-def _small(name: str, nodes: int, secret: str) -> Manifest:
-    made = environment(name, pool("gpus", nodeCount=nodes, maxNodeCount=nodes), secret=secret)
-    mapping(made, "metadata.labels")["fleet"] = "both"
-    return made
-
-
 def _lender(model_name: str, replicas: int, *, divided: bool = False) -> Manifest:
     """Returns a deployment of which one replica is guaranteed, on the east or divided over both clusters."""
     labels: Manifest = {"fleet": "both"} if divided else {"e2e": "east"}
@@ -89,7 +83,7 @@ def _owner(replicas: int) -> Manifest:
 @pytest.fixture(scope="module")
 def scene(world: World, empty: None) -> Iterator[Scene]:  # noqa: ARG001  # it comes first
     with open_fleet(world, TEAM) as fleet:
-        world.apply(_small("east", 4, "dallas-kubeconfig"), _small("west", 2, "west-kubeconfig"))
+        world.apply(small_environment("east", 4, "dallas-kubeconfig"), small_environment("west", 2, "west-kubeconfig"))
         world.apply(model("node", profile=spanning(1, 8)), model("group", profile=spanning(2, 8)), _lender("node", 4))
         world.ready(TEAM, LENDER)
         fleet.wait_weights(LENDER, {"east": 1})
