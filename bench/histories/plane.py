@@ -58,12 +58,17 @@ class Watched(Remembering):
             self._answers.pop(key, None)  # its answers depend on the time, to the second
         first = key not in self._answers
         response = self._answer(request)
-        for wrong in (*(_wrong(xr, response) if first else ()), *self._differs(request, response)):
+        for wrong in (*(_wrong(xr, response) if first else ()), *self._differs(request, response if first else None)):
             self.say(f"{xr}: {wrong}")
         return response
 
-    def _differs(self, request: bytes, response: RunFunctionResponse) -> Iterable[str]:
+    def _differs(self, request: bytes, response: RunFunctionResponse | None) -> Iterable[str]:
+        """Yield that the function answers differently when asked again; `response`: None if it was given earlier.
+
+        An orphan counts as gone after a while, so an earlier answer may be another one.
+        """
         if self._drawn.random() < self.twice:
+            response = response or Function._answer(self, request)  # noqa: SLF001  # asked, not remembered
             forget()
             again = Function._answer(self, shuffled(request, self._drawn))  # noqa: SLF001  # asked, not remembered
             if again.SerializeToString(deterministic=True) != response.SerializeToString(deterministic=True):

@@ -1,8 +1,8 @@
 """When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier service.
 
 A running service changes only with its spec digest (decision 11). Only `replicas` always follow the placement, as far
-as the placement is admitted for them in the shape and pool of the service. While other weights are downloaded, or
-cannot be planned, all other edits wait with the weights.
+as the placement is admitted for them in the shape and pool of the service. While weights are downloaded, also for the
+second time, or cannot be planned, all other edits wait with the weights.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
 service of another group size is deleted only once the new service may be composed.
@@ -105,13 +105,16 @@ def reconcile_service(
     problems = find_service_problems(request) if request else ()
     rolls_out_in_order = resolved.placement.allowed_digest is not None
     requested_digest = compute_spec_digest(request) if request and rolls_out_in_order else ""
+    waits = _find_wait(resolved, writer.read(key), written, requested_digest, kept)
+    if request and _waits_for_weights(weights, written, request):
+        waits = ServiceDecision.WEIGHTS_NOT_READY
     decision = decide_service(
         weights,
         admission,
         written,
         problems,
         replaces_another=any(name != key for name in kept),
-        waits=_find_wait(resolved, writer.read(key), written, requested_digest, kept),
+        waits=waits,
     )
     if request and decision is ServiceDecision.COMPOSE:
         reconciled = _compose_requested(resolved, writer, weights, admission, request)
@@ -182,6 +185,14 @@ def _find_wait(
     if written and remote.unreachable and not _has_requested_shape(written, resolved):
         return ServiceDecision.CLUSTER_UNREACHABLE
     return ServiceDecision.NOT_ITS_TURN if _waits_for_turn(resolved.placement, requested_digest, kept) else None
+
+
+def _waits_for_weights(weights: ReconciledWeights, written: Manifest, request: ServingRequest) -> bool:
+    """Tells whether an edit waits because the weights that the service is written to read are not there any more.
+
+    Pods that still run have the weights in memory. New pods would read a claim that is empty, or being deleted.
+    """
+    return bool(written) and not weights.service_may_read and _read_digest(written) != compute_spec_digest(request)
 
 
 def _waits_for_turn(placement: Placement, requested_digest: str, kept: Mapping[str, Composed]) -> bool:

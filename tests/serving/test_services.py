@@ -100,6 +100,23 @@ def test_keeps_service_while_new_revision_downloads(case: Held) -> None:
     )
 
 
+def _lose_weights(found: Scene) -> None:
+    """The claim was deleted and made again, and the Job that fills it has only begun."""
+    set_field(found.xr, "status.storage", None)
+    for key in [key for key in found.observed if key.startswith("job-")]:
+        set_field(found.observed[key], f"{MIRRORED}.status", {"active": 1})
+
+
+@pytest.mark.parametrize("edit", [edit_model(f"{ENGINE}.image", "vllm:v9"), edit_model(f"{ENGINE}.args", ["--seed=4"])])
+def test_edit_waits_while_weights_are_downloaded_again(edit: Edit) -> None:
+    """Histories, seed 381619: new pods would read an empty claim, and pods that still run have the weights."""
+    rest = load_scene(SEVERAL_NODES)
+    lost = rest.edited(_lose_weights, edit)
+    assert composed_service(lost) == observed_service(rest)
+    assert composed_service(lost.edited(edit_placement("replicas", 3))) == scale(observed_service(rest), 3)
+    assert composed_service(_downloaded(lost)) == composed_service(rest.edited(edit)) != observed_service(rest)
+
+
 def test_applies_edit_together_with_its_weights() -> None:
     found = load_scene(SEVERAL_NODES).edited(REVISION, edit_model(f"{ENGINE}.image", "vllm:v9"))
     assert composed_service(_downloaded(found)) != observed_service(found)
