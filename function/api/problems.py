@@ -21,7 +21,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from function import schemas
-from function.domain.model import Problem
+from function.api.synonyms import NO_TOKEN, is_token, list_synonyms
+from function.domain.model import INTERCONNECTS, LADDER, Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import mask_tokens
 
@@ -51,7 +52,8 @@ _MAX_VALUE_LENGTH = 60
 _DEEPEST = 6  # levels of fields at which a misplaced field is looked for
 QUOTED = "in quotes"
 _LEADING_NUMBER = re.compile(r"[0-9]+(?:[.][0-9]+)?")
-_BYTES = re.compile(r"([0-9]{1,9}[KMGTP])i?B")
+_SIZE = re.compile(r"\s*([0-9]{1,9})(?:[.,]([0-9]{1,3}))?\s*([kmgtp])(?:i?b|i)?\s*", re.IGNORECASE | re.ASCII)
+_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9]*)(:(?!/)|\s+)(\S+)", re.ASCII)
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -106,7 +108,12 @@ PATTERN_FORMS: Mapping[str, str] = {
 
 # What to choose among words, where a user may look for another one.
 _HINTS: Mapping[tuple[str, ...], str] = {
-    ("Existing", "GKE"): "; a cluster of any provider is Existing, with its kubeconfig in a Secret"
+    ("Existing", "GKE"): "a cluster of any provider is Existing, with its kubeconfig in a Secret",
+    tuple(INTERCONNECTS): (
+        "this is the link between the GPUs of one node. The network between nodes is interNodeBandwidth, such as "
+        "ib-400g"
+    ),
+    LADDER: "eth is Ethernet with TCP, roce is RoCE v2, efa is EFA of AWS, ib is InfiniBand, each with its Gbit/s",
 }
 
 
@@ -184,24 +191,54 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
         for key in block:
             below = join_path(at, key)
             if key not in known and below != _CROSSPLANE:
-                exact = join_path(path, key) if key in top else _find_deeper(schema, key, path)
-                is_near = key in top or exact.startswith(f"{at}.")
-                close = exact if is_near else find_nearest(key, known) or exact
-                hint = f"did you mean {close}?" if close else f"known are {', '.join(sorted(known))}"
+                close = join_path(path, key) if key in top else _find_meant(schema, path, at, known, key)
+                hint = f"did you mean {close}{NO_TOKEN if is_token(key) else '?'}" if close else ""
+                hint = hint or _find_elsewhere(schema, key) or f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 
 
-def _find_deeper(schema: Any, name: str, path: str, depth: int = _DEEPEST) -> str:
-    """Returns the path of the only field of this name below a type; empty if there is none or are several."""
-    found = [at for at in _list_paths(schema, path, depth) if at.rpartition(".")[2] == name]
-    return found[0] if len(found) == 1 else ""
+def _find_meant(schema: type[BaseModel], path: str, at: str, known: Iterable[str], key: str) -> str:
+    """Returns the field of an object that is meant by an unknown name in one of its blocks; empty if none is."""
+    exact = _find_deeper(schema, key, path)
+    if exact.startswith(f"{at}."):
+        return exact
+    synonyms = list_synonyms(key)
+    beside = (name for name in synonyms if name in known)
+    deeper = filter(None, (_find_deeper(schema, name, path) for name in synonyms))
+    return next(beside, "") or next(deeper, "") or find_nearest(key, known) or exact
+
+
+def _find_elsewhere(schema: type[BaseModel], key: str) -> str:
+    """Returns which field of another kind is meant by a name; empty if none is."""
+    if schema not in SPECS.values():
+        return ""
+    for name in (*list_synonyms(key), key):
+        for other in dict.fromkeys(SPECS.values()):
+            kinds = [kind for kind, spec in SPECS.items() if spec is other and kind != "ModelPlacement"]
+            if kinds and other is not schema and (found := _find_deeper(other, name, "spec")):
+                return f"{' and '.join(kinds)} {'have' if len(kinds) > 1 else 'has'} {found}"
+    return ""
+
+
+def _find_deeper(schema: Any, name: str, path: str) -> str:
+    """Returns the path of the only field of this name below a type; if all are in lists, of the one nearest to the top.
+
+    Empty if there is none or are several.
+    """
+    found = [at for at in _list_paths(schema, path, _DEEPEST) if at.endswith(f".{name}")]
+    outside = [at for at in found if "[]" not in at]
+    least = min((at.count(".") for at in found), default=0)
+    nearest = outside or [at for at in found if at.count(".") == least]
+    return nearest[0] if len(nearest) == 1 else ""
 
 
 @lru_cache(maxsize=256)
 def _list_paths(schema: Any, path: str, depth: int) -> tuple[str, ...]:
-    """Returns the path of every field below a type, without what is in lists and maps."""
+    """Returns the path of every field below a type, without what is in maps; the entries of a list are `[]`."""
     if get_origin(schema) in (Union, types.UnionType):
         return tuple(at for branch in get_args(schema) for at in _list_paths(branch, path, depth))
+    if get_origin(schema) is list:
+        return _list_paths(get_args(schema)[0], f"{path}[]", depth)
     if not _is_model(schema) or not depth:
         return ()
     paths = []
@@ -259,16 +296,23 @@ def not_text(path: str, value: object) -> Problem:
 
 
 def not_a_quantity(path: str, value: object) -> Problem:
-    """Returns the problem of a value that is not a quantity: 80GB and 80GiB are the usual mistakes."""
-    size = _BYTES.fullmatch(value) if isinstance(value, str) else None
-    hint = f" (did you mean {size[1]}i?)" if size else ""
+    """Returns the problem of a value that is not a quantity, with what is meant by 80GB, 80 Gi, 80gi or 80,5Gi."""
+    size = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    hint = ""
+    if size:
+        whole, part, unit = size.groups()
+        hint = f" (did you mean {whole}{f'.{part}' if part else ''}{unit.upper()}i?)"
     return Problem(path, f"{format_value(value)} is not a quantity; must be like 80Gi, 1.5T or 500m{hint}")
 
 
 def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence[str] = ()) -> Problem:
-    """Returns the problem of an unknown value, with the nearest known value. Values in `also` are not listed."""
+    """Returns the problem of an unknown value, with the nearest known value, or else with what the values are for.
+
+    Values in `also` are not listed.
+    """
     close = find_nearest(value if isinstance(value, str) else format_value(value), (*known, *also))
-    hint = f" (did you mean {close}?)" if close else ""
+    purpose = _HINTS.get(tuple(known))
+    hint = f" (did you mean {close}?)" if close else f"; {purpose}" if purpose else ""
     return Problem(path, f"{format_value(value)} is not known; must be one of {', '.join(known)}{hint}")
 
 
@@ -309,8 +353,7 @@ def _describe(error: ErrorDetails, schema: type[BaseModel], value: JSON, path: s
         # Of words that differ only in case, the first is the documented one.
         words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
         known = tuple(reversed(words.values()))
-        problem = unknown_value(path, error["input"], known)
-        return Problem(path, f"{problem.message}{_HINTS.get(known, '')}")
+        return unknown_value(path, error["input"], known)
     form = PATTERN_FORMS.get(str(context.get("pattern") or _find_pattern(schema, error["loc"])), "")
     if error["type"] == "string_pattern_mismatch" and form:
         return invalid_value(path, error["input"], form)
@@ -342,6 +385,10 @@ def _show_form(type_: str, value: object) -> str:
             return ", whose entries begin with -"
         case "list_type", str() | int() | float():
             return f", such as {format_value([value])}"
+        case "model_type", str() if entry := _ENTRY.fullmatch(value):
+            key, separator, rest = entry.groups()
+            missing = "a blank after the colon" if separator == ":" else "a colon and a blank"
+            return f", with {missing}, such as {mask_tokens(f'{key}: {rest}')}"
         case "float_type" | "int_type", str() if _LEADING_NUMBER.match(value):
             return f" without quotes and unit, such as {_LEADING_NUMBER.findall(value)[0]}"
     return ""

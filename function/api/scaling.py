@@ -30,7 +30,7 @@ def parse_load(scaling: schemas.Scaling, problems: Problems) -> LoadScaling | No
     block = scaling.load
     at = problems["load"]
     if block is None:
-        at.add("is required for signal Load")
+        at.add("is required for signal Load, such as load: {maxReplicas: 8, target: {waitingRequests: 5}}")
         return None
     is_compared = not (at["minReplicas"].refused or at["maxReplicas"].refused)
     if is_compared and block.min_replicas > block.max_replicas:
@@ -43,7 +43,7 @@ def parse_load(scaling: schemas.Scaling, problems: Problems) -> LoadScaling | No
             at["schedule"][index]["replicas"].add_invalid(entry.replicas, allowed)
     schedule = tuple(ScheduledReplicas(**entry.model_dump()) for entry in block.schedule or ())
     if target == Target() and not schedule and not at["target"].list():
-        at.add("needs a target or an entry of schedule")
+        at.add("needs a target, such as target: {waitingRequests: 5}, or an entry of schedule")
     windows = block.stabilization or schemas.Stabilization()
     return LoadScaling(
         minimum=block.min_replicas,

@@ -183,7 +183,9 @@ def choose_block(
         if name == source and block is None:
             problems[field].add_required(f"as source is {source}{hints.get(source, '')}")
         elif source and name != source and block is not None:
-            problems[field].add_invalid(dump(block), f"left out, as source is {source}")
+            others = " and ".join(blocks[other][0] for other in given if other != name)
+            remedy = f"To use {field} instead, set source: {name} and leave out {others}"
+            problems[field].add_invalid(dump(block), f"left out, as source is {source}. {remedy}")
     chosen_field, chosen_block = blocks.get(source, ("", None))
     return problems[chosen_field], chosen_block
 

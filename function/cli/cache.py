@@ -68,6 +68,7 @@ def list_(*, sources: Sources, selector: Selector | None, watch: bool, form: For
 
     def render() -> str:
         inventory = load_inventory(sources, _KINDS, one_namespace=True)
+        inventory.warn_of_empty_namespace()
         store = inventory.store
         in_scope = filter(inventory.in_scope, store.refs("ModelCache", "ModelPlacement"))
         refs = [ref for ref in in_scope if store.is_selected(ref, selector)]

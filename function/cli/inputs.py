@@ -4,6 +4,7 @@ Files are applied over the live objects. An environment from a file without a st
 asks where deployments would be placed once everything is up; --strict takes every status as it is.
 """
 
+import contextlib
 import copy
 import re
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from function.api.problems import find_nearest
 from function.cli.composing import CONFIG, reads_environment_configs
 from function.cli.live import Cluster, connect
 from function.cli.options import CliError, Code, Name, Sources
@@ -23,6 +25,8 @@ from function.cli.validation import Fault, Item, check_items, find_entry, find_p
 from function.composers import COMPOSERS
 from function.domain.model import Problem
 from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.messages import join_with_more
+from function.kube.names import GROUP
 from function.kube.selectors import Selector
 
 KINDS = tuple(COMPOSERS)
@@ -91,26 +95,50 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
             if document is not None:
                 yield from _list_manifests(file, node, document)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "it is not YAML"
-        advice = "" if _ADVICE in problem else ". Correct the YAML"
-        at = mark.line + 1 if mark else line
-        yield _refuse(file, *(_explain_syntax(content.splitlines(), at) or (at, f"{problem}{advice}")))
+        yield _refuse(file, *_explain_syntax(error, content.splitlines(), line))
     except ValueError as error:  # `!!int foo`, or a number with thousands of digits
         yield _refuse(file, line, f"it has a value that is not what its type says ({error}). Correct the YAML")
     except RecursionError:
         yield _refuse(file, line, "it is nested too deeply, or contains itself. Correct the YAML")
 
 
-def _explain_syntax(lines: Sequence[str], at: int) -> tuple[int, str] | None:
-    """Returns the line and the usual reason why a file is not YAML at a line; None if it is another reason."""
+def _explain_syntax(error: yaml.YAMLError, lines: Sequence[str], begin: int) -> tuple[int, str]:
+    """Returns the line and the usual reason why a file is not YAML; `begin` is the line if the error names none."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it is not YAML"
+    at = mark.line + 1 if mark else begin
     # The parser notices a template in its own line, or at the beginning of the next one.
     template = next((number for number in (at, at - 1) if 0 < number <= len(lines) and "{{" in lines[number - 1]), None)
     if template is not None:
         return template, "{{ is part of a template. Render it first, for example with helm template"
+    if _ADVICE in problem or mark is None:
+        return at, problem if _ADVICE in problem else f"{problem}. Correct the YAML"
     line = lines[at - 1] if at <= len(lines) else ""
-    has_tab = "\t" in line[: len(line) - len(line.lstrip())]
-    return (at, "it is indented with a tab. Indent with spaces") if has_tab else None
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return at, "it is indented with a tab. Indent with spaces"
+    return at, _explain_indentation(error, lines[:at]) or f"{problem} (column {mark.column + 1}). Correct the YAML"
+
+
+def _explain_indentation(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> str:
+    """Returns what is wrong with the indentation or the quotes of the last line; empty if it is something else."""
+    mark, block = error.problem_mark, error.context_mark
+    match error.problem:
+        case "mapping values are not allowed in this context":
+            reason = "either the line above has a value already, or a text contains a colon"
+            colon = f"the colon in column {mark.column + 1} ends a key, and there can be none"
+            return f"{colon}: {reason}. Indent both lines alike, or put the text in quotes"
+        case "did not find expected key" | "did not find expected '-' indicator" if block:
+            *above, line = lines or ("",)
+            if line[: mark.column].strip():
+                quotes = f"a text in quotes ends before column {mark.column + 1}, and more follows"
+                return f"{quotes}. Check the quotes in this line and above it"
+            if mark.column != block.column:
+                before = next((text for text in reversed(above) if text.strip()), "")
+                columns = sorted({block.column + 1, len(before) - len(before.lstrip(" -")) + 1})
+                word = line.strip().partition(":")[0]
+                others = f"those around it begin in column {' or '.join(map(str, columns))}"
+                return f"{word} begins in column {mark.column + 1}, and {others}. Indent it like one of them"
+    return ""
 
 
 def _list_manifests(file: str, node: yaml.Node, document: JSON) -> Iterator[Item | Fault]:
@@ -137,6 +165,7 @@ class Inventory:
     store: Store
     namespace: str  # the one in scope; empty: all are
     from_files: frozenset[Ref] = frozenset()  # the composites in the files of -f
+    namespaces: frozenset[str] = frozenset()  # of all objects that are known
     chosen: bool = False  # the namespace was given; the context's own does not exclude what files hold
     before: "Inventory | None" = None  # without the values of --set; None where there are none
     edited: frozenset[Ref] = frozenset()  # environments whose spec may differ from the one they published a ledger for
@@ -152,7 +181,8 @@ class Inventory:
         if not selected:
             which = f" with {selector}" if selector else ""
             where = f" in namespace {self.namespace} (-A looks everywhere)" if self.namespace else ""
-            raise CliError(f"there is no ModelDeployment{which}{where}. Give one with -f", Code.NOT_FOUND)
+            advice = "" if selector else self.describe_empty_namespace()
+            raise CliError(f"there is no ModelDeployment{which}{where}. {advice or 'Give one with -f'}", Code.NOT_FOUND)
         return selected if selector else [ref for ref in selected if ref in self.from_files] or selected
 
     def find_deployment(self, name: Name | None, selector: Selector | None = None) -> Ref:
@@ -183,6 +213,19 @@ class Inventory:
             raise CliError(f"ModelDeployment {name} is in the namespaces {namespaces}. Choose one with -n")
         return matching[0]
 
+    def describe_empty_namespace(self) -> str:
+        """Returns which namespace may be meant, if the one that was given has no object; else empty."""
+        others = sorted(self.namespaces)
+        if not self.chosen or self.namespace in ("", *others) or not others:
+            return ""
+        close = find_nearest(self.namespace, others)
+        known = f"Did you mean -n {close}?" if close else f"There are objects in {join_with_more(others)}"
+        return f"Namespace {self.namespace} has no object of {GROUP}. {known}"
+
+    def warn_of_empty_namespace(self) -> None:
+        if advice := self.describe_empty_namespace():
+            warn(advice[0].lower() + advice[1:])
+
     def in_scope(self, ref: Ref) -> bool:
         """Tells whether an object is in the namespace that is in scope, or in none."""
         return (
@@ -197,13 +240,18 @@ def load_inventory(
     store = Store()
     # Without a control plane there is no context that has a namespace.
     namespace = sources.namespace or ""
+    namespaces: set[str] = set()
     if sources.live or not sources.files:
         cluster = connect(sources)
         namespace = cluster.namespace
         narrow = namespace if one_namespace and not sources.all_namespaces else ""
         if sources.files:
             kinds = tuple(dict.fromkeys((*kinds, *KINDS)))  # what files may refer to
-        for manifest in (*cluster.objects(kinds, narrow), *([] if one_namespace else _load_settings(cluster))):
+        live = cluster.objects(kinds, narrow)
+        namespaces = {Ref.of(manifest).namespace for manifest in live}
+        if narrow and not namespaces:
+            namespaces = _find_namespaces(cluster, kinds)
+        for manifest in (*live, *([] if one_namespace else _load_settings(cluster))):
             store.put(manifest)
     items = read_files(sources.files)
     print_faults(check_items(items, Store(store.values()), namespace))
@@ -218,12 +266,27 @@ def load_inventory(
             store.put({**store[ref], "status": {"conditions": ready}})
     adopt_placements(store, from_files)
     scope = "" if sources.all_namespaces else namespace
-    inventory = Inventory(store, scope, from_files, chosen=bool(sources.namespace), edited=environments)
+    namespaces |= {ref.namespace for ref in store}
+    inventory = Inventory(
+        store,
+        scope,
+        from_files,
+        namespaces=frozenset(namespaces - {""}),
+        chosen=bool(sources.namespace),
+        edited=environments,
+    )
     if sets:
         inventory.before = replace(inventory, store=Store(store.values()))
     for value in sets:
         inventory.edited |= {_set_value(store, value)}
     return inventory
+
+
+def _find_namespaces(cluster: Cluster, kinds: Sequence[str]) -> set[str]:
+    """Returns the namespaces of the objects of some kinds; none where the caller may not read them."""
+    with contextlib.suppress(CliError):
+        return {Ref.of(manifest).namespace for manifest in cluster.objects(kinds)}
+    return set()
 
 
 def _load_settings(cluster: Cluster) -> list[Manifest]:

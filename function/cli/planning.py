@@ -206,7 +206,8 @@ def list_services(inventory: Inventory) -> list[Ref]:
     """Returns the ModelServices that are in scope."""
     refs = [ref for ref in inventory.store.refs("ModelService") if inventory.in_scope(ref)]
     if not refs:
-        raise CliError("there is no ModelService. Give one with -f", Code.NOT_FOUND)
+        advice = inventory.describe_empty_namespace() or "Give one with -f"
+        raise CliError(f"there is no ModelService. {advice}", Code.NOT_FOUND)
     return refs
 
 
@@ -216,7 +217,8 @@ def find_service(inventory: Inventory, name: Name | None) -> Ref:
     matching = inventory.list_named(name, "ModelService") if name else refs
     if len(matching) != 1:
         message = f"there is no ModelService {name}" if name and not matching else "name a ModelService"
-        raise refuse_unknown(message, name.name if name else "", [ref.name for ref in refs])
+        advice = inventory.describe_empty_namespace()
+        raise refuse_unknown(message, name.name if name else "", [ref.name for ref in refs], advice)
     return matching[0]
 
 

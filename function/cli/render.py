@@ -65,6 +65,7 @@ def render(
     if not sources.files:
         raise CliError("name what to render with -f; what runs is shown by 'tree'")
     inventory = load_inventory(sources)
+    inventory.warn_of_empty_namespace()
     outcomes = compose_files(inventory)
     refusals = [
         f"{ref}: {condition.type} is False, {condition.reason}: {condition.message}"

@@ -104,8 +104,16 @@ CRON = (
 )
 DURATION = "must be a duration like 30s, 10m or 1h30m"
 FAULTS = (
-    Fault("missing", None, Problem(AT, "is required for signal Load")),
-    Fault("nothing-to-follow", {"maxReplicas": 3, "target": {}}, Problem(AT, "needs a target or an entry of schedule")),
+    Fault(
+        "missing",
+        None,
+        Problem(AT, "is required for signal Load, such as load: {maxReplicas: 8, target: {waitingRequests: 5}}"),
+    ),
+    Fault(
+        "nothing-to-follow",
+        {"maxReplicas": 3, "target": {}},
+        Problem(AT, "needs a target, such as target: {waitingRequests: 5}, or an entry of schedule"),
+    ),
     Fault(
         "bounds",
         {"minReplicas": 4, "maxReplicas": 3, "target": {"waitingRequests": 1}},

@@ -108,7 +108,8 @@ FAULTS = [
           (Problem("spec.oci", "is required, as source is OCI"),)),
     Fault("foreign-block", "other blocks are refused",
           {"source": "oci", "oci": {"image": "a"}, "pvc": {"claimName": "b"}},
-          (Problem("spec.pvc", '{"claimName": "b"} is not allowed; must be left out, as source is OCI'),)),
+          (Problem("spec.pvc", '{"claimName": "b"} is not allowed; must be left out, as source is OCI. '
+                   "To use pvc instead, set source: PVC and leave out oci"),)),
     Fault("other-block", "the source of the only block is named", {"source": "OCI", "pvc": {"claimName": "b"}},
           (Problem("spec.source", "is OCI, and only pvc is set; set source: PVC"),)),
     Fault("repo", "a repository has an owner and a name", {"huggingFace": {"repo": "a/b/c"}},
