@@ -24,7 +24,8 @@ from function.remote.observed_object import read_written
 from function.status.inference_environment import build_ledger
 
 CONFIG = "EnvironmentConfig"
-INPUT_GROUP = "modelplane.fn.crossplane.io/"
+INPUT = {"apiVersion": "modelplane.fn.crossplane.io/v1beta1", "kind": "Defaults"}
+FUNCTION = "function-modelplane"
 _CONFIGS_GROUP = "environmentconfigs.fn.crossplane.io/"
 _CALLS = 6
 _ROUNDS = 6
@@ -37,13 +38,19 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
     input_: Manifest = {}
     for step in listing(find_composition(store, xr), "spec.pipeline"):
         step_input = mapping(step, "input")
-        if text(step_input, "apiVersion").startswith(INPUT_GROUP):
+        if is_settings_step(step):
             input_ = step_input
             break
         if reads_environment_configs(step):
             environment = _merge(environment, reduce(_merge, _read_data(store, mapping(step_input, "spec"))))
     context: Manifest = {ENVIRONMENT_KEY: environment} if environment else {}
     return Call(xr=xr, observed=store.owned(Ref.of(xr)), input=input_, context=context)
+
+
+def is_settings_step(step: Manifest) -> bool:
+    """Tells whether a step calls this function, which reads its input whatever apiVersion and kind it has."""
+    group, _, _ = INPUT["apiVersion"].partition("/")
+    return text(step, "functionRef.name") == FUNCTION or text(step, "input.apiVersion").startswith(f"{group}/")
 
 
 def reads_environment_configs(step: Manifest) -> bool:

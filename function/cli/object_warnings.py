@@ -1,6 +1,6 @@
 """Finds what is allowed in an object and looks like a slip, or costs more than it seems: the warnings of `validate`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import ClusterAccess, parse_environment
@@ -12,14 +12,16 @@ from function.capacity.ledger import CapacityView
 from function.capacity.pools import count_in_empty_pool
 from function.cli.gpus import find_contradictions
 from function.cli.load_warnings import find_engines_without_metrics, find_load_slips
+from function.cli.name_estimates import describe_small_claim
 from function.cli.references import NODE_POOLS, check_name, find_model, read_request, read_settings
-from function.cli.store import Ref, Store, is_ours, read_environments
+from function.cli.settings_warnings import find_settings_slips
+from function.cli.store import CLUSTER_SCOPED, Ref, Store, is_ours, read_environments
 from function.domain.allocation import format_replicas
 from function.domain.environment import Environment, Pool
 from function.domain.model import DownloadedSource, Model, Problem
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, text
-from function.kube.quantity import gib
+from function.kube.quantity import gib, parse_or_none
 from function.reasons import Refused
 from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
@@ -45,12 +47,21 @@ _PRESETS = {
     ("gke", "roce"): "gke-rdma",
     ("oci", "roce"): "oci-host-network",
 }
+# The networks of presets that are for one network; those of the network operator serve InfiniBand and RoCE.
+_NETWORKS: Mapping[str, set[str]] = {
+    **{preset: {network} for (_, network), preset in _PRESETS.items()},
+    "oci-virtual-functions": {"roce"},
+    "network-operator-shared": {"ib", "roce"},
+    "network-operator-sriov": {"ib", "roce"},
+}
 # Reasons that refuse even an empty pool, until the deployment, the model or the environment is corrected.
 _REFUSING_EMPTY_POOLS = (Refused.INVALID_DEPLOYMENT, Refused.INVALID_PROFILE, Refused.SHARED_STORAGE_MISSING)
 
 
 def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
     """Returns what is allowed and looks like a slip, or costs more than it seems."""
+    if text(manifest, "kind") == "Composition":
+        yield from find_settings_slips(store, manifest)
     if not is_ours(manifest):
         return
     yield from _find_missing_units(manifest.get("spec"), "spec")
@@ -59,10 +70,12 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
         case "ModelDeployment":
             yield from _find_costs(store, manifest)
             yield from find_load_slips(manifest)
+            yield from _find_small_claim(store, manifest, "spec.modelCache.size")
             for index, name in enumerate(list_texts(manifest, "spec.rollout.order")):
                 yield from check_name(store, Ref("InferenceEnvironment", "", name), f"spec.rollout.order[{index}]")
         case "ModelCache":
             yield from _find_ignored_settings(store, manifest)
+            yield from _find_small_claim(store, manifest, "spec.storage.size")
         case "ModelPlacement":
             yield from _find_obstacles(store, manifest)
         case "ClusterModel" | "Model":
@@ -76,8 +89,45 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
             has_none = not pools and not environment.broken_pools
             yield from (Problem(path, note) for note in ([NO_GPUS] if has_none else list_pool_notes(pools)))
             yield from find_contradictions(store, manifest)
-            yield from _propose_presets(text(manifest, "spec.cluster.provider"), pools, path)
+            provider = text(manifest, "spec.cluster.provider")
+            yield from _propose_presets(provider, pools, path)
+            yield from _find_network_contradictions(provider, pools, path)
             yield from _find_default_secret(manifest, parsed.access)
+
+
+def find_ignored_namespace(manifest: Manifest) -> Problem | None:
+    """Returns that a cluster-scoped object has a namespace, which the API server drops silently; None if it has none."""
+    kind = text(manifest, "kind")
+    if not is_ours(manifest) or kind not in CLUSTER_SCOPED or not text(manifest, "metadata.namespace"):
+        return None
+    remedy = "for a model of one namespace, set kind: Model" if kind == "ClusterModel" else "leave it out"
+    return Problem("metadata.namespace", f"has no effect, as {kind}s are in no namespace; {remedy}")
+
+
+def _find_small_claim(store: Store, manifest: Manifest, path: str) -> Iterator[Problem]:
+    """Yields a claim that is smaller than the name of its model shows."""
+    _, model = find_model(store, manifest)
+    size = parse_or_none(get(manifest, path))
+    if model and (message := describe_small_claim(model, size)):
+        yield Problem(path, message)
+
+
+def _find_network_contradictions(provider: str, pools: Iterable[Pool], path: str) -> Iterator[Problem]:
+    """Yields each pool that declares another network than its provider has, or than its preset is for."""
+    of_provider = {network for name, network in _PRESETS if name == provider.lower()}
+    for pool in pools:
+        network, _, speed = (pool.bandwidth or "").partition("-")
+        preset = pool.inter_node.preset if pool.inter_node else ""
+        for source, known in (
+            (f"preset {preset}", _NETWORKS.get(preset, set())),
+            (f"provider {provider}", of_provider and {*of_provider, "eth"}),
+        ):
+            if network and known and network not in known:
+                values = " or ".join(f"{each}-{speed}" for each in sorted(known))
+                yield Problem(
+                    path, f"pool {pool.name} declares {pool.bandwidth}, and {source} has {values}; correct one"
+                )
+                break
 
 
 def _propose_presets(provider: str, pools: Iterable[Pool], path: str) -> Iterator[Problem]:
@@ -259,3 +309,6 @@ def _find_misfits(store: Store, model: Model) -> Iterator[Problem]:
         if storage.is_shared and model.disk and model.disk > storage.shared_size:
             claim = f"the claim {storage.shared_claim} that all models share on InferenceEnvironment {environment.name}"
             yield Problem("spec.resources.disk", f"is {gib(model.disk)}, and {claim} has {gib(storage.shared_size)}")
+        elif storage.is_shared and (message := describe_small_claim(model, storage.shared_size)):
+            claim = f"claim {storage.shared_claim} of InferenceEnvironment {environment.name}"
+            yield Problem("spec.model.name", f"{claim} {message}")

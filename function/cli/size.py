@@ -24,7 +24,7 @@ from function.cli.inputs import load_inventory
 from function.cli.options import CliError, Code, Form, Sources, examples, form, import_extra, sources
 from function.cli.planner import Target, find_model_path, propose_profiles
 from function.cli.store import Store, normalize_json, read_environments
-from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, wrap_lines
+from function.cli.tables import BAD, GOOD, format_columns, format_data, paint, warn, wrap_lines
 from function.domain.allocation import format_replica
 from function.domain.engines import get_last_value
 from function.domain.environment import Environment, Pool
@@ -326,6 +326,11 @@ def _size_model(model: Model) -> Size:
     return Size(name=model.name, arithmetic=lines, disk=model.disk, vram=model.vram)
 
 
+def _read_positions(config: JSON) -> int:
+    """Returns the longest context of a model, also of a multimodal one; 0 where its config does not say it."""
+    return integer(config, "text_config.max_position_embeddings") or integer(config, "max_position_embeddings")
+
+
 def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int, requests: int) -> Size:
     """Returns what a model needs with the KV cache of its requests in place of the headroom."""
     if config is None and not hub:
@@ -337,6 +342,9 @@ def _add_cache(sized: Size, config: TextIO | None, hub: str | None, tokens: int,
         content = json.load(config) if config else _fetch(f"/{quote(hub or '')}/resolve/main/config.json", hub or "")
     except ValueError as error:
         raise CliError(f"{name} is not JSON ({error}). Name a model's config.json") from error
+    longest = _read_positions(content)
+    if 0 < longest < tokens:
+        warn(f"--context-length {tokens} is more than the {longest} positions of {name} (max_position_embeddings)")
     attention = read_attention(normalize_json(content), name)
     cache = requests * attention.bytes(tokens, 1, 1)
     vram = int((sized.weights + cache) / _USED)

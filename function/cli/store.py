@@ -244,7 +244,13 @@ def _find_owner(manifest: Manifest) -> Ref | None:
 
 
 def set_namespace(manifest: Manifest, namespace: str) -> Manifest:
-    """Returns a manifest with a namespace where its kind has one and it names none."""
+    """Returns a manifest with a namespace where its kind has one and it names none, and without one where it has none.
+
+    The API server drops the namespace of a cluster-scoped object silently, too.
+    """
+    if is_ours(manifest) and text(manifest, "kind") in CLUSTER_SCOPED and get(manifest, "metadata.namespace"):
+        metadata = {key: value for key, value in mapping(manifest, "metadata").items() if key != "namespace"}
+        return {**manifest, "metadata": metadata}
     if text(manifest, "kind") in CLUSTER_SCOPED or not is_ours(manifest) or get(manifest, "metadata.namespace"):
         return manifest
     return {**manifest, "metadata": {**mapping(manifest, "metadata"), "namespace": namespace}}

@@ -32,8 +32,8 @@ from function.api.problems import (
 )
 from function.api.settings import ENVIRONMENT_KEY, parse_settings
 from function.api.values import find_invalid_label
-from function.cli.composing import CONFIG, INPUT_GROUP
-from function.cli.object_warnings import find_warnings
+from function.cli.composing import CONFIG, is_settings_step
+from function.cli.object_warnings import find_ignored_namespace, find_warnings
 from function.cli.options import Code, InvalidInput, is_quiet
 from function.cli.references import (
     NODE_POOLS,
@@ -179,6 +179,9 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
             place = format_place(first.file, first.find_line("metadata.name"))
             add(item, [Problem("metadata.name", f"{ref} is given twice, in {place} too")])
         store.put(item.manifest)
+    for item in items:
+        if isinstance(item, Item) and (problem := find_ignored_namespace(item.manifest)):
+            add(replace(item, manifest=set_namespace(item.manifest, "")), [problem], "warning")
     for item in known:
         settings, faults_of_settings = read_settings(store, item.manifest)
         problems = (*find_problems(item.manifest), *faults_of_settings)
@@ -211,8 +214,7 @@ def find_problems(manifest: Manifest) -> Iterator[Problem]:
         for index, step in enumerate(listing(manifest, "spec.pipeline")):
             input_ = mapping(step, "input")
             fields: Manifest = {k: v for k, v in input_.items() if k not in ("apiVersion", "kind", "metadata")}
-            is_settings = text(input_, "apiVersion").startswith(INPUT_GROUP)
-            for p in parse_settings(fields, {}).problems if is_settings else ():
+            for p in parse_settings(fields, {}).problems if is_settings_step(step) else ():
                 yield Problem(p.path.replace("input", f"spec.pipeline[{index}].input", 1), p.message)
     elif is_ours(manifest):
         yield from (Problem(p.path.lstrip("."), p.message) for p in find_unknown_fields(_OBJECT, manifest, ""))

@@ -341,3 +341,14 @@ def test_the_arithmetic_can_be_followed() -> None:
 def test_documents_name_the_same_headroom() -> None:
     for page in ("docs/storage.md", "docs/cli.md"):
         assert f"{DISK_HEADROOM} %" in (ROOT / page).read_text(), page
+
+
+@pytest.mark.parametrize("config", [{**QWEN3_235B}, {"text_config": QWEN3_235B}], ids=["text", "multimodal"])
+def test_warns_of_a_context_beyond_the_positions_of_the_model(config: Manifest, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    text_config = mapping(config, "text_config") or config
+    asked = ("size", "--params", "235B", "--precision", "fp8", "--config", str(file), "--context-length", "32768")
+    for positions, warned in ((32768, ""), (32767, "32768 is more than the 32767 positions of ")):
+        file.write_text(json.dumps({**config, "text_config": {**text_config, "max_position_embeddings": positions}}))
+        done = run(*asked)
+        assert (done.returncode, bool(done.stderr), warned in done.stderr) == (0, bool(warned), True)
