@@ -15,7 +15,7 @@ from function.capacity.ledger import admit_placements
 from function.capacity.quota import namespace_usage
 from function.capacity.reclaim import may_lend
 from function.cli.gpus import format_users
-from function.cli.planning import FITS, PLACED, Plan, Row, decide_deployment, format_spare
+from function.cli.planning import FITS, PLACED, UNUSED, Plan, Row, decide_deployment, format_spare
 from function.cli.store import Ref, Store, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost, Grant
@@ -55,11 +55,26 @@ def list_remarks(plan: Plan) -> list[str]:
     return [
         *_note_doubts(plan.scheduling),
         *_note_lent_replicas(plan),
+        *note_unused_pools(plan),
         *chosen,
         *savings,
         *growth,
         *_name_holders(plan),
     ]
+
+
+def note_unused_pools(plan: Plan) -> Iterator[str]:
+    """Says why divided replicas without a place use no second pool of an environment, and how they could."""
+    unused = [row for row in plan.rows if row.verdict == UNUSED]
+    if not unused:
+        return
+    pools = ", ".join(sorted({f"{row.environment}/{row.pool}" for row in unused}))
+    reason = "the replicas of a deployment use one pool of each environment"
+    remedy = (
+        f"create a second ModelDeployment with the {unused[0].required} that have no place, and list both in one "
+        "ModelService"
+    )
+    yield f"room is left on {pools}, but {reason}. To use it, {remedy}"
 
 
 def _preview_growth(plan: Plan, deployment: Deployment) -> Iterator[str]:

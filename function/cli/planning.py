@@ -31,6 +31,7 @@ from function.scheduling.verdicts import Assignment, Decision, Rank
 PLACED = "placed"
 STAYS = "stays"
 FITS = "fits"
+UNUSED = "unused"  # it has room, and divided replicas use another pool of its environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +290,29 @@ def _list_candidates(
         if assignment.environment == environment.name:
             key = (assignment.profile, assignment.pool)
             rows[key] = _mark_chosen(rows.get(key), assignment, observed, is_divided=scheduling.decision.is_divided)
+    rows |= {(row.profile, row.pool): row for row in _list_unused(scheduling, environment, ledger)}
     return rows.values()
+
+
+def _list_unused(scheduling: Scheduling, environment: Environment, ledger: CapacityView) -> Iterator[Row]:
+    """Yields the pools beside the one that divided replicas use, if replicas have no place and could run there."""
+    decision, deployment = scheduling.decision, scheduling.request.deployment
+    left = deployment.replicas - sum(assignment.replicas for assignment in decision.assignments)
+    used = next((a for a in decision.assignments if a.environment == environment.name and a.replicas), None)
+    if used is None or left <= 0 or not decision.is_divided:
+        return
+    for candidate, refusals in filter_candidates(scheduling.request.with_replicas(1), environment, ledger):
+        if candidate and candidate.shape and not refusals and candidate.pool.name != used.pool:
+            price = candidate.pool.price
+            row = _describe_fitting(candidate, ledger)
+            yield replace(
+                row,
+                verdict=UNUSED,
+                required=format_count(left, "replica"),
+                available=f"{row.available.partition(',')[0]}, but one pool for each environment: {used.pool}",
+                replica=_format_replica(candidate.shape),
+                cost=price.cost(candidate.requested.gpus) if price else None,
+            )
 
 
 def _describe_refused(environment: Environment, refusals: tuple[Refusal, ...]) -> Row:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from function.cli.advice import explain_preference
+from function.cli.advice import explain_preference, note_unused_pools
 from function.cli.composing import list_conditions
 from function.cli.options import is_quiet
 from function.cli.planning import Plan
@@ -148,7 +148,7 @@ def build_plan_report(plan: Plan, ways_out: Sequence[WayOut]) -> Report:
         unready=(*faults, *_find_unready(plan.store, ref)),
         notes=(
             *_note_cheapest(ways_out, refusals),
-            *(() if is_quiet() else (f"note: {remark}" for remark in explain_preference(plan.rows))),
+            *(() if is_quiet() else (f"note: {r}" for r in (*note_unused_pools(plan), *explain_preference(plan.rows)))),
         ),
     )
 
