@@ -16,7 +16,7 @@ COVERING := $(addprefix tests/,api capacity composers domain kube remote schedul
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-engine e2e-up \
-  e2e-shell e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui quickstart
+  e2e-shell e2e-load e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui quickstart
 
 # The targets with their durations, from the table of CONTRIBUTING.md.
 help:
@@ -125,7 +125,7 @@ e2e: needs $(VENV)/dev.stamp image
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py \
 	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
-	  tests/e2e/long_36_lent.py
+	  tests/e2e/long_36_lent.py tests/e2e/long_37_walk.py
 	$(STACK) test tests/e2e/long_34_one_command.py
 	$(STACK) test tests/e2e/long_35_restore.py
 
@@ -140,6 +140,10 @@ quickstart: $(VENV)/runtime.stamp
 
 e2e-up: needs-free $(VENV)/dev.stamp image
 	$(STACK) up
+
+# KEDA and a Prometheus for the stack that is kept (docs/scale.md).
+e2e-load: $(VENV)/dev.stamp
+	@$(BIN)/python -m tools.stack load
 
 e2e-shell: $(VENV)/dev.stamp
 	@$(BIN)/python -m tools.stack shell

@@ -153,6 +153,13 @@ def test_files_that_commands_name_exist() -> None:
     assert {(name, word) for name, word in ours if not (ROOT / word).exists()} == set()
 
 
+def test_an_example_with_a_composition_says_that_crossplane_reverts_edits() -> None:
+    examples = [path.parent for path in (ROOT / "examples").glob("*/composition.yaml")]
+    assert examples
+    silent = [e.name for e in examples if "Crossplane reverts your edits" not in (e / "README.md").read_text()]
+    assert silent == []
+
+
 def test_the_first_model_of_the_readme_is_placed(tmp_path: Path) -> None:
     shown = [block.said for block in yaml_blocks() if block.document == ROOT / "README.md"]
     for name, said in zip(("environment.yaml", "gemma.yaml"), shown, strict=True):

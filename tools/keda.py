@@ -60,6 +60,15 @@ def path(name: str) -> Path:
     return target
 
 
+def prepare() -> tuple[Path, ...]:
+    """Build what is missing, and return all programs.
+
+    Raises:
+        BuildError: One cannot be built.
+    """
+    return tuple(path(name) for name in _COMMANDS)
+
+
 def _copy(module: Path) -> Path:
     """Return a copy of the module with fewer scalers."""
     source = _HOME / "source"
@@ -81,5 +90,5 @@ def _copy(module: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for each in _COMMANDS:
-        print(path(each))
+    for each in prepare():
+        print(each)

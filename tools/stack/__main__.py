@@ -1,4 +1,4 @@
-"""Command line: `up` keeps a stack running, `down` ends it, `test` runs the scenarios on a fresh one.
+"""Command line: `up` keeps a stack running, `load` adds to it, `down` ends it, `test` runs scenarios on a fresh one.
 
 Everything below `test` and `up` runs inside the stack's network namespace; this file crosses into it.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tools.stack import stack
+from tools.stack import by_load, layout, stack
 from tools.stack.layout import SOURCE, Home
 from tools.stack.namespace import holder, inside
 from tools.stack.needs import KEPT, kept
@@ -48,19 +48,27 @@ def up() -> None:
     shutil.rmtree(home.root, ignore_errors=True)
     stack.prepare()
     prefix = _bring_up(home)
-    print("Next: make e2e-shell. End: make e2e-down")
+    print("Next: make e2e-shell, or first make e2e-load for docs/scale.md. End: make e2e-down")
     print("The kubeconfigs work inside the stack's network namespace, which make e2e-shell and these commands enter:")
     for who, what in (("hub", "control plane"), ("remote", "GPU cluster")):
         print(f"{what + ':':15}{' '.join(prefix)} env KUBECONFIG={home.kubeconfig(who)} bash")
 
 
 @cli.command()
+def load() -> None:
+    """Add KEDA, the autoscaler of Kubernetes and a Prometheus to the stack that `up` keeps (docs/scale.md)."""
+    home, processes = _kept()
+    if by_load.runs(processes):
+        raise click.ClickException("the stack has KEDA and a Prometheus already")
+    by_load.prepare()
+    _run_inside(home, processes, "add-load")
+    print(f"KEDA reads the load from Prometheus at http://127.0.0.1:{layout.PROMETHEUS}. Next: make e2e-shell")
+
+
+@cli.command()
 def shell() -> None:
     """Open a shell inside the stack that `up` keeps, with kubectl and modelplane."""
-    home = Home(KEPT)
-    processes = Processes(home)
-    if not home.records.exists() or not processes.records():
-        raise click.ClickException("no stack is kept: make e2e-up")
+    home, processes = _kept()
     command, typed = (*inside(holder(home, processes)), "bash"), sys.stdin.isatty()
     prompt = {"PROMPT_COMMAND": r"PS1='(stack) \w\$ '"}
     if typed:
@@ -145,6 +153,27 @@ def _pytest(
 def bring_up() -> None:
     """Bring the stack up from inside its network namespace."""
     stack.up(Home(Path(os.environ[HOME_VARIABLE])))
+
+
+@cli.command(hidden=True)
+def add_load() -> None:
+    """Start what `load` adds from inside the network namespace of the stack."""
+    home = Home(Path(os.environ[HOME_VARIABLE]))
+    by_load.up(home, Processes(home))
+
+
+def _kept() -> tuple[Home, Processes]:
+    home = Home(KEPT)
+    processes = Processes(home)
+    if not home.records.exists() or not processes.records():
+        raise click.ClickException("no stack is kept: make e2e-up")
+    return home, processes
+
+
+def _run_inside(home: Home, processes: Processes, command: str) -> None:
+    argv = (*inside(holder(home, processes)), sys.executable, "-m", "tools.stack", command)
+    if subprocess.run(argv, cwd=SOURCE, env=_environment(home), check=False).returncode:
+        raise click.ClickException(f"{command} failed; logs are in {home.logs}")
 
 
 def _bring_up(home: Home) -> tuple[str, ...]:

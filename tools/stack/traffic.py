@@ -2,17 +2,21 @@
 
 The gateway follows what KServe wrote: the HTTPRoute whose path fits, its rewrite, the Service's endpoints. An engine
 is whichever pod has the address that was called; it knows no model but those that the pod's own arguments name. So an
-answer proves the way from the URL to the pod, and nothing about a model: the sentence is always the same. Runs as a
-process of its own: `python -m tools.stack.traffic HOME`.
+answer proves the way from the URL to the pod, and nothing about a model: the sentence is always the same. A request
+with `max_tokens` takes the engine time, and each engine works on one such request at a time and serves the metrics of
+vLLM. Runs as a process of its own: `python -m tools.stack.traffic HOME`.
 """
 
+import contextlib
 import http.client
 import json
 import random
 import subprocess
 import sys
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,12 +30,47 @@ from tools.stack.processes import Program
 NAME = "traffic"
 _SECONDS = 300  # a real engine may be long at it
 _LONGEST = 1 << 20
+_TOKEN_SECONDS = 0.02
+_BACKLOG = 128  # connections that are not accepted yet; the default of 5 delays parallel clients by a second
 _SENTENCE = "This is a played engine: it has no GPU and no weights, so it answers everything alike."
 
 
 def program(home: Home) -> Program:
     """Return the traffic of a stack."""
     return Program(name=NAME, argv=(sys.executable, "-m", "tools.stack.traffic", str(home.root)))
+
+
+class Queues:
+    """The requests of each engine, by the address of its pod. An engine works on one at a time, the others wait."""
+
+    def __init__(self) -> None:
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._requests: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def turn(self, address: str) -> Iterator[None]:
+        """Wait until the engine has finished the earlier requests."""
+        with self._lock:
+            turn = self._turns[address]
+            self._requests[address] += 1
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                self._requests[address] -= 1
+
+    def metrics(self, address: str) -> str:
+        """Return the metrics of an engine, with the names of vLLM."""
+        with self._lock:
+            requests = self._requests[address]
+        running = min(requests, 1)
+        return f"vllm:num_requests_running {running}\nvllm:num_requests_waiting {requests - running}\n"
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = _BACKLOG
 
 
 class _Handler(BaseHTTPRequestHandler, ABC):
@@ -52,10 +91,10 @@ class _Handler(BaseHTTPRequestHandler, ABC):
     def answer(self, body: bytes) -> None:
         """Answer a request."""
 
-    def send(self, status: int, body: bytes) -> None:
+    def send(self, status: int, body: bytes, content_type: str = "application/json") -> None:
         """Write an answer."""
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -89,9 +128,14 @@ class Gateway(_Handler):
 class Engine(_Handler):
     """Answers as the engine of the pod whose address was called."""
 
+    queues: Queues
+
     def answer(self, body: bytes) -> None:
         """Answer for a model that the pod serves."""
         address = self.connection.getsockname()[0]
+        if self.path == "/metrics":
+            self.send(200, self.queues.metrics(address).encode(), "text/plain; version=0.0.4")
+            return
         pods = [pod for pod in self.remote.find("Pod") if text(pod, "status.podIP") == address]
         served = [name for pod in pods for name in _served(pod)]
         if self.path == "/v1/models":
@@ -100,6 +144,9 @@ class Engine(_Handler):
             asked: JSON = json.loads(body or b"{}")
             model = text(asked, "model")
             if model in served:
+                if tokens := integer(asked, "max_tokens"):
+                    with self.queues.turn(address):
+                        time.sleep(tokens * _TOKEN_SECONDS)
                 self.send(200, json.dumps(_completion(model)).encode())
             else:
                 self.refuse(404, f"The model `{model}` does not exist.")
@@ -154,9 +201,9 @@ def main() -> None:
     home = Home(Path(sys.argv[1]))
     subprocess.run(("ip", "route", "replace", "local", layout.EAST.pods, "dev", "lo"), check=True)
     gateway = type("G", (Gateway,), {"remote": Api(home, "remote")})
-    engine = type("E", (Engine,), {"remote": Api(home, "remote")})
+    engine = type("E", (Engine,), {"remote": Api(home, "remote"), "queues": Queues()})
     places = ((("127.0.0.1", layout.GATEWAY), gateway), (("", layout.ENGINE), engine))
-    threads = [threading.Thread(target=ThreadingHTTPServer(*place).serve_forever) for place in places]
+    threads = [threading.Thread(target=_Server(*place).serve_forever) for place in places]
     for thread in threads:
         thread.start()
     for thread in threads:
