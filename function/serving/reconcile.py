@@ -109,12 +109,7 @@ def reconcile_service(
     if request and _waits_for_weights(weights, written, request):
         waits = ServiceDecision.WEIGHTS_NOT_READY
     decision = decide_service(
-        weights,
-        admission,
-        written,
-        problems,
-        replaces_another=any(name != key for name in kept),
-        waits=waits,
+        weights, admission, written, problems, replaces_another=any(name != key for name in kept), waits=waits
     )
     if request and decision is ServiceDecision.COMPOSE:
         reconciled = _compose_requested(resolved, writer, weights, admission, request)
