@@ -28,6 +28,9 @@ _seed = click.option("--seed", default=7, show_default=True, help="Another seed,
 _deployments = click.option(
     "-d", "--deployments", default=NUMBERS, show_default=True, callback=_numbers, help="How many there are."
 )
+_fleets = click.option(
+    "-e", "--environments", default="10,100", show_default=True, callback=_numbers, help="How many there are."
+)
 
 
 @click.group(help=__doc__)
@@ -66,12 +69,19 @@ def grow(lag: float, seed: int, deployments: list[int], environments: list[int],
 @_lag
 @_seed
 @click.option("-d", "--deployments", default="80", show_default=True, callback=_numbers, help="How many there are.")
-@click.option(
-    "-e", "--environments", default="10,100", show_default=True, callback=_numbers, help="How many there are."
-)
+@_fleets
 def scale(lag: float, seed: int, deployments: list[int], environments: list[int]) -> None:
     """An autoscaler asks for one replica more of a deployment over all environments, and for one fewer."""
     tell(row for d in deployments for e in environments for row in stories.scale(_settings(lag, seed), d, e))
+
+
+@cli.command()
+@_lag
+@_seed
+@_fleets
+def reclaim(lag: float, seed: int, environments: list[int]) -> None:
+    """All environments are full of lent replicas; a deployment takes two of them back, and leaves again."""
+    tell(row for e in environments for row in stories.reclaim(_settings(lag, seed), e))
 
 
 @cli.command()

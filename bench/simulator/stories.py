@@ -12,7 +12,7 @@ from bench.simulator.report import Row
 from bench.simulator.settings import Settings
 from function.cli.store import Ref
 from function.domain.allocation import Limits
-from function.kube.manifests import Manifest, get, listing, mapping, text
+from function.kube.manifests import Manifest, get, integer, listing, mapping, text
 
 # A quota of each namespace that refuses nothing here.
 QUOTA = Limits(placements=10_000, gpus=1_000_000)
@@ -104,6 +104,38 @@ def _scale(plane: Plane, where: str, size: tuple[int, int]) -> Iterator[Row]:
         ]
         spread = "+".join(str(get(v.manifest, "spec.replicas")) for v in placements)
         yield _row(f"{7 - replicas} to {replicas}{where}", size, meter, seconds, plane, f"replicas {spread}")
+
+
+def reclaim(settings: Settings, environments: int) -> Iterator[Row]:
+    """Yield what it costs that a deployment takes back lent replicas, and that it leaves again.
+
+    Each environment is full with the four replicas of one lender, of which one is guaranteed.
+    """
+    gc.collect()
+    plane = Plane(settings)
+    plane.create(fleet.model())
+    lending: Manifest = {"fixed": {"replicas": 4, "guaranteed": 1}}
+    with plane.quiet():
+        for number in range(environments):
+            plane.create(fleet.environment(number, 4 * fleet.NODES))
+    with plane.quiet():
+        for number in range(environments):
+            plane.create(fleet.deployment(number, scaling=lending))
+            plane.rest()
+    owner = fleet.deployment(environments, scaling={"fixed": {"replicas": 2}})
+    for story in ("two taken back", "given back again"):
+        with plane.measured() as meter:
+            if story == "two taken back":
+                plane.create(owner)
+            else:
+                plane.delete(Ref.of(owner))
+            seconds = plane.rest()
+        granted = sum(
+            integer(row, "replicas")
+            for environment in plane.all("InferenceEnvironment")
+            for row in listing(environment.manifest, "status.admitted")
+        )
+        yield _row(story, (environments, environments), meter, seconds, plane, f"{granted} replicas granted")
 
 
 def resident(settings: Settings, deployments: int) -> Iterator[Row]:
