@@ -35,6 +35,7 @@ _CROSSPLANE: Manifest = {
     "type": "object",
     "description": "Settings of Crossplane for this object, for example compositionRef.",
 }
+SETTINGS = "Defaults"
 _CONDITION = {
     "type": "Type of the condition.",
     "status": "True, False or Unknown.",
@@ -75,7 +76,7 @@ def render() -> str:
             "kind": {"anyOf": [{"enum": kinds}, {"type": "string"}]},
         },
         "allOf": rules,
-        "definitions": definitions,
+        "definitions": {**definitions, SETTINGS: _build_settings()},
     }
     return json.dumps(schema, indent=1) + "\n"
 
@@ -111,6 +112,13 @@ def _build_kind(xrd: Manifest) -> Manifest:
         },
         "additionalProperties": False,
     }
+
+
+def _build_settings() -> Manifest:
+    """Returns the schema of the function's input, which is part of Compositions."""
+    (crd,) = (document(path) for path in (ROOT / "package" / "input").glob("*.yaml"))
+    (version,) = listing(crd, "spec.versions")
+    return _convert(mapping(version, "schema.openAPIV3Schema"), closed=True)
 
 
 def _format_rule(rule: Manifest) -> str:

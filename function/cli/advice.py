@@ -26,7 +26,7 @@ from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Rank, RemovalCause, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out
 from function.status.cluster_model import note_insufficient_memory
-from function.status.inference_environment import note_tcp_fallback
+from function.status.inference_environment import note_missing_plugin, note_tcp_fallback
 from function.status.model_deployment import note_missing_prices
 from function.status.weights import describe_load, note_costs
 from function.weights.claim import estimate_load
@@ -130,6 +130,8 @@ def _note_doubts(scheduling: Scheduling) -> Iterator[str]:
         remarks.append(note_insufficient_memory(model, assignment.shape, pool.memory_per_gpu))
         storage = scheduling.storage_request.with_pool(environment, pool, assignment.shape, assignment.replicas)
         profile = scheduling.request.find_profile(assignment.profile)
+        if profile and assignment.shape.nodes > 1:
+            remarks.append(note_missing_plugin(pool, profile.engine))
         if profile and not find_faults(storage):
             remarks += map(str, (*find_remarks(storage), *note_costs(storage)))
             plan = plan_weights(storage)

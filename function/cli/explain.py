@@ -8,13 +8,16 @@ from textwrap import fill, indent
 import click
 
 from function.api.problems import find_nearest
+from function.cli.composing import INPUT
 from function.cli.options import SHORT_NAMES, CliError, Code, Form, examples, find_kind, form, read_manifest_schema
 from function.cli.tables import format_data
 from function.kube.manifests import JSON, Manifest, list_texts, mapping, text
 from function.kube.names import GROUP, VERSION
 
+SETTINGS = INPUT["kind"]
 _WIDTH = 80  # of kubectl's own descriptions
 _BRACKETS = re.compile(r"\[[^]]*\]")  # of paths as documents and messages write them: spec.serving[0].engine
+_SETTINGS_NAMES = ("settings", INPUT["kind"].lower())
 _DIRECTLY_BELOW = 3  # steps of a path such as modeldeployment.spec.scaling
 _RANGES = (
     ("minimum", "maximum", ""),
@@ -31,18 +34,24 @@ _RANGES = (
 def explain(*, path: str, recursive: bool, form: Form) -> None:
     """Describe a kind or a field: type, default, allowed values, limits, rules, and the fields below.
 
-    KIND may be short, such as mdldep. With -o json or yaml, print the JSON schema of the field.
+    KIND may be short, such as mdldep. settings are those of the platform, the input of the function in a Composition. With -o json or yaml, print the JSON schema of the field.
     """
     type_, *fields = [step for step in _BRACKETS.sub("", path).split(".") if step] or [path]
     if fields[:2] == GROUP.split("."):
         fields = fields[2:]
-    kind = _read_kind(type_)
+    kind = SETTINGS if type_.lower() in _SETTINGS_NAMES else _read_kind(type_)
+    version = INPUT["apiVersion"] if kind == SETTINGS else VERSION
     schemas = _find_schemas(kind, fields)
     schema = schemas[-1]
     if form is not Form.TABLE:
         click.echo(format_data(form, schema))
         return
-    lines = [f"GROUP:      {GROUP}", f"KIND:       {kind}", f"VERSION:    {VERSION.partition('/')[2]}", ""]
+    lines = [
+        f"GROUP:      {version.partition('/')[0]}",
+        f"KIND:       {kind}",
+        f"VERSION:    {version.partition('/')[2]}",
+        "",
+    ]
     if fields:
         lines += [f"FIELD: {_format_field(fields[-1], schemas[-2])}", *_list_values(schema), ""]
     lines += _list_paragraphs(schema)
@@ -55,7 +64,7 @@ def _read_kind(type_: str) -> str:
     """Returns the kind that a word names; raises CliError if there is none."""
     if kind := find_kind(type_):
         return kind
-    known = [kind.lower() for kind in SHORT_NAMES]
+    known = [*(kind.lower() for kind in SHORT_NAMES), "settings"]
     near = find_nearest(type_, (*known, *SHORT_NAMES.values()))
     hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
     raise CliError(f"{type_} is not a kind of {GROUP}; {hint}", Code.NOT_FOUND)

@@ -15,7 +15,7 @@ from function.cli.validation import find_invalid_name
 from function.kube.manifests import listing, text
 from function.remote.nodes import parse_node
 
-KINDS = ("model", "environment", "deployment", "service")
+KINDS = ("model", "environment", "deployment", "service", "settings")
 _FIRST_NAME = re.compile(r"^metadata:\n  name: (\S+)", re.MULTILINE)
 _MODEL = "qwen3-8b"  # of the deployment to start from
 _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment

@@ -61,7 +61,7 @@ class Move:
 @click.option("--wait", is_flag=True, help="Wait until everything has moved.")
 @TIMEOUT
 @DRY_RUN
-@options.CLUSTER
+@options.FILES_OR_CLUSTER
 @form(*_FORMS)
 def drain(  # noqa: PLR0913  # one for each option
     environment: str, *, reason: str | None, force: bool, wait: bool, timeout: int, dry_run: bool, sources: Sources,
@@ -70,9 +70,13 @@ def drain(  # noqa: PLR0913  # one for each option
     """Move everything from an environment to others; each model serves until its replacement is Ready.
 
     Prints first what would move where and what that costs, and what cannot and why. In that case nothing is written
-    without --force.
+    without --force. With -f and --dry-run, it decides from files, as if everything in them were up.
     """
+    if sources.files and not dry_run:
+        raise CliError("drain writes to the control plane, and files stay as they are. Add --dry-run, or leave out -f")
     inventory, ref = _load(sources, environment)
+    if sources.files:
+        plan_deployments(inventory)
     taint = _build_taint(NO_EXECUTE, reason)
     moves = list(_list_moves(inventory, ref, taint))
     counts = Counter(move.verdict for move in moves)

@@ -27,7 +27,7 @@ from function.scheduling.filters import REQUIREMENT_REASONS, filter_candidates
 from function.scheduling.scheduler import NO_POOL, find_unsatisfiable_storage
 from function.scheduling.verdicts import SchedulingRequest
 from function.status.cluster_model import list_notes
-from function.status.inference_environment import NO_GPUS, list_pool_notes, note_tcp_fallback
+from function.status.inference_environment import NO_GPUS, list_pool_notes, note_missing_plugin, note_tcp_fallback
 from function.status.model_deployment import note_missing_prices
 from function.status.model_placement import describe_missing_labels
 from function.status.weights import format_redownload_note, note_costs
@@ -195,6 +195,7 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
             yield Problem("spec.modelCache", f"is EmptyDir: {note}")
         else:
             yield from note_costs(request)
+    yield from _find_missing_plugins(scheduling, environments)
     # Replicas that are divided need no environment that has room for all of them.
     is_divided = scheduling.deployment.divides_replicas
     yield from _find_common_refusal(scheduling.with_replicas(1) if is_divided else scheduling, environments)
@@ -202,6 +203,17 @@ def _find_costs(store: Store, manifest: Manifest) -> Iterator[Problem]:
     others = (ref for ref in store.refs("ModelDeployment") if ref.namespace == scheduling.deployment.namespace)
     sharing = filter(None, (read_request(store, store[other]) for other in others))
     yield from _find_full_claims([scheduling, *sharing], environments)
+
+
+def _find_missing_plugins(request: SchedulingRequest, environments: Iterable[Environment]) -> Iterator[Problem]:
+    """Yields each pool that satisfies a profile over several nodes, and on which its engine cannot start."""
+    for environment in environments:
+        for candidate, refusals in filter_candidates(request, environment, CapacityView(())):
+            is_refused = any(refusal.reason in REQUIREMENT_REASONS for refusal in refusals)
+            if candidate and candidate.shape and candidate.shape.nodes > 1 and not is_refused:
+                note = note_missing_plugin(candidate.pool, candidate.profile.engine)
+                if note:
+                    yield Problem("spec.modelRef", f"InferenceEnvironment {environment.name}: {note}")
 
 
 def _find_ignored_settings(store: Store, manifest: Manifest) -> Iterator[Problem]:

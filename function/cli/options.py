@@ -250,6 +250,7 @@ def _pass_as_sources(*names: str) -> _Decorator:
 sources = _pass_as_sources(*_SOURCES)
 target = _pass_as_sources("namespace", "all_namespaces", "context", "kubeconfig")
 CLUSTER = _pass_as_sources("context", "kubeconfig")
+FILES_OR_CLUSTER = _pass_as_sources("files", "context", "kubeconfig")
 
 
 def is_quiet() -> bool:

@@ -9,7 +9,8 @@ from function.capacity.ledger import EnvironmentLedger, PoolLedger
 from function.contract import Condition
 from function.domain.allocation import Grant
 from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
-from function.domain.model import Problem, SecretKey
+from function.domain.engines import is_stock
+from function.domain.model import Engine, EngineName, Problem, SecretKey
 from function.domain.placement import Placement
 from function.domain.records.shares import build_share
 from function.kube.manifests import JSON, Manifest, condition, listing, prune, text
@@ -225,6 +226,7 @@ def _build_levels(nodes: Iterable[tuple[int, int]]) -> list[JSON]:
 
 _hardware_as_declared = partial(Condition, ConditionType.HARDWARE_AS_DECLARED)
 _MIB = 2**20
+_EFA_PRESET = "eks-efa"
 _RDMA_PREFIXES = ("roce-", "efa-", "ib-")  # of networks for which pods need a device
 _UNKNOWN: Mapping[HardwareAsDeclared, str] = {
     HardwareAsDeclared.OBSERVING: "Waiting for provider-kubernetes to list the nodes",
@@ -330,6 +332,20 @@ def note_tcp_fallback(pool: Pool) -> str:
         return ""
     cause = f"pool {pool.name} declares {pool.bandwidth} and gives its pods no network device"
     return f"{cause}, so replicas of several nodes communicate over TCP; set interNode of the pool"
+
+
+def note_missing_plugin(pool: Pool, engine: Engine) -> str:
+    """Returns a note that an image lacks the only NCCL network that a pool lets replicas of several nodes use; else empty.
+
+    vLLM's own image contains neither libfabric nor aws-ofi-nccl (docs/hardware.md).
+    """
+    between = pool.inter_node
+    is_lacking = engine.name is EngineName.VLLM and is_stock(engine)
+    if between is None or between.preset != _EFA_PRESET or not between.fail_closed or not is_lacking:
+        return ""
+    cause = f"pool {pool.name} has preset {between.preset} with failClosed, and {engine.image} contains no aws-ofi-nccl"
+    remedy = "use an image with libfabric and aws-ofi-nccl, or set interNode.failClosed: false, which uses TCP"
+    return f"{cause}, so replicas of several nodes cannot start; {remedy}"
 
 
 def find_draining(environment: Environment, placements: Collection[Placement]) -> list[Placement]:

@@ -9,7 +9,7 @@ from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
-from function.domain.model import Shape
+from function.domain.model import Engine, Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
@@ -25,7 +25,7 @@ from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import ObservedObject, State
 from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
 from function.status.conditions import faulty
-from function.status.inference_environment import note_tcp_fallback, note_unusable_nodes
+from function.status.inference_environment import note_missing_plugin, note_tcp_fallback, note_unusable_nodes
 from function.status.weights import build_load_status, describe_storage
 from function.weights.claim import estimate_load
 from function.weights.consumers import find_applied_uri, find_serving_uri
@@ -65,7 +65,8 @@ def build_service_conditions(resolved: ResolvedPlacement, reconciled: Reconciled
     placement = resolved.placement
     missing_secret = reconciled.missing_pull_secret
     ready = build_service_ready(reconciled.remote, placement.replicas, has_served=placement.has_served)
-    ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name)
+    engine = resolved.profile.engine
+    ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name, engine)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
         ready = replace(ready, message=f"{ready.message}. {note}")
@@ -155,10 +156,15 @@ def build_service_ready(remote: ObservedObject, replicas: int, *, has_served: bo
     return _service_ready(Status.FALSE, reason, health.message or "Waiting for KServe")
 
 
-def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str) -> Condition:
-    """Returns ServiceReady with notes: on unusable nodes while pods may wait for one, and on missing RDMA devices."""
+def with_pool_notes(serving: Condition, pool: Pool, shape: Shape, environment: str, engine: Engine) -> Condition:
+    """Returns ServiceReady with notes on its pool.
+
+    They name unusable nodes while pods may wait for one, missing RDMA devices, and an image without the library that
+    the network needs while the service is not ready.
+    """
     notes = [note_unusable_nodes(pool)] if serving.reason in _WAITING else []
     notes += [note_tcp_fallback(pool)] if shape.nodes > 1 and serving.reason in _HAS_PODS else []
+    notes += [note_missing_plugin(pool, engine)] if shape.nodes > 1 and serving.status is not Status.TRUE else []
     appended = "".join(f". Note on InferenceEnvironment {environment}: {note}" for note in notes if note)
     return replace(serving, message=f"{serving.message}{appended}")
 

@@ -46,7 +46,7 @@ def test_generated_schema_is_current(tmp_path: Path) -> None:
 
 def test_is_a_json_schema_of_every_kind() -> None:
     Draft7Validator.check_schema(SCHEMA)
-    assert sorted(SCHEMA["definitions"]) == sorted(SPECS)
+    assert sorted(SCHEMA["definitions"]) == sorted([*SPECS, manifest_schema.SETTINGS])
 
 
 @pytest.mark.parametrize("manifest", [pytest.param(manifest, id=name) for name, manifest in MANIFESTS])

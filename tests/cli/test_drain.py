@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from function.cli import live
-from function.kube.manifests import JSON, Manifest, get, listing
+from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from tests.cli.api import ApiServer
-from tests.cli.process import cells, output_of, run
+from tests.cli.conftest import example, find_manifest
+from tests.cli.process import cells, output_of, run, write
 from tests.support.plane import change, only, plane
 
 OSLO, TOKYO, LLAMA = "a100-oslo", "h100-tokyo", "search/llama"
@@ -239,3 +240,29 @@ def test_unknown_environment_is_not_found(serve: Serve) -> None:
     assert done.returncode == 4
     assert "there is no InferenceEnvironment a100-osl" in done.stderr
     assert OSLO in done.stderr
+
+
+def test_dry_run_decides_from_files_what_moves(tmp_path: Path) -> None:
+    """On one environment of two, replicas on nodes of 4 GPUs move to where a replica takes 2."""
+    manifests = copy.deepcopy(example("two-environments"))
+    mapping(find_manifest(manifests, "ModelDeployment"), "spec")["environments"] = 1
+    files = ("-f", write(tmp_path, *manifests))
+    output = output_of("drain", OSLO, "--dry-run", *files)
+    assert cells(output)[0] == ["moves", LLAMA, f"{TOKYO}/h100", "-"]
+    assert output.endswith(f"InferenceEnvironment {OSLO} would be drained: 1 to move\n")
+    assert output_of("drain", TOKYO, "--dry-run", *files) == (
+        f"InferenceEnvironment {TOKYO} would be drained: nothing runs there\n"
+    )
+
+
+def test_names_what_keeps_placements_of_files(tmp_path: Path) -> None:
+    files = ("-f", write(tmp_path, *example("two-environments")))
+    done = run("drain", OSLO, "--dry-run", *files)
+    assert (done.returncode, cells(done.stdout)[0][:2]) == (1, ["cannot move", LLAMA])
+
+
+def test_files_are_only_read(tmp_path: Path) -> None:
+    done = run("drain", OSLO, "-f", write(tmp_path, *example("two-environments")))
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2, "", "error: drain writes to the control plane, and files stay as they are. Add --dry-run, or leave out -f\n",
+    )  # fmt: skip

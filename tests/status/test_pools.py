@@ -11,7 +11,7 @@ from function.kube.manifests import Manifest
 from function.reasons import ConditionType, ServiceReady, Status
 from function.status import inference_environment as environments
 from function.status.model_placement import with_pool_notes
-from tests.support.builders import pool, shape
+from tests.support.builders import VLLM, engine, pool, shape
 
 LABELS = (("modelplane.ai/pool", "x"),)
 OTHER = (("modelplane.ai/pool", "y"),)
@@ -124,7 +124,7 @@ def serving(reason: ServiceReady) -> Condition:
 
 
 def test_notes_tcp_fallback_in_service_ready() -> None:
-    said = with_pool_notes(serving(ServiceReady.SERVING), pool("b"), shape(2), "east").message
+    said = with_pool_notes(serving(ServiceReady.SERVING), pool("b"), shape(2), "east", VLLM).message
     assert said == "Said. Note on InferenceEnvironment east: " + SLOW.removeprefix("2 pools. Note: ")
 
 
@@ -133,14 +133,37 @@ def test_notes_tcp_fallback_in_service_ready() -> None:
     [
         (
             "one node has no traffic between nodes",
-            with_pool_notes(serving(ServiceReady.SERVING), pool(), shape(1), "east"),
+            with_pool_notes(serving(ServiceReady.SERVING), pool(), shape(1), "east", VLLM),
         ),
         (
             "nor has a service without replicas",
-            with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east"),
+            with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east", VLLM),
         ),
-        ("nothing is lost", with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east")),
+        ("nothing is lost", with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east", VLLM)),
     ],
 )
 def test_notes_nothing_without_tcp_fallback(reason: str, given: Condition) -> None:
     assert given.message == "Said", reason
+
+
+STOCK = engine(image="vllm/vllm-openai:v0.15.0")
+EFA = replace(pool(bandwidth="efa-400g"), inter_node=InterNode(preset="eks-efa"), pod=PodAdditions())
+LACKING = (
+    "Said. Note on InferenceEnvironment east: pool pool has preset eks-efa with failClosed, and "
+    "vllm/vllm-openai:v0.15.0 contains no aws-ofi-nccl, so replicas of several nodes cannot start; use an image with "
+    "libfabric and aws-ofi-nccl, or set interNode.failClosed: false, which uses TCP"
+)
+
+
+def _start(between: InterNode, nodes: int = 2, image: str = STOCK.image, status: Status = Status.FALSE) -> str:
+    given = replace(serving(ServiceReady.SCALED_TO_ZERO), status=status)
+    return with_pool_notes(given, replace(EFA, inter_node=between), shape(nodes), "east", engine(image=image)).message
+
+
+def test_notes_an_image_that_lacks_the_only_network() -> None:
+    assert _start(InterNode(preset="eks-efa")) == LACKING
+    assert _start(InterNode(preset="eks-efa", fail_closed=False)) == "Said"
+    assert _start(InterNode(preset="gke-rdma")) == "Said"
+    assert _start(InterNode(preset="eks-efa"), nodes=1) == "Said"
+    assert _start(InterNode(preset="eks-efa"), image="team/vllm-efa:v0.15.0") == "Said"
+    assert _start(InterNode(preset="eks-efa"), status=Status.TRUE) == "Said", "it runs, whatever the image contains"
