@@ -32,7 +32,8 @@ _DOORS = """
 - **Authors** run models: [tutorial](tutorial.md), [concepts](concepts.md), [storage](storage.md),
   [command line](cli.md), [FAQ](faq.md)
 - **Platform teams** offer clusters: [install](install.md), [kubeconfig](kubeconfig.md), [network](network.md),
-  [operations](operations.md), [upgrades](upgrades.md), [capacity](capacity.md), [hardware](hardware.md),
+  [operations](operations.md), [rollouts](rollouts.md), [backup](backup.md), [monitoring](monitoring.md),
+  [upgrades](upgrades.md), [capacity](capacity.md), [hardware](hardware.md),
   [nodes](nodes.md), [security](security.md)
 - **Contributors** change it: [architecture](architecture.md), [extending](extending.md), [facts](facts.md),
   [decisions](decisions)

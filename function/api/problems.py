@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from function import schemas
-from function.api.synonyms import NO_TOKEN, is_token, list_synonyms
+from function.api.synonyms import ADVICE, is_token, list_synonyms
 from function.domain.model import INTERCONNECTS, LADDER, Problem
 from function.kube.manifests import JSON, Manifest
 from function.kube.messages import mask_tokens
@@ -192,7 +192,7 @@ def find_unknown_fields(schema: type[BaseModel], value: JSON, path: str) -> Iter
             below = join_path(at, key)
             if key not in known and below != _CROSSPLANE:
                 close = join_path(path, key) if key in top else _find_meant(schema, path, at, known, key)
-                hint = f"did you mean {close}{NO_TOKEN if is_token(key) else '?'}" if close else ""
+                hint = f"did you mean {close}{ADVICE if is_token(key) else '?'}" if close else ""
                 hint = hint or _find_elsewhere(schema, key) or f"known are {', '.join(sorted(known))}"
                 yield Problem(below, f"is not a field; {hint}")
 

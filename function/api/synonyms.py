@@ -30,7 +30,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ingress", "route", "gateway", "expose"), _SERVICE),
 }
 _TOKENS = frozenset(key for key, fields in SYNONYMS.items() if fields is _SECRET)
-NO_TOKEN = ", which names a Secret with the token? A token does not belong in a manifest"
+ADVICE = ", which names a Secret with the token? A token does not belong in a manifest"
 _PUNCTUATION = re.compile(r"[^a-z0-9]")
 
 

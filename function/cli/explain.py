@@ -34,7 +34,8 @@ _RANGES = (
 def explain(*, path: str, recursive: bool, form: Form) -> None:
     """Describe a kind or a field: type, default, allowed values, limits, rules, and the fields below.
 
-    KIND may be short, such as mdldep. settings are those of the platform, the input of the function in a Composition. With -o json or yaml, print the JSON schema of the field.
+    KIND may be short, such as mdldep. settings are those of the platform: the function's input in a Composition.
+    With -o json or yaml, print the JSON schema of the field.
     """
     type_, *fields = [step for step in _BRACKETS.sub("", path).split(".") if step] or [path]
     if fields[:2] == GROUP.split("."):

@@ -104,8 +104,9 @@ def _parse_manifests(file: str, content: str) -> Iterator[Item | Fault]:
 
 def _explain_syntax(error: yaml.YAMLError, lines: Sequence[str], begin: int) -> tuple[int, str]:
     """Returns the line and the usual reason why a file is not YAML; `begin` is the line if the error names none."""
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "it is not YAML"
+    problem = str(getattr(error, "problem", None) or "it is not YAML")
+    mark: yaml.Mark | None = getattr(error, "problem_mark", None)
+    block: yaml.Mark | None = getattr(error, "context_mark", None)
     at = mark.line + 1 if mark else begin
     # The parser notices a template in its own line, or at the beginning of the next one.
     template = next((number for number in (at, at - 1) if 0 < number <= len(lines) and "{{" in lines[number - 1]), None)
@@ -116,13 +117,17 @@ def _explain_syntax(error: yaml.YAMLError, lines: Sequence[str], begin: int) -> 
     line = lines[at - 1] if at <= len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return at, "it is indented with a tab. Indent with spaces"
-    return at, _explain_indentation(error, lines[:at]) or f"{problem} (column {mark.column + 1}). Correct the YAML"
+    return at, _explain_indentation(
+        problem, mark, block, lines[:at]
+    ) or f"{problem} (column {mark.column + 1}). Correct the YAML"
 
 
-def _explain_indentation(error: yaml.MarkedYAMLError, lines: Sequence[str]) -> str:
-    """Returns what is wrong with the indentation or the quotes of the last line; empty if it is something else."""
-    mark, block = error.problem_mark, error.context_mark
-    match error.problem:
+def _explain_indentation(problem: str, mark: yaml.Mark, block: yaml.Mark | None, lines: Sequence[str]) -> str:
+    """Returns what is wrong with the indentation or the quotes of the last line; empty if it is something else.
+
+    `block` is where the block begins that the parser was reading.
+    """
+    match problem:
         case "mapping values are not allowed in this context":
             reason = "either the line above has a value already, or a text contains a colon"
             colon = f"the colon in column {mark.column + 1} ends a key, and there can be none"

@@ -96,7 +96,7 @@ def find_warnings(store: Store, manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_ignored_namespace(manifest: Manifest) -> Problem | None:
-    """Returns that a cluster-scoped object has a namespace, which the API server drops silently; None if it has none."""
+    """Returns that the API server drops the namespace of a cluster-scoped object silently; None if it has none."""
     kind = text(manifest, "kind")
     if not is_ours(manifest) or kind not in CLUSTER_SCOPED or not text(manifest, "metadata.namespace"):
         return None

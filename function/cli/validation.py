@@ -179,9 +179,9 @@ def check_items(items: Sequence[Item | Fault], store: Store, namespace: str) -> 
             place = format_place(first.file, first.find_line("metadata.name"))
             add(item, [Problem("metadata.name", f"{ref} is given twice, in {place} too")])
         store.put(item.manifest)
-    for item in items:
-        if isinstance(item, Item) and (problem := find_ignored_namespace(item.manifest)):
-            add(replace(item, manifest=set_namespace(item.manifest, "")), [problem], "warning")
+    for each in items:
+        if isinstance(each, Item) and (problem := find_ignored_namespace(each.manifest)):
+            add(replace(each, manifest=set_namespace(each.manifest, "")), [problem], "warning")
     for item in known:
         settings, faults_of_settings = read_settings(store, item.manifest)
         problems = (*find_problems(item.manifest), *faults_of_settings)

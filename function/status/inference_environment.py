@@ -8,8 +8,8 @@ from function.api.model_deployment import parse_deployment
 from function.capacity.ledger import EnvironmentLedger, PoolLedger
 from function.contract import Condition
 from function.domain.allocation import Grant
-from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
 from function.domain.engines import is_stock
+from function.domain.environment import Drift, DriftField, Environment, Pool, PoolFacts, format_unusable
 from function.domain.model import Engine, EngineName, Problem, SecretKey
 from function.domain.placement import Placement
 from function.domain.records.shares import build_share
@@ -335,7 +335,7 @@ def note_tcp_fallback(pool: Pool) -> str:
 
 
 def note_missing_plugin(pool: Pool, engine: Engine) -> str:
-    """Returns a note that an image lacks the only NCCL network that a pool lets replicas of several nodes use; else empty.
+    """Returns a note that an image lacks the only network that a pool allows between nodes; else empty.
 
     vLLM's own image contains neither libfabric nor aws-ofi-nccl (docs/hardware.md).
     """

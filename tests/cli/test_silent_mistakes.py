@@ -51,6 +51,7 @@ def _pool(bandwidth: str, **more: JSON) -> Manifest:
     return {"acceleratorCount": 8, "capabilities": {"multiNodeCapable": True, "interNodeBandwidth": bandwidth}, **more}
 
 
+EKS: Manifest = {"source": "Existing", "provider": "EKS", "existing": {"secretRef": {"name": "a"}}}
 STEP = "spec.pipeline[0].input"
 SILENT = {
     "claim-smaller-than-the-name-says": Silent(
@@ -58,13 +59,13 @@ SILENT = {
         warnings=(f"ModelDeployment chat/gemma: spec.modelCache.size: is 20Gi, and {LEAST}; {REMEDY}",),
     ),
     "claim-large-enough-for-the-name": Silent(
-        edits={"ModelDeployment": {"modelCache": {"type": "PVC", "storageClassName": "f", "size": "60Gi"}}},
+        edits={"ModelDeployment": {"modelCache": {"type": "PVC", "storageClassName": "f", "size": "60Gi"}}}
     ),
     "claim-of-four-bits": Silent(
         edits={
             "ClusterModel": {"model": {"name": "google/gemma-3-27b-it-int4"}},
             "ModelDeployment": {"modelCache": {"type": "PVC", "storageClassName": "f", "size": "20Gi"}},
-        },
+        }
     ),
     "shared-claim-smaller-than-the-name-says": Silent(
         edits={"InferenceEnvironment": {"storage": SHARED}},
@@ -73,8 +74,10 @@ SILENT = {
     "namespace-of-a-cluster-model": Silent(
         namespaces={"ClusterModel": "chat"},
         warnings=(
-            f"{GEMMA}: metadata.namespace: has no effect, as ClusterModels are in no namespace; "
-            "for a model of one namespace, set kind: Model",
+            (
+                f"{GEMMA}: metadata.namespace: has no effect, as ClusterModels are in no namespace; "
+                "for a model of one namespace, set kind: Model"
+            ),
         ),
     ),
     "namespace-of-an-environment": Silent(
@@ -86,52 +89,61 @@ SILENT = {
     "kind-of-the-input": Silent(
         more=(_compose("ModelDeployment", name="Default", gates=[]),),
         warnings=(
-            f'Composition modeldeployments: {STEP}.kind: "Default" is not known; must be one of Defaults '
-            "(did you mean Defaults?)",
+            (
+                f'Composition modeldeployments: {STEP}.kind: "Default" is not known; must be one of Defaults '
+                "(did you mean Defaults?)"
+            ),
         ),
     ),
     "group-of-the-input": Silent(
         more=(_compose("ModelDeployment", api="modelplane.ai/v1alpha1", gates=[]),),
         warnings=(
-            f'Composition modeldeployments: {STEP}.apiVersion: "modelplane.ai/v1alpha1" is not known; must be one of '
-            "modelplane.fn.crossplane.io/v1beta1 (did you mean modelplane.fn.crossplane.io/v1beta1?)",
+            (
+                f'Composition modeldeployments: {STEP}.apiVersion: "modelplane.ai/v1alpha1" is not known; must be one '
+                "of modelplane.fn.crossplane.io/v1beta1 (did you mean modelplane.fn.crossplane.io/v1beta1?)"
+            ),
         ),
     ),
     "priority-in-another-composition": Silent(
         more=(_compose("ModelPlacement", limits={"maxPriority": 5}),),
         warnings=(
-            f"Composition modelplacements: {STEP}.limits.maxPriority: has no effect in the Composition of "
-            "ModelPlacements; set it in the Composition of ModelDeployments",
+            (
+                f"Composition modelplacements: {STEP}.limits.maxPriority: has no effect in the Composition of "
+                "ModelPlacements; set it in the Composition of ModelDeployments"
+            ),
         ),
     ),
     "limits-in-one-composition": Silent(
         more=(_compose("ModelDeployment", limits=LIMITS), _compose("ModelPlacement", objectWatch=True)),
         warnings=(
-            f"Composition modeldeployments: {STEP}.limits: is not the same in the Composition of ModelPlacements; "
-            "set it equally in both",
+            (
+                f"Composition modeldeployments: {STEP}.limits: is not the same in the Composition of ModelPlacements; "
+                "set it equally in both"
+            ),
         ),
     ),
     "limits-in-both": Silent(
         more=(
             _compose("ModelDeployment", limits={**LIMITS, "maxPriority": 5, "namespaces": {"a": {"maxPriority": 9}}}),
             _compose("ModelPlacement", limits=LIMITS),
-        ),
+        )
     ),
     "network-of-another-preset": Silent(
         pool=_pool("ib-400g", interNode=EFA),
-        warnings=(
-            f"{WEST}: spec.nodePools: pool h100 declares ib-400g, and preset eks-efa has efa-400g; correct one",
-        ),
+        warnings=(f"{WEST}: spec.nodePools: pool h100 declares ib-400g, and preset eks-efa has efa-400g; correct one",),
     ),
     "network-of-another-provider": Silent(
-        edits={"InferenceEnvironment": {"cluster": {"source": "Existing", "provider": "EKS", "existing": {"secretRef": {"name": "a"}}}}},
+        edits={"InferenceEnvironment": {"cluster": EKS}},
         pool=_pool("ib-400g", interNode={"preset": "coreweave-infiniband"}),
         warnings=(
-            f"{WEST}: spec.nodePools: pool h100 declares ib-400g, and provider EKS has efa-400g or eth-400g; correct one",
+            (
+                f"{WEST}: spec.nodePools: pool h100 declares ib-400g, and provider EKS has efa-400g or eth-400g; "
+                "correct one"
+            ),
         ),
     ),
     "network-of-the-preset": Silent(pool=_pool("efa-400g", interNode=EFA)),
-}  # fmt: skip
+}
 
 
 def _list_warnings(folder: Path, *manifests: Manifest) -> list[str]:
@@ -144,7 +156,7 @@ def _list_warnings(folder: Path, *manifests: Manifest) -> list[str]:
     ]
 
 
-@pytest.fixture(params=SILENT.values(), ids=SILENT)
+@pytest.fixture(params=[*SILENT.values()], ids=[*SILENT])
 def silent(request: pytest.FixtureRequest) -> Silent:
     assert isinstance(request.param, Silent)
     return request.param

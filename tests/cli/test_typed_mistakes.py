@@ -16,6 +16,10 @@ POOL = "spec.nodePools[0]"
 PROFILE = "spec.serving[0]"
 NO_TOKEN = ", which names a Secret with the token? A token does not belong in a manifest"
 NETWORKS = "; eth is Ethernet with TCP, roce is RoCE v2, efa is EFA of AWS, ib is InfiniBand, each with its Gbit/s"
+NO_KEY = (
+    "ends a key, and there can be none: either the line above has a value already, or a text contains a colon. "
+    "Indent both lines alike, or put the text in quotes"
+)
 INTERCONNECT = (
     "; this is the link between the GPUs of one node. The network between nodes is interNodeBandwidth, such as ib-400g"
 )
@@ -120,7 +124,8 @@ TYPED = {
     "indented-too-far": Typed(
         "  scaling:",
         "   scaling:",
-        "deployment.yaml:14: scaling begins in column 4, and those around it begin in column 3 or 5. Indent it like one of them",
+        "deployment.yaml:14: scaling begins in column 4, and those around it begin in column 3 or 5. "
+        "Indent it like one of them",
     ),
     "indented-too-little": Typed(
         "    acceleratorCount: 4",
@@ -129,16 +134,10 @@ TYPED = {
         "Indent it like one of them",
     ),
     "block-below-a-value": Typed(
-        "      replicas: 3",
-        "      replicas: 3\n        x: 4",
-        "deployment.yaml:17: the colon in column 10 ends a key, and there can be none: either the line above has a value already, "
-        "or a text contains a colon. Indent both lines alike, or put the text in quotes",
+        "      replicas: 3", "      replicas: 3\n        x: 4", f"deployment.yaml:17: the colon in column 10 {NO_KEY}"
     ),
     "colon-in-a-text": Typed(
-        "image: vllm/vllm-openai:v0.15.0",
-        "image: vllm: x",
-        "model.yaml:22: the colon in column 18 ends a key, and there can be none: either the line above has a value already, "
-        "or a text contains a colon. Indent both lines alike, or put the text in quotes",
+        "image: vllm/vllm-openai:v0.15.0", "image: vllm: x", f"model.yaml:22: the colon in column 18 {NO_KEY}"
     ),
     "quote-that-does-not-end": Typed(
         "repo: google/gemma-3-27b-it",
@@ -166,7 +165,7 @@ TYPED = {
 }
 
 
-@pytest.fixture(params=TYPED.values(), ids=TYPED)
+@pytest.fixture(params=[*TYPED.values()], ids=[*TYPED])
 def typed(request: pytest.FixtureRequest) -> Typed:
     assert isinstance(request.param, Typed)
     return request.param

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from function.kube.manifests import Manifest, mapping
+from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example, find_manifest
 from tests.cli.process import refused_output_of, run, write
 
@@ -15,10 +15,16 @@ def _build_fleet(replicas: int, **spec: str) -> list[Manifest]:
     """Two pools of four GPUs each, of different kinds, on one environment; a replica takes one GPU."""
     manifests = copy.deepcopy(example("gemma-one-gpu"))
     environment = mapping(find_manifest(manifests, "InferenceEnvironment"), "spec")
-    (h100,) = environment["nodePools"]  # type: ignore[misc]  # the example has one
+    (h100,) = listing(environment, "nodePools")
     h100 |= {"maxNodeCount": 1}
-    a100 = {**h100, "name": "a100", "acceleratorType": "nvidia-a100-80gb", "labels": {"modelplane.ai/pool": "a100"}}
-    environment["nodePools"] = [h100, a100]
+    a100: Manifest = {
+        **h100,
+        "name": "a100",
+        "acceleratorType": "nvidia-a100-80gb",
+        "labels": {"modelplane.ai/pool": "a100"},
+    }
+    pools: list[JSON] = [h100, a100]
+    environment["nodePools"] = pools
     scaling: Manifest = {"replicaScheduling": "Divided", "fixed": {"replicas": replicas}, **spec}
     mapping(find_manifest(manifests, "ModelDeployment"), "spec")["scaling"] = scaling
     return manifests

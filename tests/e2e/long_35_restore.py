@@ -1,5 +1,5 @@
 """Scenario 35: the control plane is restored from a backup, and rebuilt from manifests, by the words of
-docs/operations.md; what runs on the GPU cluster stays.
+docs/backup.md; what runs on the GPU cluster stays.
 
 Only the hub loses its state: it is given an etcd of its own. It runs alone, at the end of `make e2e-long`.
 """
@@ -62,9 +62,8 @@ def _back_up_etcd(world: World, target: Path) -> None:
 
 def _export(home: Home) -> Path:
     """Run the commands of the page that export manifests, and return the folder of the files."""
-    page = (SOURCE / "docs/operations.md").read_text()
-    (section,) = re.findall(r"^## Back up and restore$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
-    (commands,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    page = (SOURCE / "docs/backup.md").read_text()
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     folder = home.root / "export"
     folder.mkdir()
     path = f"{programs.path('kubectl').parent}:{os.environ['PATH']}"

@@ -139,7 +139,10 @@ def test_notes_tcp_fallback_in_service_ready() -> None:
             "nor has a service without replicas",
             with_pool_notes(serving(ServiceReady.SCALED_TO_ZERO), pool(), shape(2), "east", VLLM),
         ),
-        ("nothing is lost", with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east", VLLM)),
+        (
+            "nothing is lost",
+            with_pool_notes(serving(ServiceReady.SERVING), pool(bandwidth=None), shape(2), "east", VLLM),
+        ),
     ],
 )
 def test_notes_nothing_without_tcp_fallback(reason: str, given: Condition) -> None:
