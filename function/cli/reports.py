@@ -105,13 +105,14 @@ def read_deployment_report(store: Store, ref: Ref) -> Report:
     )
 
 
-def add_ways_out(report: Report, ways_out: Sequence[WayOut]) -> Report:
-    """Returns the report of a refused deployment with the ways out under their environments."""
+def add_ways_out(report: Report, ways_out: Sequence[WayOut], plan: Plan) -> Report:
+    """Returns the report of a refused deployment with the ways out under their environments, and with unused pools."""
     refusals = tuple(
         replace(refusal, remedies=_select_remedies(ways_out, refusal.subject) or refusal.remedies)
         for refusal in report.refusals
     )
-    return replace(report, refusals=refusals, notes=(*report.notes, *_note_cheapest(ways_out, refusals)))
+    unused = () if is_quiet() else (f"note: {remark}" for remark in note_unused_pools(plan))
+    return replace(report, refusals=refusals, notes=(*report.notes, *_note_cheapest(ways_out, refusals), *unused))
 
 
 def _select_remedies(ways_out: Iterable[WayOut], environment: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def build_snapshot(sources: Sources) -> dict[str, object]:
         refused = [ref for ref, report in reports.items() if report.refusals or not report.is_placed]
         plans = plan_deployments(untouched, refused) if refused else {}
         found = {ref: list_ways_out(plan) for ref, plan in plans.items()}
-        reports |= {ref: add_ways_out(reports[ref], found[ref]) for ref in found if reports[ref].refusals}
+        reports |= {ref: add_ways_out(reports[ref], found[ref], plans[ref]) for ref in found if reports[ref].refusals}
         ways = {ref: found[ref] for ref, plan in plans.items() if not plan.is_placed}
         services = inventory
     usages = gpus.list_usages(store)

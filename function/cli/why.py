@@ -113,7 +113,7 @@ def _find_ways_out(reports: Sequence[Report], sources: Sources) -> list[Report]:
         note = f"note: only what the controller found is shown, without placements to move: {error.message}"
         is_noted = not is_quiet()
         return [replace(r, notes=(*r.notes, note)) if r.refusals and is_noted else r for r in reports]
-    return [add_ways_out(r, ways_out[r.ref]) if r.refusals else r for r in reports]
+    return [add_ways_out(r, ways_out[r.ref], plans[r.ref]) if r.refusals else r for r in reports]
 
 
 def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:

@@ -58,7 +58,7 @@ CASES = (
         reason="JSON has no such type",
         arguments=("plan", "-f", "{folder}/bytes.yaml"),
         code=2,
-        says="bytes.yaml:1: !!binary is not a type of Kubernetes. Correct the YAML",
+        says="bytes.yaml:1: !!binary is not a type of Kubernetes (column 7). Correct the YAML",
     ),
     Case(id="empty-folder", reason="nothing in it", arguments=("render", "-f", "{folder}/none"), code=2, says="none"),
     Case(

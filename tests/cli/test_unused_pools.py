@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
-from tests.cli.conftest import example, find_manifest
+from tests.cli.api import ApiServer
+from tests.cli.conftest import controlled, example, find_manifest
 from tests.cli.process import refused_output_of, run, write
 
 
@@ -54,6 +55,13 @@ def test_plan_says_that_the_other_pool_is_not_used(tmp_path: Path) -> None:
 def test_why_says_it_too(tmp_path: Path) -> None:
     shown = refused_output_of("why", "-f", write(tmp_path, *_build_fleet(6)))
     assert NOTE in " ".join(shown.split())
+
+
+def test_why_says_it_of_a_control_plane(server: ApiServer, tmp_path: Path) -> None:
+    server.put(copy.deepcopy([*controlled(_build_fleet(6)).store.values()]))
+    options = ("--kubeconfig", server.kubeconfig(tmp_path, "chat"))
+    assert NOTE in " ".join(refused_output_of("why", "gemma", *options).split())
+    assert NOTE not in " ".join(refused_output_of("why", "gemma", "-q", *options).split())
 
 
 def test_the_way_out_works(tmp_path: Path) -> None:
