@@ -50,7 +50,8 @@ def build_first_call(store: Store, xr: Manifest) -> Call:
 def is_settings_step(step: Manifest) -> bool:
     """Tells whether a step calls this function, which reads its input whatever apiVersion and kind it has."""
     group, _, _ = INPUT["apiVersion"].partition("/")
-    return text(step, "functionRef.name") == FUNCTION or text(step, "input.apiVersion").startswith(f"{group}/")
+    # A dependency of a package is named after its repository: modelplane-function-modelplane.
+    return text(step, "functionRef.name").endswith(FUNCTION) or text(step, "input.apiVersion").startswith(f"{group}/")
 
 
 def reads_environment_configs(step: Manifest) -> bool:

@@ -25,6 +25,8 @@ from function.cli.packages import (
     read_client_release,
     split_image,
 )
+from function.cli.settings_warnings import find_settings_slips
+from function.cli.store import Ref, Store
 from function.cli.suggested_pools import GPU_RESOURCES
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
@@ -448,6 +450,12 @@ def _judge_compositions(line: Line, answer: Manifest, functions: Collection[str]
     lacking = [kind for kind in COMPOSERS if (VERSION, kind) not in types]
     if lacking:
         return line.missing(f"none for {join_with_more(lacking, _NAMED)}", "Install the Configuration")
+    compositions: list[Manifest] = [{**item, "kind": "Composition"} for item in listing(answer, "items")]
+    store = Store(compositions)
+    slips = [f"{Ref.of(c).name}: {slip}" for c in compositions for slip in sorted(find_settings_slips(store, c))]
+    if slips:
+        found = f"{len(types)}; {join_with_more(slips, _NAMED, '; ')}"
+        return line.warn(found, "Correct the settings ('modelplane explain settings')")
     return replace(line, found=str(len(types)))
 
 

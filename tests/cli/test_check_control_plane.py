@@ -71,6 +71,18 @@ def compositions(function: str = "function-modelplane") -> list[JSON]:
     return [*found]
 
 
+def limited_deployments() -> list[JSON]:
+    """Returns the Compositions, of which only that of ModelDeployments has limits."""
+    found = [mapping({"composition": each}, "composition") for each in compositions()]
+    (step,) = (s for c in found if c["metadata"] == {"name": "modeldeployments"} for s in listing(c, "spec.pipeline"))
+    step["input"] = {
+        "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+        "kind": "Defaults",
+        "limits": {"gpusPerNamespace": 2},
+    }
+    return [*found]
+
+
 def runtime(*flags: str) -> Manifest:
     container: Manifest = {"name": "package-runtime", "args": [*flags]}
     return {"spec": {"deploymentTemplate": {"spec": {"template": {"spec": {"containers": [container]}}}}}}
@@ -227,6 +239,22 @@ CASES = (
             f"{PACKAGES}/functions": items(DEPENDENCY),
             f"{PACKAGES}/configurations": items({**package("modelplane", RELEASE), "metadata": {"name": "modelplane"}}),
             COMPOSITIONS: items(*compositions(text(DEPENDENCY, "metadata.name"))),
+        },
+        code=0,
+    ),
+    Case(
+        id="limits-in-one-composition",
+        reason="the placements of a deployment that its limits refuse are still admitted",
+        paths={COMPOSITIONS: items(*limited_deployments())},
+        lines={
+            "Compositions": (
+                "warning",
+                (
+                    "7; modeldeployments: spec.pipeline[0].input.limits: is not the same in the Composition of "
+                    "ModelPlacements; set it equally in both"
+                ),
+                "Correct the settings",
+            )
         },
         code=0,
     ),
