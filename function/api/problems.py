@@ -53,7 +53,7 @@ _DEEPEST = 6  # levels of fields at which a misplaced field is looked for
 QUOTED = "in quotes"
 _LEADING_NUMBER = re.compile(r"[0-9]+(?:[.][0-9]+)?")
 _SIZE = re.compile(r"\s*([0-9]{1,9})(?:[.,]([0-9]{1,3}))?\s*([kmgtp])(?:i?b|i)?\s*", re.IGNORECASE | re.ASCII)
-_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9]*)(:(?!/)|\s+)(\S+)", re.ASCII)
+_ENTRY = re.compile(r"([A-Za-z][A-Za-z0-9]{0,39})(:(?!/)|\s{1,9})(\S{1,60})", re.ASCII)
 _ALLOWED: Mapping[str, str] = {
     "string_type": "text",
     "int_type": "a whole number",

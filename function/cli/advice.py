@@ -64,7 +64,7 @@ def list_remarks(plan: Plan) -> list[str]:
 
 
 def note_unused_pools(plan: Plan) -> Iterator[str]:
-    """Says why divided replicas without a place use no second pool of an environment, and how they could."""
+    """Yields why divided replicas without a place use no second pool of an environment, and how they could."""
     unused = [row for row in plan.rows if row.verdict == UNUSED]
     if not unused:
         return

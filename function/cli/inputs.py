@@ -32,6 +32,7 @@ from function.kube.selectors import Selector
 KINDS = tuple(COMPOSERS)
 _SUFFIXES = (".yaml", ".yml", ".json")
 _ADVICE = "Put --- between objects, or leave one out"
+_KEY = re.compile(r" *(?:- +)*([A-Za-z][\w.-]{0,62}) *:(?:\s|$)", re.ASCII)
 _Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -140,7 +141,9 @@ def _explain_indentation(problem: str, mark: yaml.Mark, block: yaml.Mark | None,
             if mark.column != block.column:
                 before = next((text for text in reversed(above) if text.strip()), "")
                 columns = sorted({block.column + 1, len(before) - len(before.lstrip(" -")) + 1})
-                word = line.strip().partition(":")[0]
+                # A line without a key may be a part of a text, which may be a secret.
+                key = _KEY.match(line)
+                word = key[1] if key else "this line"
                 others = f"those around it begin in column {' or '.join(map(str, columns))}"
                 return f"{word} begins in column {mark.column + 1}, and {others}. Indent it like one of them"
     return ""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from function.cli.object_warnings import _NETWORKS
+from function.cli.settings_warnings import _READERS
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import example, find_manifest
 from tests.cli.process import run, write
@@ -185,3 +186,10 @@ def test_input_of_another_group_counts_as_it_does_for_the_function(tmp_path: Pat
 def test_every_preset_has_its_networks() -> None:
     folder = Path(__file__).parents[2] / "function" / "presets"
     assert _NETWORKS.keys() == {file.stem for file in folder.glob("*.yaml")} - {"common"}
+
+
+def test_settings_of_some_compositions_exist() -> None:
+    schemas = json.loads((Path(__file__).parents[2] / "function" / "schemas" / "manifests.json").read_text())
+    fields = schemas["$defs" if "$defs" in schemas else "definitions"]["Defaults"]["properties"]
+    assert {setting.partition(".")[0] for setting in _READERS} <= fields.keys()
+    assert "maxPriority" in fields["limits"]["properties"]

@@ -179,3 +179,24 @@ def test_says_what_to_write_instead(typed: Typed, tmp_path: Path) -> None:
     done = run("validate", str(folder))
     assert done.stdout.partition("\n")[0] == f"error: {folder}/{typed.error}"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("word", ["hunter2", "q" * 3000, f"{'q' * 3000}: x"], ids=["no-key", "long", "long-key"])
+def test_does_not_repeat_a_line_that_may_be_part_of_a_secret(word: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret.yaml"
+    file.write_text(f"kind: Secret\nstringData:\n    a: b\n   {word}\n")
+    assert run("validate", str(file)).stdout.partition("\n")[0] == (
+        f"error: {file}:4: this line begins in column 4, and those around it begin in column 1 or 5. Indent it like "
+        "one of them"
+    )
+
+
+@pytest.mark.parametrize("value", [f"replicas:{'q' * 3000}", f"{'q' * 3000}:3"], ids=["long-value", "long-key"])
+def test_a_long_text_in_place_of_a_block_is_not_repeated_as_a_whole(value: str, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    shutil.copytree(EXAMPLES / "gemma-one-gpu", folder)
+    file = folder / "deployment.yaml"
+    file.write_text(file.read_text().replace("      replicas: 3", f"      {value}", 1))
+    said = run("validate", str(folder)).stdout.partition("\n")[0]
+    assert f"{value[:40]}" in said
+    assert "q" * 100 not in said
