@@ -178,7 +178,7 @@ def schedule(
     chosen, refused = _choose_in_turn(inputs, retained, used, limit)
     assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
-    ready = sum(p.ready and not p.deleting for p in kept)
+    ready = sum(p.ready and not _leaves(p) for p in kept)
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, ready, max(0, desired - ready))
     return Decision(
         assignments=assignments,
@@ -363,8 +363,8 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
     assignments = tuple(sorted(division.assignments.values(), key=attrgetter("environment")))
     unreadable = frozenset(p.environment for p in kept if p.shape is None)
     # Placements that must leave stay until as many replicas as requested are Ready elsewhere.
-    ready = [p for p in kept if p.ready and not p.deleting]
-    lacking = deployment.replicas - sum(p.running_replicas for p in kept if not p.deleting)
+    ready = [p for p in kept if p.ready and not _leaves(p)]
+    lacking = deployment.replicas - sum(p.running_replicas for p in kept if not _leaves(p))
     moving = _find_moving(retained, assignments)
     to_carry = 0
     while to_carry < len(moving) and lacking > 0:
@@ -387,7 +387,7 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
 def _find_needed_surplus(retained: Retained, kept: Sequence[Placement], division: Division) -> list[Placement]:
     """Returns the placements beyond `spec.environments` that stay until the replicas that replace theirs serve."""
     replaced = sum(a.replicas for a in division.assignments.values()) - sum(
-        p.running_replicas for p in kept if p.shape and not p.deleting
+        p.running_replicas for p in kept if p.shape and not _leaves(p)
     )
     needed: list[Placement] = []
     for placement in retained.kept:
@@ -395,6 +395,11 @@ def _find_needed_surplus(retained: Retained, kept: Sequence[Placement], division
             needed.append(placement)
             replaced -= placement.running_replicas
     return needed
+
+
+def _leaves(placement: Placement) -> bool:
+    """Tells whether a placement goes, or went a moment ago: a list that is late still shows it without a deletion."""
+    return placement.deleting or placement.draining
 
 
 def _find_moving(retained: Retained, assignments: tuple[Assignment, ...]) -> list[Placement]:
@@ -427,7 +432,7 @@ def _split_carried_and_dropped(
 
 
 def drains_first(decision: Decision) -> bool:
-    """Tells whether the decision deletes a placement to which a ModelService may send requests."""
+    """Tells whether the decision deletes a placement that may serve, with or without a ModelService."""
     return any(map(_may_serve, decision.dropped))
 
 
@@ -435,7 +440,8 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
     """Returns the decision that deletes a placement only once no ModelService of its namespace sends it requests.
 
     `services`: the ModelServices of the namespace; None while they are not known. A placement is not deleted either
-    while it is not yet observed to be draining: a service may be about to list it.
+    while it is not yet observed to be draining: a service may be about to list it, and later decisions must not count
+    on it.
     """
     draining: list[Removal] = []
     for dropped in filter(_may_serve, decision.dropped):
@@ -443,7 +449,7 @@ def delay_deletion_while_serving(decision: Decision, services: Sequence[ServiceV
         listings = services or ()
         concerned = [s for s in listings if placement.deployment in s.deployments or placement.name in s.placements]
         holding = [s for s in concerned if placement.name in s.placements or s.unknown or not placement.draining]
-        if services is None or holding:
+        if services is None or holding or not placement.draining:
             draining.append(replace(dropped, held_by=tuple(sorted(s.name for s in holding))))
     held = {d.placement.name for d in draining}
     released = tuple(d for d in decision.dropped if d.placement.name not in held)

@@ -16,6 +16,7 @@ from tools.control_plane import ControlPlane
 OSLO, TOKYO = "a100-oslo", "h100-tokyo"
 DRAIN: Manifest = {"key": "modelplane.ai/drain", "effect": "NoExecute", "reason": "new switch"}
 REFUSED = "1/2 environments can run llama-3.3-70b-anywhere (2 desired): 1 is tainted"
+MARKED = "serves until ModelServices send it no requests; Scheduled of the deployment names these"
 RESERVED: Manifest = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
@@ -82,6 +83,7 @@ def test_moves_and_serves_all_the_time() -> None:
         ("", ""),
         ("Draining", "1 placement left: search/llama is about to move"),
         ("Draining", f"1 placement left: search/llama serves until {TOKYO} is Ready"),
+        ("Draining", f"1 placement left: search/llama {MARKED}"),
         ("Drained", "Nothing is left to move"),
     ]
     assert places(control) == [TOKYO]
@@ -97,8 +99,7 @@ def test_says_that_model_services_hold_a_placement() -> None:
     taint(control, DRAIN)
     change(control, only(control, "ModelPlacement"), "spec.draining", True)
     control.advance()
-    why = "serves until ModelServices send it no requests; Scheduled of the deployment names these"
-    assert drained(control)[1:] == ("Draining", f"1 placement left: search/llama {why}")
+    assert drained(control)[1:] == ("Draining", f"1 placement left: search/llama {MARKED}")
 
 
 def test_names_what_cannot_move_and_keeps_it() -> None:

@@ -39,13 +39,16 @@ def _render(control: ControlPlane) -> Manifest:
     return control.store[ref]
 
 
-def test_deployment_without_services_deletes_at_once() -> None:
+def test_deployment_without_services_marks_before_it_deletes() -> None:
     control = plane(STORY)
     before = control.all("ModelPlacement")
     assert len(before) == 2
     change(control, only(control, "ModelDeployment"), "spec.environments", 1)
     _render(control)
-    assert len(control.all("ModelPlacement")) == 1
+    assert control.all("ModelPlacement") == before
+    _render(control)
+    (left,) = control.all("ModelPlacement")
+    assert not flag(control.store[left], "spec.draining")
 
 
 def test_placement_drains_before_it_is_deleted() -> None:

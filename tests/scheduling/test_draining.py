@@ -1,4 +1,4 @@
-"""A placement is deleted once no ModelService of its namespace sends requests to it."""
+"""A placement that served is deleted once it is marked and no ModelService of its namespace sends it requests."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ import pytest
 from function.domain.model_service import ServiceView
 from function.domain.placement import Placement
 from function.domain.records.weights import WeightsRecord
-from function.scheduling.scheduler import delay_deletion_while_serving, drains_first
-from function.scheduling.verdicts import Decision, Removal, RemovalCause
-from tests.support.builders import placement
+from function.scheduling.scheduler import delay_deletion_while_serving, drains_first, schedule
+from function.scheduling.verdicts import Decision, Removal, RemovalCause, SchedulingRequest
+from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape
 
 READY = placement("e1", ready=True)
 SERVICE = ServiceView(name="chat", deployments=frozenset(["chat"]), placements=frozenset([READY.name]))
@@ -24,16 +24,16 @@ def test_placement_waits_while_services_are_not_known() -> None:
     assert held == Decision(draining=_drop(READY).dropped)
 
 
-def test_placement_is_deleted_at_once_without_services() -> None:
-    decision = _drop(READY)
-    assert drains_first(decision)
-    assert delay_deletion_while_serving(decision, []) == decision
-    assert (
-        delay_deletion_while_serving(
-            decision, [ServiceView(name="x", deployments=frozenset("y"), placements=frozenset())]
-        )
-        == decision
-    )
+OTHER = ServiceView(name="x", deployments=frozenset("y"), placements=frozenset())
+
+
+@pytest.mark.parametrize("services", [[], [OTHER]], ids=["none", "of-another"])
+def test_placement_without_services_is_deleted_once_it_is_marked(services: list[ServiceView]) -> None:
+    """A list that is late then shows the mark, and no later decision takes the placement for one that serves."""
+    assert drains_first(_drop(READY))
+    assert delay_deletion_while_serving(_drop(READY), services) == Decision(draining=_drop(READY).dropped)
+    marked = _drop(replace(READY, draining=True))
+    assert delay_deletion_while_serving(marked, services) == marked
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,16 @@ STARTING = replace(placement("e1"), lists_objects=True, weights=WeightsRecord(pl
 def test_placement_that_gets_no_requests_is_deleted_at_once(dropped: Placement) -> None:
     assert not drains_first(_drop(dropped))
     assert delay_deletion_while_serving(_drop(dropped), None) == _drop(dropped)
+
+
+@pytest.mark.parametrize("divides", [False, True], ids=["each", "divided"])
+def test_marked_placement_does_not_replace_one_that_must_leave(divides: bool) -> None:
+    """Histories, seed 401253: the marked placement was deleted a moment ago, and the list is late."""
+    wanted = replace(deployment(), divides_replicas=divides)
+    fits = model(profile(shape=shape()))
+    request = SchedulingRequest(deployment=wanted, model=fits, storage_request=planner(fits))
+    staying, leaving = placement("a", ready=True), placement("gone", ready=True)
+    sites = [environment("a", pool())]
+    marked = schedule(request, sites, [replace(staying, draining=True), leaving])
+    assert ([p.environment for p in marked.carried], marked.dropped) == (["gone"], ())
+    assert [d.placement for d in schedule(request, sites, [staying, leaving]).dropped] == [leaving]
