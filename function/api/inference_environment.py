@@ -13,7 +13,7 @@ from decimal import Decimal
 from function import schemas
 from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
-from function.api.pools_in_use import Conflict, PoolInUse, find_conflict, parse_pools_in_use
+from function.api.pools_in_use import Conflict, find_changed, find_conflict, parse_pools_in_use
 from function.api.problems import Parsed, Problems, validate
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
@@ -206,7 +206,7 @@ def _parse_pools(
     check_unique((at, block.name) for at, block in entries)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
     parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
-    conflicts = _check_nodes(parsed, parse_pools_in_use(status), movable)
+    conflicts = _check_nodes(parsed, status, movable)
     pools = tuple(pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at))
     invalid = [BrokenEntry(name=p.name or at.path, problems=at.list()) for at, p in parsed if not _is_valid(at)]
     names = {pool.name for _, pool in parsed if pool.gpus_per_node > 0}
@@ -222,13 +222,15 @@ def _is_valid(problems: Problems) -> bool:
 
 
 def _check_nodes(
-    parsed: Sequence[tuple[Problems, Pool]], in_use: Sequence[PoolInUse], movable: Collection[str]
+    parsed: Sequence[tuple[Problems, Pool]], status: Manifest, movable: Collection[str]
 ) -> dict[Problem, Conflict]:
     """Adds a problem for each pool with the nodes of another pool.
 
     Returns the conflicts with pools in use. Of two pools with the same nodes, the one in use counts, else the first.
     """
     valid = {pool.name: pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at)}
+    in_use = parse_pools_in_use(status)
+    changed = find_changed(valid.values(), status)
     keeping = {used.name for used in in_use if used.is_declared_as(valid.get(used.name))}
     counted: list[Pool] = []
     conflicts: dict[Problem, Conflict] = {}
@@ -237,7 +239,7 @@ def _check_nodes(
             continue
         labels = at["labels"]
         twins = (p for p in counted if pool.labels and p.may_start_on(pool) and pool.may_start_on(p))
-        if conflict := find_conflict(pool, in_use, valid, movable):
+        if conflict := find_conflict(pool, in_use, valid, changed, movable):
             labels.add(conflict.message)
             conflicts[Problem(labels.path, conflict.message)] = conflict
         elif twin := next(twins, None):

@@ -3,7 +3,8 @@
 The ledger charges placements to a pool by its name, and pods select nodes by the labels of the pool. If a pool with
 placements got other labels, or its nodes another name, GPUs that are in use would be given away. Such an entry is
 therefore refused like an invalid pool: nothing new is placed on it, and its placements stay as they are. The
-environment accepts other labels if no placement serves on the pool, and publishes them; only then do others use them.
+environment accepts other labels if no placement serves on the pool and no other pool would get its nodes, and
+publishes them; only then do others use them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -72,19 +73,32 @@ def parse_pools_in_use(status: Manifest) -> tuple[PoolInUse, ...]:
     )
 
 
+def find_changed(pools: Iterable[Pool], status: Manifest) -> list[Pool]:
+    """Returns the pools that are new, or that have other labels than were published."""
+    published = {text(row, "name"): sort_entries(strings(row, "nodeSelector")) for row in listing(status, "pools")}
+    return [pool for pool in pools if published.get(pool.name) != pool.labels]
+
+
 def find_conflict(
-    pool: Pool, in_use: Iterable[PoolInUse], valid: Mapping[str, Pool], movable: Collection[str]
+    pool: Pool,
+    in_use: Iterable[PoolInUse],
+    valid: Mapping[str, Pool],
+    changed: Iterable[Pool],
+    movable: Collection[str],
 ) -> Conflict | None:
     """Returns why a declared pool cannot have its nodes now.
 
-    `valid` has the pools that are valid without regard to those in use, by name. A pool in use that is not among them
-    with its own labels keeps its nodes nevertheless. The labels of `movable` pools may change.
+    `valid` has the pools that are valid without regard to those in use, by name, and `changed` those of them with
+    other nodes than before. A pool in use that is not among the valid ones with its own labels keeps its nodes
+    nevertheless. The labels of `movable` pools may change while no changed pool would get their nodes: a placement may
+    have started to serve there a moment ago.
     """
     by_name = {used.name: used for used in in_use}
     named = by_name.get(pool.name)
     if named and named.is_declared_as(pool):
         return None
-    if named and pool.name not in movable:
+    is_taken = named and any(other.name != pool.name and named.may_share_gpus(other) for other in changed)
+    if named and (is_taken or pool.name not in movable):
         way = f"restore {named.labels_text}, and add other nodes as another pool"
         message = f"cannot change while {named.holders_text} there: {way}"
         return Conflict(pool=pool.name, message=message, is_relabelled=True)

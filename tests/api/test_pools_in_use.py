@@ -59,8 +59,18 @@ CASES = {
         pools=(pool("a", labels=XZ), B), movable=frozenset({"a"}), valid=["a", "b"],
     ),
     "movable, nodes taken": Case(
-        reason="until the new labels of pool a are published, its pods are on its earlier nodes",
+        reason="a placement of pool a may have started to serve a moment ago (histories, seed 400778)",
         pools=(pool("a", labels=Y), pool("b", labels=X)), movable=frozenset({"a"}),
+        conflicts={"[0].labels": RESTORE_X, "[1].labels": TAKES_A}, valid=[], broken=["a", "b"],
+    ),
+    "movable, nodes taken by a new pool": Case(
+        reason="the nodes of pool a would have another name",
+        pools=(pool("a", labels=Z), B, pool("new", labels=X)), movable=frozenset({"a"}),
+        conflicts={"[0].labels": RESTORE_X, "[2].labels": TAKES_A}, valid=["b"], broken=["a", "new"],
+    ),
+    "movable beside a pool of all nodes": Case(
+        reason="pool b had the nodes of pool a before; it counts again once the new labels are published",
+        rows=(row("a", X), row("b", {})), pools=(pool("a", labels=XZ), pool("b")), movable=frozenset({"a"}),
         conflicts={"[1].labels": TAKES_A}, valid=["a"], broken=["b"],
     ),
     "idle": Case(reason="no placement has GPUs of pool b", pools=(A, pool("b", labels=Z)), valid=["a", "b"]),
