@@ -39,7 +39,7 @@ class Call:
     answers: Mapping[str, Answer] = field(default_factory=dict)  # by requirement name; absent: not answered yet
     input: Manifest = field(default_factory=dict)
     context: Manifest = field(default_factory=dict)
-    now: float = 0  # seconds since 1970; ModelServices depend on it, and whether an orphan may be gone
+    now: float = 0  # seconds since 1970; for the waits of ModelServices, orphans and lent replicas
     # Called before a required object is parsed and before an environment is checked; may raise to end the call.
     pause: Pause = field(default=noop, compare=False)
 

@@ -55,6 +55,7 @@ from function.kube.manifests import (
     list_texts,
     listing,
     mapping,
+    parse_time,
     strings,
     text,
 )
@@ -313,6 +314,7 @@ def _parse_yield(block: Manifest) -> Yield:
         name=text(block, "name"),
         priority=integer(block, "priority"),
         gpus=integer(block, "gpus"),
+        since=parse_time(text(block, "since")),
     )
 
 

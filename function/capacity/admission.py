@@ -4,11 +4,12 @@ Nothing starts without admission, so that two services never use the same GPUs. 
 of one shape in one pool. It covers no more than this, even if the placement was Ready before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, count_usable
 from function.capacity.pools import count_in_empty_pool
+from function.capacity.reclaim import find_last_move
 from function.domain.allocation import Free, Grant, QuotaUsage, Release
 from function.domain.cache import CreatedStorage, ModelCache, ModelCacheChoice, StorageChoice
 from function.domain.environment import Environment
@@ -34,6 +35,7 @@ class Admission:
     missing_labels: Mapping[str, str]  # labels that it must have but does not have
     quota_usage: QuotaUsage | None = None  # why its namespace may not have what it requests
     taken_back: tuple[str, ...] = ()  # lent replicas that others give back for it: `2 replicas of team-a/chat`
+    taken_back_until: int | None = None  # when these have ended if their deployment obeys; seconds since 1970
     status_limit: int | None = None  # the most placements that its environment lists, if it waits because of this limit
 
     @property
@@ -83,6 +85,7 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
     else:
         # No deployment reschedules a placement that a user wrote. Such a placement is admitted once there is room.
         reason = Admitted.REJECTED if evaluated and placement.owner else Admitted.WAITING
+    taken_back = [] if reason is Admitted.ADMITTED else [*_list_taken_back(placement, environment)]
     pool = environment.pool(placement.pool)
     free = environment.free.get(placement.pool)
     exclusive = pool is not None and pool.needs_exclusive_node(request.nodes, request.gpus_per_node)
@@ -99,20 +102,19 @@ def check_admission(placement: Placement, environment: Environment, labels: Mapp
         has_room_for_pod=free is None or any(gpus >= pod_gpus for gpus, _ in free.nodes),
         exceeds_pool=pool is not None and count_in_empty_pool(pool, request) < request.replicas,
         missing_labels=missing,
-        taken_back=_list_taken_back(placement, environment) if reason is not Admitted.ADMITTED else (),
+        taken_back=tuple(f"{format_count(count, 'replica')} of {who}" for who, count, _ in taken_back),
+        taken_back_until=max((until for _, _, until in taken_back if until is not None), default=None),
         status_limit=limit if waits_for_status else None,
     )
 
 
-def _list_taken_back(placement: Placement, environment: Environment) -> tuple[str, ...]:
-    rows = (
-        (grant, grant.share.replicas - grant.yields.keep)
-        for grant in environment.admitted
-        if grant.yields and placement.uid and grant.yields.uid == placement.uid
-    )
-    return tuple(
-        f"{format_count(count, 'replica')} of {grant.namespace}/{grant.name}" for grant, count in rows if count > 0
-    )
+def _list_taken_back(placement: Placement, environment: Environment) -> Iterator[tuple[str, int, int | None]]:
+    """Yields who gives back lent replicas for a placement, how many, and until when they may move first."""
+    for grant in environment.admitted:
+        if grant.yields and placement.uid and grant.yields.uid == placement.uid:
+            count = grant.share.replicas - grant.yields.keep
+            if count > 0:
+                yield f"{grant.namespace}/{grant.name}", count, find_last_move(grant.yields)
 
 
 def find_release(placement: Placement, grants: Iterable[Grant] = ()) -> Release | None:

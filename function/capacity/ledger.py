@@ -77,7 +77,7 @@ def allocate_pool(
         rejected, granted_more = _grant_in_turn(pool, known.values(), holdings, max_grants, plan)
         granted = holdings.all_grants()
     if previous or plan.yields:
-        granted = [replace(grant, yields=plan.yields.get(_key(grant))) for grant in granted]
+        granted = [replace(grant, yields=plan.find_yield(_key(grant))) for grant in granted]
     return PoolLedger(
         capacity=holdings.free_capacity(),
         grants=tuple(sorted(granted, key=_grant_sort_key)),

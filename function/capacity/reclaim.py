@@ -20,6 +20,9 @@ from function.domain.allocation import Grant, Share, Yield
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 
+# For so long after a placement was told to give back divided replicas, those of them that start elsewhere stay.
+MOVE_SECONDS = 600
+_CLOCK_SKEW_SECONDS = 60  # between the function's instances, at most
 MAX_RECLAIMS = 16  # requests of one pool for which replicas are taken back at the same time
 MAX_YIELDS = 100  # placements of one pool that give back replicas at the same time; each takes 150 bytes of the status
 MAX_FAILED = 32  # requests of one pool that are compared with all its lent replicas, and find too few
@@ -76,6 +79,11 @@ class ReclaimPlan:
         """Takes note of what a placement has been granted since."""
         if self._planned is not None:
             self._planned.replace(key, self._actual.grants_of(key))
+
+    def find_yield(self, key: str) -> Yield | None:
+        """Returns what a placement gives back to whom, and since when the same placement asks for it."""
+        found, before = self.yields.get(key), self._previous.get(key)
+        return replace(found, since=before.since) if found and before and before.uid == found.uid else found
 
     def reclaim(self, key: str, placement: Placement, request: Share, minimum: int) -> bool:
         """Plans to take back lent replicas for a request of guaranteed replicas; returns whether they suffice.
@@ -191,6 +199,17 @@ def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yiel
     if yields is None or placement.guaranteed is None:
         return None
     return max(yields.keep, placement.guaranteed_replicas), yields
+
+
+def find_last_move(yields: Yield) -> int | None:
+    """Returns until when replicas that are given back may wait for others that start in their place (since 1970)."""
+    return None if yields.since is None else yields.since + MOVE_SECONDS
+
+
+def find_time_to_move(yields: Yield, now: float) -> int | None:
+    """Returns the same while it lies ahead; None if nothing may be waited for any more."""
+    until = find_last_move(yields)
+    return until if until is not None and 0 < until - now <= MOVE_SECONDS + _CLOCK_SKEW_SECONDS else None
 
 
 class _Youngest(str):

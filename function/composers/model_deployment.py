@@ -114,16 +114,16 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     gate_obstacle, gate_requirement = _check_gate(call, settings, request, placements, leaving)
     generation = request.model.generation
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle), model_generation=generation)
-    composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, placed)
+    held = {a.environment: a.held.replicas for a in decision.assignments if a.held}
+    serving = [replace(p, replicas=p.replicas + held.get(p.environment, 0)) for p in placed]
+    composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, serving)
     composed |= _compose_model_service(call, request.deployment)
     composed |= _compose_provider_usages(call, scheduling)
-    serving = {placement.environment for placement in (*placed, *leaving) if placement.running_replicas}
-    autoscaler = compose_autoscaler(call, request.deployment, settings.autoscaling, serving=len(serving))
+    running = {placement.environment for placement in (*placed, *leaving) if placement.running_replicas}
+    autoscaler = compose_autoscaler(call, request.deployment, settings.autoscaling, serving=len(running))
     composed |= autoscaler.desired.composed
     unreadable = [p for p in leaving if p.environment in decision.unreadable]
-    scale = measure_scale(
-        request.deployment, [*placed, *unreadable], [p for p in leaving if p.environment not in decision.unreadable]
-    )
+    scale = measure_scale(request.deployment, granted=[*placed, *unreadable], serving=[*serving, *leaving])
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(
@@ -136,7 +136,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         ),
         *report.build_rolled_out(call.xr, rollout, placed, leaving, gate_obstacle, model_generation=generation),
     )
-    is_steady = all(c.status is Status.TRUE or c.reason in _NOT_IN_USE for c in conditions)
+    is_steady = not held and all(c.status is Status.TRUE or c.reason in _NOT_IN_USE for c in conditions)
     is_settled = is_steady and not scheduling.scope.deleting
     # Crossplane calls again until the requirements are stable, up to five times. The search for a placement has taken
     # one call, so the earlier requirements stay.
@@ -145,7 +145,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         requirements={**earlier, **scheduling.scope.requirements, **services_requirement, **gate_requirement},
         composed=adopt_all(composed, call, orphans),
         drops=(*_drop_placements(call, decision), *_drop_others(call, composed), *autoscaler.desired.drops),
-        status=report.build_status(request, decision, placed, scale) | _report_url(call, request.deployment),
+        status=report.build_status(request, decision, serving, scale) | _report_url(call, request.deployment),
         conditions=conditions,
         ready=False if decision.placed < decision.desired or _lacks_replicas(request.deployment, placed) else None,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
@@ -190,7 +190,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
     undecided = _build_request(deployment, model, own_scope)
     if _may_suffice(deployment, own_scope.own):
         # Decides as if only its own placements and their environments existed.
-        decision = schedule(undecided.request, own_scope.environments, own_scope.own)
+        decision = schedule(undecided.request, own_scope.environments, own_scope.own, now=call.now)
         scheduling = replace(undecided, decision=decision)
         if _is_steady(scheduling):
             return scheduling
@@ -225,7 +225,7 @@ def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) ->
         if not scope.answered:
             return replace(undecided, scope=scope)
         make_filter = partial(VERDICT_CACHE.make_filter, environments=scope.environments, pause=call.pause)
-        decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage)
+        decision = schedule(request, scope.environments, [*scope.others, *scope.own], make_filter, usage, call.now)
         scheduling = replace(undecided, scope=scope, decision=decision)
         if decision.is_satisfied:
             break

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from function.domain.model import Shape
+from function.kube.manifests import format_time
 from function.kube.messages import format_count, join_with_more
 
 
@@ -88,9 +89,12 @@ class Yield:
     name: str  # of its deployment
     priority: int
     gpus: int  # that it needs
+    since: int | None = None  # seconds since 1970; None: not published yet
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name} (priority {self.priority}), which needs {format_count(self.gpus, 'GPU')}"
+        since = "" if self.since is None else f" since {format_time(self.since)}"
+        needs = f"which needs {format_count(self.gpus, 'GPU')}{since}"
+        return f"{self.namespace}/{self.name} (priority {self.priority}), {needs}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,14 @@
 It is published whatever else is wrong with the environment.
 """
 
+import math
 from collections.abc import Collection
+from dataclasses import replace
 
 from function.api.inference_environment import ParsedEnvironment, parse_environment
 from function.capacity.ledger import admit_placements, find_serving_pools
 from function.contract import Call
+from function.domain.allocation import Grant
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.settings import Settings
@@ -31,7 +34,15 @@ def compute_ledger(call: Call, environment: Environment, placements: Collection[
     if placements is None:
         return {key: value for key, value in observed_status(call.xr).items() if key in report.LEDGER_FIELDS}
     ledger = admit_placements(environment, placements)
+    grants = tuple(_date_yield(grant, math.ceil(call.now)) for grant in ledger.grants)
+    ledger = replace(ledger, grants=grants)
     return report.build_ledger(environment, ledger, mapping(call.xr, "status"))
+
+
+def _date_yield(grant: Grant, now: int) -> Grant:
+    if grant.yields is None or grant.yields.since is not None:
+        return grant
+    return replace(grant, yields=replace(grant.yields, since=now))
 
 
 def accept_labels(

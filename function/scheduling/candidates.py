@@ -22,6 +22,7 @@ class SchedulingInputs:
     ledger: CapacityView  # what others have
     make_filter: FilterFactory
     usage: QuotaUsage | None
+    now: float = 0  # seconds since 1970
 
 
 def filter_in_order(inputs: SchedulingInputs, used: frozenset[str], *, after_eviction: bool) -> Iterator[Verdict]:

@@ -13,6 +13,7 @@ from itertools import takewhile
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from function.capacity.reclaim import find_kept, find_time_to_move
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement, Preference, Stage
@@ -28,7 +29,7 @@ from function.scheduling.filters import (
 )
 from function.scheduling.limits import charge_assignments, count_extra_gpus, refuse_quota
 from function.scheduling.scaling import scale_existing
-from function.scheduling.verdicts import Assignment, Infeasible, SchedulingRequest, Verdict
+from function.scheduling.verdicts import Assignment, Held, Infeasible, SchedulingRequest, Verdict
 
 _SortKey: TypeAlias = tuple[Any, ...]
 _NO_RANK: _SortKey = ()  # sorts first
@@ -106,6 +107,7 @@ def divide(
             if not division.left and division.assignments:
                 break
         _take_back(division, ranks, used, reusable, may_add=may_add)
+    _hold_replicas(division, kept)
     _close_empty_placements(division)
     if not division.left:  # whoever got fewer than it could have had misses nothing
         division.refusals = {name: i for name, i in division.refusals.items() if i.granted_replicas is None}
@@ -336,8 +338,30 @@ def _place_new(division: Division, environment: Environment, existing: Placement
         division.assign(replace(verdict, placement=existing))
 
 
+def _hold_replicas(division: Division, kept: Sequence[Placement]) -> None:
+    """Keeps running replicas that are given back, for a while, as far as others start elsewhere in their place."""
+    inputs = division.inputs
+    holding: dict[str, Held] = {}  # replicas that are given back, and may stay for now, by environment
+    for placement in kept:
+        found = find_kept(inputs.environments[placement.environment], placement)
+        assigned = division.assignments.get(placement.environment)
+        if found and assigned and (until := find_time_to_move(found[1], inputs.now)):
+            surplus = max(0, placement.running_replicas - assigned.replicas)
+            holding[placement.environment] = Held(replicas=surplus, until=until, yields=found[1])
+    starting = sum(
+        max(0, each.replicas - (each.placement.running_replicas if each.placement else 0))
+        for name, each in division.assignments.items()
+        if name not in holding
+    )
+    for name, most in sorted(holding.items()):
+        held = replace(most, replicas=min(most.replicas, starting))
+        starting -= held.replicas
+        if held.replicas:
+            division.assignments[name] = replace(division.assignments[name], held=held)
+
+
 def _close_empty_placements(division: Division) -> None:
     """Closes placements without replicas; one stays if no replica has a place, so that its weights stay too."""
-    serving = {name: each for name, each in division.assignments.items() if each.replicas}
+    serving = {name: each for name, each in division.assignments.items() if each.replicas or each.held}
     first = dict(list(division.assignments.items())[:1])
     division.assignments = serving or first

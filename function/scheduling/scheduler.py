@@ -147,20 +147,22 @@ def schedule(
     placements: Sequence[Placement],
     make_filter: FilterFactory = lambda request: partial(filter_environment, request),
     usage: QuotaUsage | None = None,
+    now: float = 0,
 ) -> Decision:
     """Decides where a deployment runs.
 
     `placements`: the placements of the deployment, and all other placements on environments where the deployment has a
     placement or that publish no ledger. The capacity of every other environment is what it publishes. `make_filter`
     makes the filter for a request; the filter may return cached verdicts. `usage`: what the namespace has of its quota.
-    If a new placement exceeds the quota, a smaller shape is tried.
+    If a new placement exceeds the quota, a smaller shape is tried. `now`: seconds since 1970; divided replicas that are
+    given back stay for a while if others start in their place.
     """
     deployment = request.deployment
     own = [p for p in placements if p.deployment == deployment.name and p.namespace == deployment.namespace]
     others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
     known = sorted((e for e in environments if not e.deleting), key=attrgetter("name"))
     ledger = CapacityView(others, own)
-    inputs = SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage)
+    inputs = SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage, now)
 
     retained = retain(request, inputs.environments, own, ledger)
     if deployment.divides_replicas:

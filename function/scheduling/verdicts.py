@@ -6,10 +6,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
 
-from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage
+from function.domain.allocation import NO_COST, Cost, Price, QuotaUsage, Yield
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, Problem, Profile, Shape, Spread
 from function.domain.placement import Deployment, Placement
+from function.kube.manifests import format_time
 from function.kube.messages import format_count
 from function.kube.names import build_name
 from function.reasons import Outlook, Refused
@@ -110,6 +111,7 @@ class Assignment:
     rank: Rank | None = None  # where the cheapest or the smallest pool is preferred
     price: Price | None = None  # of the pool
     takes_back: bool = False  # its GPUs have to be taken back from lent replicas
+    held: "Held | None" = None  # further replicas of the placement, which stay for now
 
     @property
     def preference(self) -> tuple[int, bool, Cost, bool, bool, int, int, str, str]:
@@ -138,6 +140,21 @@ class Assignment:
         placement = self.placement
         chosen = (self.profile, self.pool, self.shape)
         return placement is not None and (placement.profile, placement.pool, placement.shape) != chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Lent replicas that are given back once others serve in their place, but at the latest after a time."""
+
+    replicas: int
+    until: int  # seconds since 1970
+    yields: Yield
+
+    @property
+    def message(self) -> str:
+        stay = f"{format_count(self.replicas, 'lent replica')} stay{'s' if self.replicas == 1 else ''}"
+        until = f"until as many serve elsewhere, at most until {format_time(self.until)}"
+        return f"{stay} {until}, and end{'s' if self.replicas == 1 else ''} then for {self.yields}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

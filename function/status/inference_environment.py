@@ -13,7 +13,7 @@ from function.domain.environment import Drift, DriftField, Environment, Pool, Po
 from function.domain.model import Engine, EngineName, Problem, SecretKey
 from function.domain.placement import Placement
 from function.domain.records.shares import build_share
-from function.kube.manifests import JSON, Manifest, condition, listing, prune, text
+from function.kube.manifests import JSON, Manifest, condition, format_time, listing, prune, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.quantity import gib
 from function.kube.selectors import NO_EXECUTE, find_untolerated
@@ -179,7 +179,8 @@ def _build_grant(grant: Grant) -> Manifest:
     optional: Manifest = {"generation": grant.generation, "revoked": grant.revoked}
     row: Manifest = {"uid": grant.uid, "namespace": grant.namespace, "name": grant.name, **build_share(grant.share)}
     if grant.yields:
-        optional["yields"] = asdict(grant.yields)
+        since = None if grant.yields.since is None else format_time(grant.yields.since)
+        optional["yields"] = prune({**asdict(grant.yields), "since": since})
     return row | {key: value for key, value in optional.items() if value}
 
 

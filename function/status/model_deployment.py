@@ -225,7 +225,7 @@ def note_missing_prices(deployment: Deployment, environments: Iterable[Environme
 
 
 def build_status(request: SchedulingRequest, decision: Decision, placed: Sequence[Placement], scale: Scale) -> Manifest:
-    """Returns the status; `placed` are the placements of the decision's assignments."""
+    """Returns the status; `placed` are the placements of the decision's assignments, with what they hold for now."""
     draining = [drained.placement for drained in decision.draining]
     placements = sorted([*placed, *decision.carried, *draining], key=lambda p: (p.environment, p.name))
     urls = [p.service.url for p in placements if p.service.url]
@@ -239,7 +239,7 @@ def build_status(request: SchedulingRequest, decision: Decision, placed: Sequenc
                 # A placement that serves counts wherever it runs, even if its environment was deleted.
                 "ready": min(decision.desired, sum(p.ready and not p.unreachable for p in placements)),
             },
-            "replicas": sum(p.replicas for p in placed),
+            "replicas": sum(a.replicas for a in decision.assignments),
             "scale": {
                 # In the unit of the spec, because an autoscaler compares the two.
                 "replicas": scale.running,

@@ -14,7 +14,7 @@ from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
 from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights
-from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, prune, text
+from function.kube.manifests import Manifest, condition, flag, format_time, get, integer, listing, mapping, prune, text
 from function.kube.messages import format_count, join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
@@ -201,7 +201,9 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
     if admission.replicas:
         required += f", {admission.replicas} admitted"
     if admission.taken_back:
-        return f"{required}; waits until lent replicas have ended: {join_with_more(admission.taken_back)}"
+        until = admission.taken_back_until
+        most = "" if until is None else f"; replicas that first move elsewhere end by {format_time(until)}"
+        return f"{required}; waits until lent replicas have ended: {join_with_more(admission.taken_back)}{most}"
     environment = f"InferenceEnvironment {placement.environment}"
     limit = admission.status_limit
     if not admission.evaluated:

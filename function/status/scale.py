@@ -1,6 +1,6 @@
 """How many replicas a deployment asked for, how many have GPUs, and how many run: `status.scale`, ScaledAsRequested."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,13 +23,13 @@ class Scale:
     running: int
 
 
-def measure_scale(deployment: Deployment, placed: Sequence[Placement], others: Sequence[Placement] = ()) -> Scale:
-    """Returns the numbers of replicas; `others` are placements that serve, and do not count as placed."""
+def measure_scale(deployment: Deployment, *, granted: Iterable[Placement], serving: Iterable[Placement]) -> Scale:
+    """Returns the numbers of replicas: granted to placements that stay, and running on all that serve for now."""
     combine: Callable[[Iterable[int]], int] = sum if deployment.divides_replicas else partial(min, default=0)
     return Scale(
         requested=deployment.replicas,
-        granted=combine(p.replicas for p in placed),
-        running=combine(p.running_replicas for p in (*placed, *others)),
+        granted=combine(p.replicas for p in granted),
+        running=combine(p.running_replicas for p in serving),
     )
 
 
@@ -43,12 +43,13 @@ def build_scaled_as_requested(xr: Manifest, decision: Decision, scale: Scale) ->
     counts = (
         f"asked for {format_count(scale.requested, 'replica')}{where}, {scale.granted} granted, {scale.running} running"
     )
+    held = [f"{each.environment}: {each.held.message}" for each in decision.assignments if each.held][:MAX_ITEMS]
     if is_limited:
         rows = [f"{each.environment}: {each.message}" for each in refused[:MAX_ITEMS]]
-        message = truncate_middle("; ".join([counts, *rows]))
+        message = truncate_middle("; ".join([counts, *rows, *held]))
         return (_scaled(Status.FALSE, ScaledAsRequested.LIMITED, message),)
-    if scale.running < scale.granted:
-        return (_scaled(Status.FALSE, ScaledAsRequested.SCALING, counts),)
+    if scale.running < scale.granted or held:
+        return (_scaled(Status.FALSE, ScaledAsRequested.SCALING, truncate_middle("; ".join([counts, *held]))),)
     return (_scaled(Status.TRUE, ScaledAsRequested.SCALED, counts),)
 
 

@@ -6,7 +6,19 @@ from collections import Counter
 import pytest
 
 from function.cli.store import Ref
-from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, prune, text
+from function.kube.manifests import (
+    JSON,
+    Manifest,
+    condition,
+    format_time,
+    get,
+    integer,
+    listing,
+    mapping,
+    parse_time,
+    prune,
+    text,
+)
 from tests.support.plane import call, change, manifests, said
 from tools.control_plane import ControlPlane
 from tools.engine import Engine
@@ -65,7 +77,14 @@ def replicas(control: ControlPlane) -> dict[str, int]:
 
 
 def message(control: ControlPlane, ref: Ref, type_: str) -> str:
-    return text(condition(control.composites[ref], type_), "message")
+    """Returns the message of a condition, with T for the time at which replicas were asked for, and T+600."""
+    found = text(condition(control.composites[ref], type_), "message")
+    for environment in control.all("InferenceEnvironment"):
+        for row in listing(control.composites[environment], "status.admitted"):
+            since = parse_time(text(row, "yields.since"))
+            if since is not None:
+                found = found.replace(format_time(since), "T").replace(format_time(since + 600), "T+600")
+    return found
 
 
 def placement_of(control: ControlPlane, ref: Ref) -> Ref:
@@ -87,11 +106,11 @@ def test_uses_what_is_free_and_gives_back_as_few_as_suffice() -> None:
     lender, owner = placement_of(control, LENDER), placement_of(control, OWNER)
     assert message(control, owner, "Admitted") == (
         "pool h100 of h100-west: 2 replicas of 1 node x 1 GPU required; waits until lent replicas have ended: "
-        f"2 replicas of team/{lender.name}"
+        f"2 replicas of team/{lender.name}; replicas that first move elsewhere end by T+600"
     )
     assert message(control, LENDER, "ScaledAsRequested") == (
         "asked for 4 replicas on each environment, 2 granted, 2 running; h100-west: has 2 replicas; profile one-gpu: "
-        "pool h100 takes back 2 lent replicas for team/owner (priority 0), which needs 2 GPUs"
+        "pool h100 takes back 2 lent replicas for team/owner (priority 0), which needs 2 GPUs since T"
     )
     settle(control)
     assert replicas(control) == {"lender": 2, "owner": 2}
@@ -194,17 +213,25 @@ def test_free_gpus_elsewhere_are_used_first() -> None:
     assert replicas(control) == {"lender": 4, "owner": 2}
 
 
-def test_divided_replicas_go_where_there_is_room() -> None:
+def test_divided_replicas_go_where_there_is_room_before_any_ends() -> None:
     scaling: JSON = {"replicaScheduling": "Divided", "fixed": {"replicas": 4, "guaranteed": 1}}
     control = started(
         {**deployment(LENDER, 4), "spec": {"modelRef": {"name": "gemma-3-27b"}, "scaling": scaling}}, environments=2
     )
     assert replicas(control) == {"lender": 4}
-    here = mapping(deployment(OWNER, 3), "spec")
-    control.apply([{**deployment(OWNER, 3), "spec": {**here, "environmentSelector": {"matchLabels": {"here": "yes"}}}}])
-    change(control, control.all("InferenceEnvironment")[0], "metadata.labels", {"here": "yes"})
-    settle(control)
+    first = control.all("InferenceEnvironment")[0]
+    change(control, first, "metadata.labels", {"here": "yes"})
+    control.apply([deployment(OWNER, 3, environmentSelector={"matchLabels": {"here": "yes"}})])
+    meanwhile: list[str] = []
+    for _ in range(40):
+        control.advance()
+        assert integer(control.composites[LENDER], "status.scale.replicas") >= 4, "it lost a replica before another ran"
+        meanwhile += [message(control, LENDER, "ScaledAsRequested")]
     assert replicas(control) == {"lender": 4, "owner": 3}
+    counts = "asked for 4 replicas, 4 granted, 4 running"
+    stays = "h100-west: 3 lent replicas stay until as many serve elsewhere, at most until T+600, and end then"
+    told = f"{counts}; {stays} for team/owner (priority 0), which needs 3 GPUs since T"
+    assert list(dict.fromkeys(meanwhile)) == [counts, told]
     assert said(control, LENDER, "ScaledAsRequested") == ("True", "Scaled")
 
 

@@ -43,7 +43,7 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_measures_replicas(case: Case) -> None:
-    assert measure_scale(case.deployment, case.placed, case.others) == case.want
+    assert measure_scale(case.deployment, granted=case.placed, serving=(*case.placed, *case.others)) == case.want
 
 
 def refused(environment: str, granted: int | None) -> Infeasible:
