@@ -134,6 +134,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         shape=shape,
         replicas=spec.replicas,
         guaranteed=spec.guaranteed_replicas,
+        preemptible=bool(spec.preemptible),
         priority=spec.priority or 0,
         storage_choice=cache,
         uid=text(manifest, "metadata.uid"),

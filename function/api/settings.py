@@ -141,6 +141,7 @@ def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> 
         gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
         cost=_parse_cost(block.cost_per_hour, problems["costPerHour"]) if has_cost else weaker.cost,
         max_priority=weaker.max_priority if block.max_priority is None else block.max_priority,
+        preempts=weaker.preempts if block.preemption is None else block.preemption == "LowerPriority",
         invalid=weaker.invalid or not all(problem.path.startswith(of_one_namespace) for problem in problems.list()),
     )
 
@@ -156,6 +157,7 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
         gpus=own.gpus or fallback.gpus,
         cost=_parse_cost(own.cost_per_hour, problems["costPerHour"]) or fallback.cost,
         max_priority=general.max_priority if own.max_priority is None else own.max_priority,
+        preempts=general.preempts,
         invalid=fallback.invalid,
     )
 

@@ -46,7 +46,7 @@ class PoolUse:
     placements: int
     unusable_nodes: int = 0  # of those declared
     unusable: tuple[Unusable, ...] = ()  # why, where that is known
-    # GPUs of lent replicas that can be taken back, and the lowest priority that takes back any; None: there are none.
+    # GPUs that can be taken back from others, and the lowest priority that takes back any; None: there are none.
     lent: tuple[int, int] | None = None
 
 

@@ -2,8 +2,9 @@
 
 A deployment may use GPUs that nobody else is entitled to: its replicas beyond the guaranteed ones are lent. A request
 for guaranteed replicas that finds no room takes back lent replicas of other deployments with the same or a lower
-priority: of the lowest priority first, then of the youngest placement, and as few as suffice. It never takes
-guaranteed replicas, and nothing is taken for replicas that are lent themselves.
+priority: of the lowest priority first, then of the youngest placement, and as few as suffice. Where the platform allows
+preemption, it then takes guaranteed replicas of a lower priority. Nothing is taken for replicas that are lent
+themselves.
 
 The environment only names what a placement has to give back. Its deployment then lowers the replicas of the placement,
 or closes it, as after every other decision: requests go to other replicas first. The GPUs are granted again when the
@@ -30,18 +31,27 @@ MAX_PRIORITIES = 8  # for which the reclaimable capacity of a pool is published
 
 
 def may_lend(placement: Placement) -> bool:
-    """Tells whether a placement may have lent replicas; without a deployment, nobody would lower them."""
-    return placement.guaranteed is not None and bool(placement.deployment)
+    """Tells whether replicas of a placement can be taken back; without a deployment, nobody would lower them."""
+    return (placement.guaranteed is not None or placement.preemptible) and bool(placement.deployment)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """A grant with lent replicas."""
+    """A grant of which replicas can be taken back: the lent ones, or all of a lower priority (preemption)."""
 
     key: str
     placement: Placement
     grant: Grant
-    guaranteed: int  # replicas
+    least: int  # replicas that stay
+
+    @property
+    def is_preempted(self) -> bool:
+        return self.least < self.placement.guaranteed_replicas
+
+    @property
+    def priority(self) -> int:
+        """The lowest priority of a request that takes them back."""
+        return self.placement.priority + self.is_preempted
 
     def keep(self, replicas: int) -> tuple[Grant, ...]:
         """Returns the grants that the placement keeps with so many replicas."""
@@ -105,7 +115,7 @@ class ReclaimPlan:
         lent = sorted(self._list_lent(planned, placement), key=self._order)
         without = planned.copy()
         for each in lent:
-            without.replace(each.key, each.keep(each.guaranteed))
+            without.replace(each.key, each.keep(each.least))
         target = without.free_capacity().count_fitting(request)
         if target < minimum:
             self._failed.add(asked)
@@ -115,7 +125,7 @@ class ReclaimPlan:
         if not taken and not done:
             self._failed.add(asked)  # nothing has to be taken back: it fits once others have released what they left
             return False
-        if len({*self.yields, *done, *(each.key for each, _ in taken)}) > MAX_YIELDS:
+        if len({*self.yields, *done, *taken}) > MAX_YIELDS:
             self._failed.add(asked)
             return False
         planned.replace(key, [Grant(uid=placement.uid, namespace="", name="", share=wanted)])
@@ -129,7 +139,7 @@ class ReclaimPlan:
             priority=placement.priority,
             gpus=wanted.gpus,
         )
-        self.yields |= {each.key: replace(for_this, keep=kept) for each, kept in taken}
+        self.yields |= {other: replace(for_this, keep=kept) for other, kept in taken.items()}
         # What was given back already must not be taken again before the request has it.
         for other in done:
             has = sum(grant.share.replicas for grant in self._actual.grants_of(other))
@@ -137,11 +147,11 @@ class ReclaimPlan:
         return True
 
     def _count_at_most(self, request: Share) -> int:
-        """Returns how many replicas would fit if all lent replicas were taken back, whatever their priority."""
+        """Returns how many replicas would fit if all that can be taken back were taken, whatever its priority."""
         if self._most is None:
             holdings = self._planned.copy() if self._planned else self._expect()
             for each in [*self._list_lent(holdings)]:
-                holdings.replace(each.key, each.keep(each.guaranteed))
+                holdings.replace(each.key, each.keep(each.least))
             self._most = holdings.free_capacity()
         return self._most.count_fitting(request)
 
@@ -153,11 +163,11 @@ class ReclaimPlan:
         if not lent:
             return
         holdings = (self._planned or self._actual).copy()
-        priorities = sorted({each.placement.priority for each in lent})
+        priorities = sorted({each.priority for each in lent})
         for priority in priorities:
             for each in lent:
-                if each.placement.priority == priority:
-                    holdings.replace(each.key, each.keep(each.guaranteed))
+                if each.priority == priority:
+                    holdings.replace(each.key, each.keep(each.least))
             if priority in priorities[-MAX_PRIORITIES:]:
                 free = holdings.free_capacity().free
                 yield priority, tuple(sorted((gpus, nodes) for gpus, nodes in free.items() if gpus and nodes))
@@ -174,31 +184,42 @@ class ReclaimPlan:
         return expected
 
     def _list_lent(self, holdings: Holdings, claimant: Placement | None = None) -> Iterator[_Lent]:
-        """Yields the grants with lent replicas; of these, the ones that a claimant may take back."""
+        """Yields what can be taken back of all grants, or by a claimant: first lent replicas, then all of a grant."""
         for key, placement in self._known.items():
             grants = holdings.grants_of(key)
             if len(grants) != 1 or not may_lend(placement) or key in self.claimants:
                 continue
             if claimant and (placement.priority > claimant.priority or _are_of_one_deployment(placement, claimant)):
                 continue
-            guaranteed = placement.guaranteed_replicas
-            if grants[0].share.replicas > guaranteed:
-                yield _Lent(key, placement, grants[0], guaranteed)
+            lent = _Lent(key, placement, grants[0], placement.guaranteed_replicas)
+            if grants[0].share.replicas > lent.least:
+                yield lent
+            if placement.preemptible and lent.least and (claimant is None or placement.priority < claimant.priority):
+                yield replace(lent, least=0)
 
-    def _order(self, lent: _Lent) -> tuple[bool, int, "_Youngest", str]:
-        """Returns the sort key: what is given back already, then the lowest priority, then the youngest placement."""
-        return lent.key not in self._previous, lent.placement.priority, _Youngest(lent.placement.created), lent.key
+    def _order(self, lent: _Lent) -> tuple[bool, bool, int, "_Youngest", str]:
+        """Returns the sort key by which replicas are taken back.
+
+        First what is given back already, then lent replicas before guaranteed ones, then the lowest priority, then the
+        youngest placement.
+        """
+        past = self._previous.get(lent.key)
+        is_under_way = past is not None and (not lent.is_preempted or past.keep < lent.placement.guaranteed_replicas)
+        placement = lent.placement
+        return not is_under_way, lent.is_preempted, placement.priority, _Youngest(placement.created), lent.key
 
 
 def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yield] | None:
     """Returns how many replicas a placement keeps, and for whom it gives back the others; None if it keeps all.
 
-    Whatever the status of the environment says, the placement keeps what it is guaranteed.
+    Whatever the status of the environment says, the placement keeps what it is guaranteed, unless the platform allows
+    that a higher priority takes this too.
     """
     yields = next((grant.yields for grant in environment.find_grants(placement.uid) if grant.yields), None)
-    if yields is None or placement.guaranteed is None:
+    if yields is None or not may_lend(placement):
         return None
-    return max(yields.keep, placement.guaranteed_replicas), yields
+    is_preempted = placement.preemptible and placement.priority < yields.priority
+    return max(yields.keep, 0 if is_preempted else placement.guaranteed_replicas), yields
 
 
 def find_last_move(yields: Yield) -> int | None:
@@ -231,8 +252,8 @@ def _lower(grant: Grant, request: Share) -> Grant:
     return replace(grant, share=replace(grant.share, replicas=replicas))
 
 
-def _take_back(planned: Holdings, lent: Iterable[_Lent], wanted: Share) -> list[tuple[_Lent, int]]:
-    """Takes back as few lent replicas as suffice, in this order; returns from whom, and how many each keeps."""
+def _take_back(planned: Holdings, lent: Iterable[_Lent], wanted: Share) -> dict[str, int]:
+    """Takes back as few replicas as suffice, in this order; returns how many each keeps, by the key of its grant."""
 
     def lacks_room() -> bool:
         return planned.free_capacity().count_fitting(wanted) < wanted.replicas
@@ -241,18 +262,20 @@ def _take_back(planned: Holdings, lent: Iterable[_Lent], wanted: Share) -> list[
     for each in lent:
         if not lacks_room():
             break
-        planned.replace(each.key, each.keep(each.guaranteed))
+        planned.replace(each.key, each.keep(each.least))
         tried.append(each)
-    taken: list[tuple[_Lent, int]] = []
+    taken: dict[str, int] = {}
     for each in reversed(tried):  # the last ones first, whatever is not needed after all
+        if taken.get(each.key, each.least) < each.least:
+            continue  # its guaranteed replicas are needed, so the lent ones are as well
 
         def is_too_much(replicas: int, each: _Lent = each) -> bool:
             planned.replace(each.key, each.keep(replicas))
             return lacks_room()
 
         had = each.grant.share.replicas
-        kept = each.guaranteed + bisect_left(range(each.guaranteed + 1, had + 1), 1, key=is_too_much)
+        kept = each.least + bisect_left(range(each.least + 1, had + 1), 1, key=is_too_much)
         planned.replace(each.key, each.keep(kept))
         if kept < had:
-            taken.append((each, kept))
+            taken[each.key] = kept
     return taken

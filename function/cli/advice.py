@@ -19,6 +19,7 @@ from function.cli.planning import FITS, PLACED, UNUSED, Plan, Row, decide_deploy
 from function.cli.store import Ref, Store, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost, Grant
+from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement, Preference
 from function.kube.manifests import Manifest, mapping
 from function.kube.messages import format_count
@@ -165,25 +166,41 @@ def _note_lent_replicas(plan: Plan) -> Iterator[str]:
     """Returns whose lent replicas will end for a deployment, and which of its own will end for others."""
     environments = {environment.name: environment for environment in read_environments(plan.store)}
     others = [p for p in read_placements(plan.store) if _find_owner(p) != plan.ref]
-    lenders = {(p.namespace, p.name): p.deployment for p in others if may_lend(p)}
+    lenders = {(p.namespace, p.name): p for p in others if may_lend(p)}
     taking_back = {assignment.environment for assignment in plan.decision.assignments if assignment.takes_back}
     for manifest in plan.placements:
         placement = parse_placement(manifest).value
         environment = environments.get(placement.environment) if placement else None
         if placement is None or environment is None:
             continue
-        after = admit_placements(environment, [*others, placement])
-        kept = {_key(grant): grant.yields.keep if grant.yields else grant.share.replicas for grant in after.grants}
+        kept = _count_kept(environment, others, [placement])
         before = admit_placements(environment, others).grants if placement.environment in taking_back else ()
         for grant in before:
             gives = grant.share.replicas - kept.get(_key(grant), 0)
             if gives > 0 and grant.share.pool == placement.pool and _key(grant) in lenders:
-                name = f"{grant.namespace}/{lenders[_key(grant)]}"
-                yield f"{placement.environment}: {format_count(gives, 'lent replica')} of {name} will end for it"
+                lender = lenders[_key(grant)]
+                many = _count_taken(gives, lender, grant.share.replicas)
+                yield f"{placement.environment}: {many} of {lender.namespace}/{lender.deployment} will end for it"
+        kept = _count_kept(environment, [placement], others)
         ends = placement.replicas - kept.get((placement.namespace, placement.name), placement.replicas)
         if may_lend(placement) and ends > 0:
-            many = format_count(ends, "lent replica")
+            many = _count_taken(ends, placement, placement.replicas)
             yield f"{placement.environment}: {many} of its {placement.replicas} will end, as others need their GPUs"
+
+
+def _count_kept(
+    environment: Environment, first: Sequence[Placement], then: Sequence[Placement]
+) -> dict[tuple[str, str], int]:
+    """Returns how many replicas placements keep; on an environment from a file, those that came first have theirs."""
+    if not environment.uid:
+        environment = replace(environment, admitted=admit_placements(environment, first).grants)
+    grants = admit_placements(environment, [*first, *then]).grants
+    return {_key(grant): grant.yields.keep if grant.yields else grant.share.replicas for grant in grants}
+
+
+def _count_taken(replicas: int, placement: Placement, has: int) -> str:
+    are_lent = has - replicas >= placement.guaranteed_replicas
+    return format_count(replicas, "lent replica" if are_lent else "replica")
 
 
 def _key(grant: Grant) -> tuple[str, str]:

@@ -16,6 +16,7 @@ _READERS = {
     "gateway": ("ModelService",),
     "limits": ("ModelDeployment", "ModelPlacement"),
     "limits.maxPriority": ("ModelDeployment",),
+    "limits.preemption": ("ModelDeployment",),
     "remoteNamespacePrefix": ("ModelPlacement", "ModelCache"),
 }
 
@@ -61,15 +62,16 @@ def _get_settings(composition: Manifest) -> Manifest:
 
 
 def _read(settings: Manifest, setting: str) -> JSON:
-    """Returns a setting; of limits without maxPriority, which only deployments read."""
+    """Returns a setting; of limits without those that have readers of their own."""
     value = get(settings, setting)
     if setting != "limits" or not isinstance(value, dict):
         return value
-    namespaces = {name: _without_priority(own) for name, own in mapping(value, "namespaces").items()}
+    namespaces = {name: _list_quotas(own) for name, own in mapping(value, "namespaces").items()}
     own_quotas: Manifest = {name: own for name, own in namespaces.items() if own}
-    quotas = {**_without_priority(value), "namespaces": own_quotas}
+    quotas = {**_list_quotas(value), "namespaces": own_quotas}
     return {key: own for key, own in quotas.items() if own} or None
 
 
-def _without_priority(limits: JSON) -> Manifest:
-    return {key: own for key, own in limits.items() if key != "maxPriority"} if isinstance(limits, dict) else {}
+def _list_quotas(limits: JSON) -> Manifest:
+    found = limits if isinstance(limits, dict) else {}
+    return {key: own for key, own in found.items() if f"limits.{key}" not in _READERS}

@@ -17,13 +17,12 @@ from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
 from function.capacity.quota import namespace_usage
-from function.capacity.reclaim import find_kept
+from function.capacity.reclaim import find_kept, find_time_to_move
 from function.composers import scopes
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
 from function.domain.allocation import QuotaUsage
 from function.domain.cache import StorageChoice
-from function.domain.environment import Environment
 from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
@@ -92,8 +91,9 @@ def read(call: Call, settings: Settings) -> Parsed[Deployment | None]:
     if parsed.value is None:
         return parsed
     deployment = limit_replicas(parsed.value, settings.autoscaling)
-    priority = min(deployment.priority, settings.limits_of(deployment.namespace).max_priority)
-    return replace(parsed, value=replace(deployment, priority=priority))
+    limits = settings.limits_of(deployment.namespace)
+    priority = min(deployment.priority, limits.max_priority)
+    return replace(parsed, value=replace(deployment, priority=priority, preemptible=limits.preempts))
 
 
 def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -> Outcome:
@@ -407,18 +407,27 @@ def _carry_over_placements(call: Call, scheduling: Scheduling) -> dict[str, Comp
         if name in draining:
             drained[key] = _with_spec(_keep_placement(manifest, deployment), {"draining": True})
         elif text(manifest, "kind") == "ModelPlacement" and (name not in dropped or key in scheduling.scope.orphans):
-            kept = _count_kept(manifest, scheduling.scope.environments)
+            kept = _count_kept(call, manifest, scheduling)
             item = _keep_placement(manifest, deployment)
             composed[key] = item if kept is None else _with_spec(item, {"replicas": kept})
     return _lower_replicas(composed, deployment.replicas) | drained
 
 
-def _count_kept(manifest: Manifest, environments: Iterable[Environment]) -> int | None:
-    """Returns how many replicas a placement keeps that has to give back lent ones, but at least one; None: all."""
+def _count_kept(call: Call, manifest: Manifest, scheduling: Scheduling) -> int | None:
+    """Returns how many replicas a carried placement keeps that has to give some back; None: all.
+
+    For a while, it keeps all of them if another placement starts in its place.
+    """
     placement = parse_placement(manifest).value
+    environments = scheduling.scope.environments
     environment = next((e for e in environments if placement and e.name == placement.environment), None)
     found = find_kept(environment, placement) if environment and placement else None
-    return max(1, found[0]) if found and placement and found[0] < placement.replicas else None
+    if placement is None or found is None or found[0] >= placement.replicas:
+        return None
+    starting = any(not (a.placement and a.placement.ready) for a in scheduling.decision.assignments)
+    if starting and find_time_to_move(found[1], call.now):
+        return None
+    return found[0]
 
 
 def _keep_placement(manifest: Manifest, deployment: Deployment) -> Composed:
@@ -496,6 +505,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                 "replicas": placement.replicas,
                 "guaranteedReplicas": placement.guaranteed,
                 "priority": placement.priority or None,
+                "preemptible": placement.preemptible or None,
                 "rollout": rollout or None,
                 "modelCache": cache,
             }

@@ -148,6 +148,7 @@ class Limits:
     gpus: int = 0
     cost: Cost | None = None
     max_priority: int = 0
+    preempts: bool = False  # guaranteed replicas can be taken back for a higher priority
     invalid: bool = False  # a limit cannot be read: nothing more is allowed
 
     @property

@@ -55,6 +55,7 @@ class Deployment:
     load: LoadScaling | None = None  # None: nothing but a user changes the number of replicas
     fixed_guaranteed: int | None = None  # replicas that nobody takes back if none follow the load; None: all
     priority: int = 0
+    preemptible: bool = False  # a higher priority also takes guaranteed replicas
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
     storage_choice: StorageChoice = CreatedStorage()
@@ -97,6 +98,7 @@ class Placement:
     replicas: int = 1
     guaranteed: int | None = None  # replicas that nobody takes back; None: all
     priority: int = 0
+    preemptible: bool = False  # a higher priority also takes guaranteed replicas
     storage_choice: StorageChoice = CreatedStorage()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file

@@ -153,7 +153,7 @@ def _describe_capacity(refusal: Refusal) -> str:
         return what
     gpus, priority = use.lent
     who = f"guaranteed replicas of priority {priority} or higher"
-    return f"{what}; {format_count(gpus, 'GPU')} lent, which {who} take back"
+    return f"{what}; {format_count(gpus, 'GPU')} can be taken back by {who}"
 
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
@@ -239,6 +239,11 @@ class Field(Enum):
         "lent replicas",
         lambda r: f"pool {r.pool} takes back {format_count(_count(r), 'lent replica')} for {r.actual}",
         lambda r: (format_count(_count(r), "lent replica"), "taken back"),
+    )
+    PREEMPTED = FieldRow(
+        "guaranteed replicas",
+        lambda r: f"pool {r.pool} takes {format_count(_count(r), 'replica')}, also guaranteed ones, for {r.actual}",
+        lambda r: (format_count(_count(r), "replica"), "taken"),
     )
     LEDGER = FieldRow(
         "ledger",

@@ -168,17 +168,32 @@ def schedule(
     if deployment.divides_replicas:
         return _schedule_divided(inputs, retained)
     desired = deployment.environments
-    kept = retained.kept[:desired]
-    scaled = [_scale(request, inputs.environments[p.environment], p, ledger) for p in kept if p.shape]
+    scaled = {
+        p.environment: _scale(request, inputs.environments[p.environment], p, ledger) for p in retained.kept if p.shape
+    }
+    stranded = [p for p in retained.kept if p.shape and _is_stranded(*scaled[p.environment])]
+    staying = [p for p in retained.kept if p not in stranded][:desired]
     if usage:  # placements that grow are charged before new placements
-        inputs = replace(inputs, usage=charge_assignments(usage, (assignment for assignment, _ in scaled)))
-    not_scaled = [infeasible for _, infeasible in scaled if infeasible is not None]
+        growing = (scaled[p.environment][0] for p in staying if p.shape)
+        inputs = replace(inputs, usage=charge_assignments(usage, growing))
     general_refusal = _find_general_refusal(request, known)
     limit = 0 if general_refusal else desired
-    rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(kept))
-    used = frozenset(a.environment for a in rescheduled).union(p.environment for p in kept)
-    chosen, refused = _choose_in_turn(inputs, retained, used, limit)
-    assigned = (*(assignment for assignment, _ in scaled), *rescheduled, *chosen)
+    rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(staying))
+    rescheduled += _reschedule_to_other_pool(inputs, stranded, limit - len(staying) - len(rescheduled))
+    in_place = frozenset(a.environment for a in rescheduled)
+    used = in_place.union(p.environment for p in (*staying, *stranded))
+    further = max(0, limit - len(staying) - len(rescheduled))
+    chosen, refused = _choose_in_turn(inputs, retained, used, len(used) + further)
+    # Of the stranded placements, those for which no other place was found stay.
+    waiting = [p for p in stranded if p.environment not in in_place]
+    kept = [*staying, *waiting[: max(0, desired - len(staying) - len(rescheduled) - len(chosen))]]
+    leaving = [p for p in stranded if p not in kept]
+    retained = replace(
+        retained, kept=[p for p in retained.kept if p not in leaving], to_reschedule=[*retained.to_reschedule, *leaving]
+    )
+    scaled_here = [scaled[p.environment] for p in kept if p.shape]
+    not_scaled = [infeasible for _, infeasible in scaled_here if infeasible is not None]
+    assigned = (*(assignment for assignment, _ in scaled_here), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
     ready = sum(p.ready and not _leaves(p) for p in kept)
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, ready, max(0, desired - ready))
@@ -192,6 +207,11 @@ def schedule(
         candidates=len(inputs.environments),
         desired=desired,
     )
+
+
+def _is_stranded(assignment: Assignment, infeasible: Infeasible | None) -> bool:
+    """Tells whether a placement gets no replica where it is, because others have the GPUs."""
+    return not assignment.replicas and infeasible is not None and infeasible.reason is Refused.INSUFFICIENT_CAPACITY
 
 
 def _choose_in_turn(
@@ -305,6 +325,17 @@ def _reschedule_in_place(
         if isinstance(verdict, Assignment):
             rescheduled.append(replace(verdict, placement=placement))
     return tuple(rescheduled)
+
+
+def _reschedule_to_other_pool(
+    inputs: SchedulingInputs, placements: Iterable[Placement], limit: int
+) -> tuple[Assignment, ...]:
+    environments = dict(inputs.environments)
+    for placement in placements:
+        here = environments[placement.environment]
+        pools = tuple(pool for pool in here.pools if pool.name != placement.pool)
+        environments[placement.environment] = replace(here, pools=pools)
+    return _reschedule_in_place(replace(inputs, environments=environments), placements, limit)
 
 
 def _choose_environments(

@@ -75,6 +75,7 @@ class SchedulingRequest:
             price=assignment.price,
             guaranteed=deployment.guaranteed,
             priority=deployment.priority,
+            preemptible=deployment.preemptible,
             exclusive_replica_nodes=profile.replicas_across_nodes is Spread.REQUIRED if profile else exclusive,
         )
 

@@ -618,6 +618,7 @@ class PlacementSpec(BaseModel):
     replicas: StrictInt = Field(1, ge=0, le=1000)
     guaranteed_replicas: StrictInt | None = Field(None, alias="guaranteedReplicas", ge=0, le=1000)
     priority: StrictInt | None = Field(None, ge=-1000, le=1000)
+    preemptible: StrictBool | None = None
     rollout: PlacementRollout | None = None
     draining: StrictBool | None = None
     model_cache: ModelCache | None = Field(None, alias="modelCache")
@@ -708,6 +709,7 @@ class Limits(BaseModel):
     gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
     max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
+    preemption: Literal["LentOnly", "LowerPriority"] | None = None
     namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 

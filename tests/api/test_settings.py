@@ -270,3 +270,17 @@ def test_reports_a_context_that_is_no_map() -> None:
     assert parse_settings({"gateway": {"name": "a", "url": "https://a"}}, _context("odd")) == Parsed(
         replace(BUILT_IN, valid=False), (Problem("modelplane", '"odd" is not allowed; must be a block of fields'),)
     )
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger", "want"),
+    [
+        ({}, {}, False),
+        ({"preemption": "LowerPriority"}, {}, True),
+        ({"preemption": "LowerPriority"}, {"preemption": "LentOnly"}, False),
+        ({"preemption": "LowerPriority", "namespaces": {"chat": {"gpus": 1}}}, {}, True),
+    ],
+)
+def test_preemption_holds_for_every_namespace(weaker: Manifest, stronger: Manifest, want: bool) -> None:
+    parsed = parse_settings({"limits": weaker}, _context({"limits": stronger}))
+    assert (parsed.problems, parsed.value.limits_of("chat").preempts) == ((), want)

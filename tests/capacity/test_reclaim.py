@@ -133,6 +133,51 @@ CASES = (
         ("d",),
     ),
     Case(
+        "preempts",
+        "the platform allows a higher priority to take guaranteed replicas",
+        (holds("a", 4, preemptible=True), asks("b", priority=1)),
+        {"a": 3},
+    ),
+    Case("preempts-no-equal", "the priorities are the same", (holds("a", 4, preemptible=True), asks("b")), {}, ("b",)),
+    Case(
+        "lent-before-guaranteed",
+        "c has the higher priority, but lends; a is guaranteed both",
+        (holds("a", 2, preemptible=True, priority=-1), holds("c", 2, 1, preemptible=True), asks("b", priority=1)),
+        {"c": 1},
+    ),
+    Case(
+        "lent-then-guaranteed",
+        "of three nodes, c lends one, and a has the lower priority",
+        (holds("a", 2, preemptible=True, priority=-1), holds("c", 2, 1, preemptible=True), asks("b", 3, priority=1)),
+        {"c": 1, "a": 0},
+    ),
+    Case(
+        "lent-and-guaranteed-of-one",
+        "a lends three nodes, and b needs four",
+        (holds("a", 4, 1, preemptible=True), asks("b", 4, priority=1)),
+        {"a": 0},
+    ),
+    Case(
+        "guaranteed-as-few-as-suffice",
+        "a lends two nodes, and b needs three",
+        (holds("a", 4, 2, preemptible=True), asks("b", 3, priority=1)),
+        {"a": 1},
+    ),
+    Case(
+        "guaranteed-without-permission",
+        "only c may be preempted",
+        (holds("a", 2, priority=-1), holds("c", 2, preemptible=True), asks("b", 3, priority=1)),
+        {},
+        ("b",),
+    ),
+    Case(
+        "preempts-for-guaranteed-only",
+        "b asks for a lent replica",
+        (holds("a", 4, preemptible=True), asks("b", 1, 0, priority=1)),
+        {},
+        ("b",),
+    ),
+    Case(
         "grows",
         "b has one of three guaranteed replicas",
         (holds("a", 3, 1), replace(holds("b", 1), replicas=3)),
@@ -240,7 +285,7 @@ class Actor:
         self.runs = min(self.placement.replicas, grant.share.replicas if grant else 0)
 
 
-def draw_actor(drawn: random.Random, number: int) -> Actor:
+def draw_actor(drawn: random.Random, number: int, *, preemptible: bool) -> Actor:
     wants = drawn.randint(1, 4)
     made = asks(
         f"{number:02}",
@@ -249,27 +294,34 @@ def draw_actor(drawn: random.Random, number: int) -> Actor:
         priority=drawn.randint(-1, 1),
         created=f"2026-{drawn.randint(1, 9)}",
         shape=drawn.choice((shape(1, 8), shape(1, 4), shape(2, 8), shape(1, 2))),
+        preemptible=preemptible,
     )
     return Actor(made, wants)
 
 
+@pytest.mark.parametrize("preemptible", [False, True])
 @given(st.integers(0, 2**32))
-def test_no_gpu_twice_nobody_below_its_guarantee_and_an_end(seed: int) -> None:
+def test_no_gpu_twice_nobody_below_its_guarantee_and_an_end(preemptible: bool, seed: int) -> None:
+    """Only a higher priority takes guaranteed replicas, and only where the platform allows it."""
     drawn = random.Random(seed)
     actors: dict[str, Actor] = {}
     granted: tuple[Grant, ...] = ()
     for moment in range(50):
         if moment < 25 and drawn.random() < 0.25:
-            actor = draw_actor(drawn, moment)
+            actor = draw_actor(drawn, moment, preemptible=preemptible)
             actors[actor.placement.uid] = actor
         if moment < 25 and actors and drawn.random() < 0.05:
             del actors[drawn.choice(sorted(actors))]
         before = {grant.uid: grant.share.replicas for grant in granted}
+        told = {grant.uid: grant.yields for grant in granted if grant.yields}
         ledger = allocate_pool(FIVE, [actor.seen() for actor in actors.values()], granted)
         grants = {grant.uid: grant for grant in ledger.grants}
         for uid, actor in actors.items():
             least = min(before.get(uid, 0), actor.placement.guaranteed_replicas, actor.wants)
             yields = grants[uid].yields if uid in grants else None
+            asks_for_it = yields or told.get(uid)
+            if preemptible and asks_for_it and asks_for_it.priority > actor.placement.priority:
+                continue
             assert yields is None or yields.keep >= least
             assert (grants[uid].share.replicas if uid in grants else 0) >= least
         settled = granted == ledger.grants

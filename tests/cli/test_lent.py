@@ -9,6 +9,7 @@ import yaml
 from function.cli.load_warnings import find_load_slips
 from function.kube.manifests import Manifest
 from tests.cli.process import ROOT, output_of, refused_output_of
+from tests.cli.test_composition import OURS, composition
 from tests.support.plane import change, only, plane
 
 EXAMPLE = ROOT / "examples" / "gemma-one-gpu"  # a pool of 2 nodes with 4 GPUs each, and a model of one GPU
@@ -50,6 +51,17 @@ def test_plan_names_who_gives_back_lent_replicas(tmp_path: Path) -> None:
     header, row = output_of("capacity", "-f", files).splitlines()
     assert header.split()[4] == "LENT"
     assert row.split()[4] == "4"
+
+
+def test_plan_names_whose_guaranteed_replicas_end(tmp_path: Path) -> None:
+    """The lender is guaranteed 7 of 8 replicas, and its priority is lower."""
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 7}"), ("owner", 10, "{replicas: 3}"))
+    limits: Manifest = {"limits": {"maxPriority": 10, "preemption": "LowerPriority"}}
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(yaml.safe_dump(composition("deployments", {**OURS, **limits})))
+    lines = output_of("plan", "-f", files, "-f", str(settings)).splitlines()
+    assert "note: h100-west: 3 replicas of chat/lender will end for it" in lines
+    assert "note: h100-west: 3 replicas of its 8 will end, as others need their GPUs" in lines
 
 
 @pytest.mark.parametrize("priority", [-1, -1000])

@@ -145,7 +145,7 @@ def test_guaranteed_replicas_are_never_taken() -> None:
     assert said(control, OWNER, "Scheduled") == ("False", "InsufficientCapacity")
     assert message(control, OWNER, "Scheduled").splitlines()[1] == (
         "h100-west: profile one-gpu: pool h100 has no capacity now: 2 replicas of 1 node x 1 GPU required, 0 fit: 4 of "
-        "4 nodes in use by 1 other placement; 1 GPU lent, which guaranteed replicas of priority 0 or higher take back"
+        "4 nodes in use by 1 other placement; 1 GPU can be taken back by guaranteed replicas of priority 0 or higher"
     )
 
 
@@ -266,3 +266,105 @@ def test_without_replicas_a_refusal_stays() -> None:
     selector: JSON = {"matchLabels": {"no": "where"}}
     control = started(deployment(LENDER, 0, environmentSelector=selector))
     assert said(control, LENDER, "Scheduled") == ("False", "NoEnvironmentMatches")
+
+
+PREEMPTS: Manifest = {"limits": {"maxPriority": 100, "preemption": "LowerPriority"}}
+HERE: JSON = {"matchLabels": {"here": "yes"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "lends", "asks", "found"),
+    [
+        (LIMITS, 0, 10, {"lender": 4}),  # by default, guaranteed replicas stay
+        (PREEMPTS, 0, 10, {"lender": 2, "owner": 2}),
+        (PREEMPTS, 10, 10, {"lender": 4}),  # the same priority
+        (PREEMPTS, 20, 10, {"lender": 4}),
+    ],
+)
+def test_a_higher_priority_takes_guaranteed_replicas_where_the_platform_allows_it(
+    settings: Manifest, lends: int, asks: int, found: dict[str, int]
+) -> None:
+    control = started(deployment(LENDER, 4, priority=lends), deployment(OWNER, 2, priority=asks), settings=settings)
+    assert replicas(control) == found
+
+
+def test_takes_lent_replicas_before_guaranteed_ones() -> None:
+    control = started(
+        deployment(LENDER, 2, priority=-1),
+        deployment(OTHER, 2, guaranteed=1),
+        deployment(OWNER, 1, priority=10),
+        settings=PREEMPTS,
+    )
+    assert replicas(control) == {"lender": 2, "other": 1, "owner": 1}
+    control.apply([deployment(OWNER, 2, priority=10)])
+    settle(control)
+    assert replicas(control) == {"lender": 1, "other": 1, "owner": 2}
+
+
+def test_a_preempted_deployment_waits_where_its_weights_are_and_comes_back() -> None:
+    control = started(deployment(LENDER, 3), deployment(OWNER, 4, priority=10), settings=PREEMPTS)
+    assert replicas(control) == {"lender": 0, "owner": 4}
+    assert said(control, OWNER, "Ready")[0] == "True"
+    assert said(control, LENDER, "ScaledAsRequested") == ("False", "Limited")
+    assert message(control, LENDER, "ScaledAsRequested") == (
+        "asked for 3 replicas on each environment, 0 granted, 0 running; h100-west: has 0 replicas; profile one-gpu: "
+        "pool h100 has no capacity now: 3 replicas of 1 node x 1 GPU required, 0 fit: 4 of 4 nodes in use by 1 other "
+        "placement"
+    )
+    placement = placement_of(control, LENDER)
+    control.delete(OWNER)
+    settle(control)
+    assert replicas(control) == {"lender": 3}
+    assert placement_of(control, LENDER) == placement
+    assert said(control, LENDER, "Ready")[0] == "True"
+
+
+def test_a_preempted_deployment_says_who_takes_its_replicas() -> None:
+    control = started(deployment(LENDER, 3), settings=PREEMPTS)
+    control.apply([deployment(OWNER, 4, priority=10)])
+    told = set()
+    for _ in range(20):
+        control.advance()
+        told.add(message(control, LENDER, "ScaledAsRequested"))
+    who = "for team/owner (priority 10), which needs 4 GPUs since T"
+    taken = f"profile one-gpu: pool h100 takes 3 replicas, also guaranteed ones, {who}"
+    assert f"asked for 3 replicas on each environment, 0 granted, 0 running; h100-west: has 0 replicas; {taken}" in told
+
+
+@pytest.mark.parametrize("divided", [False, True], ids=["each", "divided"])
+def test_a_preempted_deployment_serves_until_it_serves_elsewhere(divided: bool) -> None:
+    lender = deployment(LENDER, 3)
+    mapping(lender, "spec.scaling").update({"replicaScheduling": "Divided"} if divided else {})
+    control = started(lender, settings=PREEMPTS, environments=2)
+    first = control.all("InferenceEnvironment")[0]
+    change(control, first, "metadata.labels", {"here": "yes"})
+    control.apply([deployment(OWNER, 4, priority=10, environmentSelector=HERE)])
+    for _ in range(60):
+        control.advance()
+        serving = [
+            integer(control.composites[each], "spec.replicas")
+            for each in control.all("ModelPlacement")
+            if each.name.startswith("lender") and said(control, each, "ServiceReady") == ("True", "Serving")
+        ]
+        assert max(serving) == 3
+        if said(control, OWNER, "Ready")[0] == "True":
+            break
+    settle(control)
+    assert replicas(control) == {"lender": 3, "owner": 4}
+    assert said(control, LENDER, "Ready")[0] == "True"
+    environment = text(control.composites[placement_of(control, LENDER)], "spec.inferenceEnvironmentRef.name")
+    assert environment == "z-1"
+
+
+def test_a_deployment_that_wakes_where_others_have_the_gpus_serves_elsewhere() -> None:
+    control = started(deployment(LENDER, 3), environments=2)
+    control.apply([deployment(LENDER, 0)])
+    settle(control)
+    first = control.all("InferenceEnvironment")[0]
+    change(control, first, "metadata.labels", {"here": "yes"})
+    control.apply([deployment(OWNER, 4, environmentSelector=HERE)])
+    settle(control)
+    control.apply([deployment(LENDER, 3)])
+    settle(control)
+    assert replicas(control) == {"lender": 3, "owner": 4}
+    assert said(control, LENDER, "Ready")[0] == "True"
