@@ -13,7 +13,8 @@ import click
 from crossplane.function import logging
 
 from bench.histories.history import History, play, shrink
-from bench.histories.mutants import MUTANTS, named, planted
+from bench.histories.mutants import MUTANTS, named
+from bench.histories.planting import planted
 
 PIECE = 100
 

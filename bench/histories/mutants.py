@@ -1,40 +1,9 @@
 """Defects that were there once, brought back while histories are played: each must be found.
 
-A mutant replaces a line of a function, in place: modules that have imported the function run the mutant. `aim` names
-what users do, in this order, in the histories that look for it.
+`aim` names what users do, in this order, in the histories that look for it.
 """
 
-import importlib
-import inspect
-import textwrap
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from types import CodeType, FunctionType
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """In `function` of `module`, `line` becomes `broken`."""
-
-    module: str
-    function: str
-    line: str
-    broken: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A defect, in as many changes as there are guards against it. `issue` says where it was reported."""
-
-    name: str
-    issue: str
-    aim: tuple[str, ...]
-    changes: tuple[Change, ...]
-    tight: bool = False  # whether the histories that look for it play in a tight world
-    routed: bool = False  # whether there are ModelServices and gateways in them
-    crashes: bool = False  # whether an internal error is how it shows
-
+from bench.histories.planting import Change, Mutant
 
 _SERVE = ("create_deployment", "create_deployment")
 _LEND = ("create_deployment", "lend_replicas", "lend_replicas", "scale_up", "lend_replicas", "delete_deployment")
@@ -71,6 +40,31 @@ MUTANTS = (
                 "remaining_grant",
                 "    shares = (placement.effective_request, placement.service.allocated)\n",
                 "    shares = (placement.effective_request,)\n",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "gives-back-too-much",
+        "45: a lender ends a replica more than it is asked for, and that one is guaranteed",
+        _LEND,
+        (
+            Change(
+                "function.capacity.reclaim",
+                "find_kept",
+                "max(yields.keep, 0 if is_preempted else placement.guaranteed_replicas)",
+                "max(0, yields.keep - 1)",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
+        "lent-takes-lent",
+        "45: two lenders take replicas from each other for ever",
+        _LEND,
+        (
+            Change(
+                "function.capacity.ledger", "_grant_in_turn", "not (is_guaranteed and not is_full", "not (not is_full"
             ),
         ),
         tight=True,
@@ -292,8 +286,8 @@ MUTANTS = (
             Change(
                 "function.scheduling.scheduler",
                 "schedule",
-                "    kept = retained.kept[:desired]\n",
-                "    kept = retained.kept[:desired] if request.deployment.prefer is not Preference.CHEAPEST else ()\n",
+                "    staying = [p for p in retained.kept if p not in stranded][:desired]\n",
+                "    staying = [] if deployment.prefer is Preference.CHEAPEST else [*retained.kept[:desired]]\n",
             ),
         ),
     ),
@@ -532,49 +526,6 @@ MUTANTS = (
         routed=True,
     ),
 )
-
-
-@contextmanager
-def planted(mutant: Mutant) -> Iterator[None]:
-    """Let a defect be there.
-
-    Raises:
-        LookupError: A line that it replaces is not there, or not once.
-    """
-    with ExitStack() as stack:
-        for change in mutant.changes:
-            stack.enter_context(_changed(change))
-        yield
-
-
-@contextmanager
-def _changed(change: Change) -> Iterator[None]:
-    function = _function(change)
-    source = textwrap.dedent(inspect.getsource(function))
-    if source.count(change.line) != 1:
-        raise LookupError(f"{change.line!r} stands {source.count(change.line)} times in {change.function}")
-    lines = source.replace(change.line, change.broken).splitlines(keepends=True)
-    while lines[0].startswith("@"):
-        lines.pop(0)
-    names = dict(function.__globals__)
-    exec(compile("".join(lines), change.module, "exec"), names)  # noqa: S102  # our own source, but for a line
-    made = names[function.__name__]
-    before: CodeType = function.__code__
-    function.__code__ = made.__code__
-    try:
-        yield
-    finally:
-        function.__code__ = before
-
-
-def _function(change: Change) -> FunctionType:
-    found: object = importlib.import_module(change.module)
-    for name in change.function.split("."):
-        found = inspect.getattr_static(found, name)
-    if isinstance(found, property):
-        found = found.fget
-    assert isinstance(found, FunctionType)
-    return found
 
 
 def named(name: str) -> Mutant:

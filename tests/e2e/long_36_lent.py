@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, text
 from tests.e2e.fleet import Fleet, open_fleet, small_environment
 from tests.e2e.load import Load, constant_load
 from tests.e2e.objects import deployment, model, spanning
@@ -15,6 +15,12 @@ from tools.stack.waiting import steady, until
 
 pytestmark = pytest.mark.e2e
 TEAM, LENDER, OWNER = "lent", "lender", "owner"
+_COMPOSITION, _INPUT = "modeldeployments", "/spec/pipeline/0/input"
+_PREEMPTION: JSON = {
+    "apiVersion": "modelplane.fn.crossplane.io/v1beta1",
+    "kind": "Defaults",
+    "limits": {"maxPriority": 10, "preemption": "LowerPriority"},
+}
 _SETTLED_SECONDS = 10  # of load after each step
 
 
@@ -76,8 +82,10 @@ def _lender(model_name: str, replicas: int, *, divided: bool = False) -> Manifes
     return made
 
 
-def _owner(replicas: int) -> Manifest:
-    return deployment(TEAM, OWNER, "node", on="east", replicas=replicas)
+def _owner(replicas: int, priority: int = 0) -> Manifest:
+    made = deployment(TEAM, OWNER, "node", on="east", replicas=replicas)
+    mapping(made, "spec")["priority"] = priority
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -174,4 +182,29 @@ def test_a_group_of_nodes_is_given_back_as_a_whole(
         assert (load.failed, load.cut) == ([], []), str(load)
     (placement,) = scene.world.placements(TEAM, LENDER)
     assert (get(placement, "spec.replicas"), get(placement, "spec.guaranteedReplicas")) == (1, 1)
+    record_property("steps", scene.lines)
+
+
+def test_guaranteed_replicas_serve_until_they_serve_elsewhere(
+    scene: Scene, record_property: Callable[[str, object], None]
+) -> None:
+    """The platform allows preemption: the owner takes all four nodes of the east, and the west has room for two."""
+    hub = scene.world.stack.hub
+    hub.patch("Composition", _COMPOSITION, [{"op": "add", "path": _INPUT, "value": _PREEMPTION}])
+    try:
+        scene.world.remove(TEAM, OWNER)
+        scene.world.remove(TEAM, LENDER)
+        selector: Manifest = {"matchLabels": {"fleet": "both"}}
+        scene.world.apply(deployment(TEAM, LENDER, "node", replicas=2, environmentSelector=selector, service={}))
+        scene.world.ready(TEAM, LENDER)
+        scene.wait(LENDER, east=2)
+        scene.fleet.wait_weights(LENDER, {"east": 1})
+        with constant_load(scene.fleet.url(LENDER), pace=20) as load:
+            scene.world.apply(_owner(4, priority=10))
+            scene.wait(LENDER, west=2)
+            scene.wait(OWNER, east=4)
+            time.sleep(_SETTLED_SECONDS)
+            assert (load.failed, load.cut) == ([], []), str(load)
+    finally:
+        hub.patch("Composition", _COMPOSITION, [{"op": "remove", "path": _INPUT}])
     record_property("steps", scene.lines)

@@ -6,7 +6,8 @@ import pytest
 import structlog
 
 from bench.histories.history import play
-from bench.histories.mutants import MUTANTS, Mutant, named, planted
+from bench.histories.mutants import MUTANTS, named
+from bench.histories.planting import Mutant, planted
 
 
 @pytest.fixture(autouse=True)

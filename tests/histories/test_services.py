@@ -6,7 +6,8 @@ import pytest
 import structlog
 
 from bench.histories.history import play
-from bench.histories.mutants import MUTANTS, Mutant, planted
+from bench.histories.mutants import MUTANTS
+from bench.histories.planting import Mutant, planted
 
 pytestmark = pytest.mark.simulation
 ROUTED = [mutant for mutant in MUTANTS if mutant.routed]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench.histories.mutants import Change, Mutant, planted
+from bench.histories.planting import Change, Mutant, planted
 from tests.support.plain_ledger import POOLS, compare_with_plain_ledger, draw_rows
 
 SEEDS = 1_000
