@@ -30,7 +30,7 @@ from bench.histories.room import (
 )
 from bench.histories.taints import TaintAuditor, is_tainted
 from bench.histories.traffic import TrafficAuditor
-from bench.histories.words import Words, is_endless
+from bench.histories.words import LIST, Words, is_endless, lists
 from bench.simulator import fleet, invariants
 from bench.simulator.invariants import Held, held_by
 from bench.simulator.invariants import gpus as held_gpus
@@ -47,7 +47,6 @@ from function.weights.consumers import parse_claim
 from tools.world import SECRET_VALUE
 
 OWN_CLAIM = "own-claim"
-_REFS = "spec.crossplane.resourceRefs"
 # How often a placement may be decided again for one thing that was asked for, as others take the room.
 MOST_MOVES = 12
 SEEN_SECONDS = 30.0  # after which every controller has seen what has started
@@ -464,10 +463,11 @@ class Auditor(invariants.Auditor):
             is_composed = owner.kind in COMPOSERS and there and there.uid == text(version.controller, "uid")
             if there is None or not is_composed or version.deleting:
                 continue
-            known = {(text(r, "kind"), text(r, "name")) for r in listing(there.manifest, _REFS)}
-            idle = ref.kind == "ModelPlacement" and not listing(version.manifest, _REFS)  # not composed by us
-            hidden = owner in self.words.wiped and LABEL_OWNER not in version.labels
-            if (ref.kind, ref.name) not in known and not idle and not hidden:
+            idle = ref.kind == "ModelPlacement" and not listing(version.manifest, LIST)  # not composed by us
+            hidden = (
+                owner in self.words.wiped or version.uid in self.words.hidden
+            ) and LABEL_OWNER not in version.labels
+            if not lists(there, ref) and not idle and not hidden:
                 self._say(f"{ref} is of {owner}, which does not know of it")
 
     def _look_at_waiting(self) -> None:

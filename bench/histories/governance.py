@@ -49,6 +49,8 @@ class PlatformSettings:
         plane, limits = self._plane, self.limits
         cost: JSON = {"amount": str(limits.cost.amount), "currency": limits.cost.currency} if limits.cost else None
         written: Manifest = {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}
+        if limits.preempts:
+            written["preemption"] = "LowerPriority"
         gateway = GATEWAY if plane.provider.gateways.playing else {}
         fields: Manifest = {
             "limits": {**written, **({"costPerHour": cost} if cost else {})},

@@ -26,6 +26,7 @@ LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
 TIGHT = 0.15
+PREEMPTS = 0.3  # of the tight ones
 # How many have maintenance of environments and pools, settings and labels that change, and clusters that delete slowly.
 MAINTAINED, GOVERNED, RELABELLED, SLOW = 0.25, 0.3, 0.25, 0.3
 # How many have ModelServices and gateways; no tight world has them.
@@ -81,6 +82,8 @@ def play(
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40))) if drawn.random() < LIMITED else Limits()
     tight = draws(seed, "tight", TIGHT) if tight is None else tight
+    if tight and draws(seed, "preempts", PREEMPTS):
+        limits = replace(limits, preempts=True)
     routed = not (tight or aim) and draws(seed, "routed", ROUTED) if routed is None else routed
     plane.provider.gateways.playing = routed
     settings = PlatformSettings(plane, auditor)

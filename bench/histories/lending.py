@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from bench.histories.room import count_missing
 from bench.simulator.objects import Event, Version
 from function.cli.store import Ref
-from function.kube.manifests import Manifest, condition, get, integer, listing, mapping, strings, text
+from function.kube.manifests import Manifest, condition, flag, get, integer, listing, mapping, strings, text
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
@@ -23,7 +23,11 @@ class LendingAuditor:
     def watch(self, event: Event) -> None:
         """Finds a served placement that is left fewer replicas than it is guaranteed, though nobody asks for fewer."""
         before, now = event.before, event.now
+        if event.ref.kind == "InferenceEnvironment" and now:
+            self._look_at_preemption(now)
         if event.ref.kind != "ModelPlacement" or before is None or now is None or not now.controller:
+            return
+        if any(flag(version.manifest, "spec.preemptible") for version in (before, now)):
             return
         guaranteed = integer(now.manifest, "spec.guaranteedReplicas", _ALL)
         had, has = (integer(version.manifest, "spec.replicas", 1) for version in (before, now))
@@ -36,6 +40,15 @@ class LendingAuditor:
         divided = any(count_missing(version, ()) is not None for version in (latest, seen))
         if has < min(asked, had, guaranteed) and not divided and self._has_all(before):
             self._say(f"{now.ref} is left {has} of {guaranteed} guaranteed replicas")
+
+    def _look_at_preemption(self, environment: Version) -> None:
+        """Takes note of a higher priority as of a word to the placement: it may shrink, and move."""
+        told = {text(row, "uid"): integer(row, "yields.priority") for row in _list_yields(environment)}
+        for placement in self._auditor.plane.all("ModelPlacement") if told else ():
+            priority = told.get(placement.uid)
+            is_lower = priority is not None and integer(placement.manifest, "spec.priority") < priority
+            if is_lower and flag(placement.manifest, "spec.preemptible"):
+                self._auditor.words.pods(placement.ref, self._auditor.plane.kernel.now)
 
     def _has_all(self, placement: Version) -> bool:
         """Tells whether a placement was granted its replicas, now and as its deployment sees it."""
@@ -79,6 +92,10 @@ class LendingAuditor:
             and v.controller
             and integer(v.manifest, "spec.priority") <= priority
         }
+
+
+def _list_yields(environment: Version) -> list[Manifest]:
+    return [row for row in listing(environment.manifest, "status.admitted") if "yields" in row]
 
 
 def _guaranteed(fixed: Manifest) -> int:

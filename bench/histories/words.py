@@ -9,8 +9,9 @@ from math import inf
 
 from bench.simulator.objects import Version
 from function.cli.store import Ref
-from function.kube.manifests import JSON, get, text
+from function.kube.manifests import JSON, get, listing, text
 
+LIST = "spec.crossplane.resourceRefs"
 _DIGITS = 19  # of the largest number of 64 bits
 _SEEN_BY_PODS = ("spec.modelRef", "spec.modelCache", "spec.profile")
 
@@ -26,6 +27,7 @@ class Words:
         self._invalid: dict[str, float] = {}  # by object, or kind
         self.deleted: set[Ref] = set()
         self.wiped: set[Ref] = set()  # composites whose list of composed resources a user has wiped
+        self.hidden: set[str] = set()  # uids of what was in no list when a user stripped its labels
 
     def pods(self, ref: Ref, now: float) -> None:
         """Take note that a user asked for something that pods see."""
@@ -91,6 +93,12 @@ def behind(placement: Version) -> list[Ref]:
         Ref("InferenceEnvironment", "", text(manifest, "spec.inferenceEnvironmentRef.name")),
         Ref("ModelCache", namespace, text(manifest, "spec.modelCache.name")),
     ]
+
+
+def lists(composite: Version, ref: Ref) -> bool:
+    """Tell whether Crossplane's list of what a composite has composed names an object."""
+    rows = listing(composite.manifest, LIST)
+    return any((text(row, "kind"), text(row, "name")) == (ref.kind, ref.name) for row in rows)
 
 
 def is_endless(value: JSON) -> bool:

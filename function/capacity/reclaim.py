@@ -215,8 +215,13 @@ def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yiel
     Whatever the status of the environment says, the placement keeps what it is guaranteed, unless the platform allows
     that a higher priority takes this too.
     """
-    yields = next((grant.yields for grant in environment.find_grants(placement.uid) if grant.yields), None)
-    if yields is None or not may_lend(placement):
+    request = placement.requested
+    if request is None or not may_lend(placement):
+        return None
+    # A placement that has moved to another pool gives back nothing there.
+    grants = (g for g in environment.find_grants(placement.uid) if g.share.has_same_pool_and_size(request))
+    yields = next((grant.yields for grant in grants if grant.yields), None)
+    if yields is None:
         return None
     is_preempted = placement.preemptible and placement.priority < yields.priority
     return max(yields.keep, 0 if is_preempted else placement.guaranteed_replicas), yields

@@ -391,3 +391,23 @@ def test_no_status_takes_what_is_guaranteed(keep: int, want: int) -> None:
     assert find_kept(there, holds("a", 4, 2)) == (want, told)
     assert find_kept(there, holds("a", 4)) is None
     assert find_kept(there, holds("b", 4, 2)) is None
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        holds("a", 4, 2, pool="other"),
+        holds("a", 4, 2, shape=shape(1, 4)),
+        holds("a", 4, 2, pool="other", preemptible=True),
+        replace(asks("a", 4, 2), shape=None),
+    ],
+    ids=["pool", "shape", "preempted", "unreadable"],
+)
+def test_a_placement_that_has_moved_gives_back_nothing_where_it_is(moved: Placement) -> None:
+    """Histories, seed 501006: it went to and fro between two pools, because the earlier grant counted for both."""
+    told = Yield(keep=0, uid="o", namespace="team", name="o", priority=1, gpus=8)
+    there = environment(
+        "env", FOUR, uid="e", admitted=(Grant(uid="a", namespace="", name="", share=share(4), yields=told),)
+    )
+    assert find_kept(there, holds("a", 4, 2, preemptible=True)) == (0, told)
+    assert find_kept(there, moved) is None
