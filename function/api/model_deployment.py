@@ -6,7 +6,7 @@ executed.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from function import schemas
@@ -14,11 +14,11 @@ from function.api.cluster_model import parse_shape
 from function.api.model_cache import parse_cache_choice
 from function.api.model_service import check_routing
 from function.api.parse_cache import ParseCache
-from function.api.problems import Parsed, Problems, validate
+from function.api.problems import Parsed, Problems, find_nearest, format_value, validate
 from function.api.scaling import parse_load
 from function.api.values import parse_selector, sort_entries
 from function.domain.allocation import Price
-from function.domain.model import ModelRef
+from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment, Gate, Placement, Preference, Rollout
 from function.domain.records.admission import parse_admission
 from function.domain.records.rollout import parse_rollout
@@ -71,11 +71,31 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         rollout=_parse_rollout(spec.rollout),
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
         composes_model_service=spec.service is not None,
+        priority_name=spec.priority_name or "",
     )
+    if spec.priority_name and spec.priority:
+        # Not 0: the API server sets the default.
+        problems["priorityName"].add_invalid(spec.priority_name, "left out together with priority")
     if spec.service:
         check_routing(spec.service, problems["service"])
     all_problems = problems.list()
     return Parsed(None if all_problems else deployment, all_problems)
+
+
+def resolve_priority(deployment: Deployment, priorities: Mapping[str, int]) -> Parsed[int | None]:
+    """Returns the priority that a deployment requests, as a number or by name; None if its name is not known.
+
+    `priorities`: those of the platform settings, by name.
+    """
+    name = deployment.priority_name
+    if not name or name in priorities:
+        return Parsed(priorities[name] if name else deployment.priority)
+    known = sorted(priorities)
+    close = find_nearest(name, known)
+    hint = f" (did you mean {close}?)" if close else ""
+    allowed = f"must be one of {', '.join(known)}{hint}" if known else "there are no names, so set priority"
+    message = f"{format_value(name)} is not a name of limits.priorities in the platform settings; {allowed}"
+    return Parsed(None, (Problem("spec.priorityName", message),))
 
 
 def _parse_rollout(block: schemas.Rollout | None) -> Rollout | None:

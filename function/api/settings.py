@@ -6,12 +6,13 @@ blocks `download` and `kserve` also exist on environments, and are merged field 
 """
 
 import math
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from function import schemas
-from function.api.problems import DURATION_FORM, Parsed, Problems, find_unknown_fields, validate
+from function.api.problems import DURATION_FORM, PATTERN_FORMS, Parsed, Problems, find_unknown_fields, validate
 from function.api.scaling import parse_autoscaling
 from function.api.values import (
     check_env,
@@ -41,6 +42,8 @@ OUR_KEY = "modelplane"
 
 _META = ("apiVersion", "kind", "metadata")
 _MAX_ID = 2**31 - 1
+# As spec.priority and spec.priorityName of ModelDeployments allow.
+_NAME, _MAX_NAME, _MAX_PRIORITY = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", 63, 1000
 # Fields of the schema that `Settings` has, too.
 _SAME_NAMES = {"secret_namespace", "object_watch", "remote_namespace_prefix"}
 # Settings that do not decide what runs. Without a valid Gateway, ModelServices stay as observed.
@@ -125,6 +128,7 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
             for name, own in mapping(fields, "limits.namespaces").items()
             if own is not None
         },
+        priorities=_parse_priorities(spec.limits, weaker.priorities, problems["limits.priorities"]),
         gates=weaker.gates if spec.gates is None else frozenset((gate.api_version, gate.kind) for gate in spec.gates),
         **spec.model_dump(include=_SAME_NAMES, exclude_none=True),
     )
@@ -135,15 +139,28 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
 def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> Limits:
     """Returns the limits of each namespace without limits of its own."""
     has_cost = block.cost_per_hour is not None and not problems["costPerHour"].list()
-    of_one_namespace = f"{problems.path}.namespaces."
+    without_quotas = (f"{problems.path}.namespaces.", problems["priorities"].path)
     return Limits(
         placements=weaker.placements if block.placements_per_namespace is None else block.placements_per_namespace,
         gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
         cost=_parse_cost(block.cost_per_hour, problems["costPerHour"]) if has_cost else weaker.cost,
         max_priority=weaker.max_priority if block.max_priority is None else block.max_priority,
         preempts=weaker.preempts if block.preemption is None else block.preemption == "LowerPriority",
-        invalid=weaker.invalid or not all(problem.path.startswith(of_one_namespace) for problem in problems.list()),
+        invalid=weaker.invalid or not all(problem.path.startswith(without_quotas) for problem in problems.list()),
     )
+
+
+def _parse_priorities(block: schemas.Limits | None, weaker: dict[str, int], problems: Problems) -> dict[str, int]:
+    """Returns the priorities by name, merged over a weaker level; those with a problem are left out."""
+    accepted = dict(weaker)
+    for name, priority in ((block and block.priorities) or {}).items():
+        if len(name) > _MAX_NAME or not re.fullmatch(_NAME, name, re.ASCII):
+            problems.add_invalid(name, f"{PATTERN_FORMS[_NAME]}, at most {_MAX_NAME} characters long")
+        elif abs(priority) > _MAX_PRIORITY:
+            problems[name].add_invalid(priority, f"between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
+        else:
+            accepted[name] = priority
+    return accepted
 
 
 def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problems: Problems) -> Limits:

@@ -16,6 +16,7 @@ from function.capacity.quota import namespace_usage
 from function.capacity.reclaim import may_lend
 from function.cli.gpus import format_users
 from function.cli.planning import FITS, PLACED, UNUSED, Plan, Row, decide_deployment, format_spare
+from function.cli.references import note_unknown_priority
 from function.cli.store import Ref, Store, read_environments, read_placements
 from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost, Grant
@@ -47,7 +48,7 @@ class Saving(NamedTuple):
 def list_remarks(plan: Plan) -> list[str]:
     """Returns slow, small or doubtful choices, and the rule by which they were chosen."""
     if plan.scheduling is None:
-        return []
+        return [*note_unknown_priority(plan.store, plan.call.xr)]
     without_price = note_missing_prices(plan.scheduling.request.deployment, plan.scheduling.scope.environments)
     prices = [f"placement.prefer {without_price}"] if without_price else []
     chosen = (*prices, *explain_preference(plan.rows), *_explain_order(plan.scheduling, plan.rows))

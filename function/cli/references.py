@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from function.api.cluster_model import parse_model
 from function.api.model_cache import parse_model_cache
-from function.api.model_deployment import parse_deployment
+from function.api.model_deployment import parse_deployment, resolve_priority
 from function.api.problems import find_nearest
 from function.api.settings import parse_settings
-from function.cli.composing import build_first_call
+from function.cli.composing import build_first_call, find_composition
 from function.cli.options import CliError
 from function.cli.store import Ref, Store
 from function.domain.cache import ModelCacheChoice
@@ -54,6 +54,21 @@ def read_settings(store: Store, manifest: Manifest) -> tuple[Settings, list[Prob
     except CliError as error:
         return BUILT_IN, [Problem("", error.message)]
     return parse_settings(call.input, call.context).value, []
+
+
+def find_priority_problems(store: Store, manifest: Manifest, deployment: Deployment) -> Iterator[Problem]:
+    """Yields a problem if the priority of a deployment has a name that the known platform settings do not have."""
+    settings, faults = read_settings(store, manifest)
+    if not faults and find_composition(store, manifest):
+        yield from resolve_priority(deployment, settings.priorities).problems
+
+
+def note_unknown_priority(store: Store, manifest: Manifest) -> Iterator[str]:
+    """Yields that the name of a priority cannot be resolved without the platform settings."""
+    name = text(manifest, "spec.priorityName")
+    if name and not find_composition(store, manifest):
+        missing = "the Composition of ModelDeployments with limits.priorities is not among the files"
+        yield f"spec.priorityName: what {name} means is not known, because {missing}; give it with -f"
 
 
 def read_request(store: Store, manifest: Manifest) -> SchedulingRequest | None:

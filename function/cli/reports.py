@@ -12,6 +12,7 @@ from function.cli.advice import explain_preference, note_unused_pools
 from function.cli.composing import list_conditions
 from function.cli.options import is_quiet
 from function.cli.planning import Plan
+from function.cli.references import note_unknown_priority
 from function.cli.store import Ref, Store, is_ours, read_conditions
 from function.kube.manifests import Manifest, condition, get, listing, text
 from function.reasons import Outlook, Refused, ScaledAsRequested, Scheduled, Status
@@ -149,6 +150,7 @@ def build_plan_report(plan: Plan, ways_out: Sequence[WayOut]) -> Report:
         unready=(*faults, *_find_unready(plan.store, ref)),
         notes=(
             *_note_cheapest(ways_out, refusals),
+            *note_unknown_priority(plan.store, plan.call.xr),
             *(() if is_quiet() else (f"note: {r}" for r in (*note_unused_pools(plan), *explain_preference(plan.rows)))),
         ),
     )

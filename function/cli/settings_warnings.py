@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from function.api.problems import unknown_value
-from function.cli.composing import INPUT, is_settings_step
+from function.cli.composing import INPUT, is_settings_step, reads_environment_configs
 from function.cli.store import Store
 from function.domain.model import Problem
-from function.kube.manifests import JSON, Manifest, get, listing, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, listing, mapping, text
 from function.kube.names import VERSION
 
 # The kinds whose Compositions read a setting. Where they are several, the setting must be equal in all of them.
@@ -17,6 +17,7 @@ _READERS = {
     "limits": ("ModelDeployment", "ModelPlacement"),
     "limits.maxPriority": ("ModelDeployment",),
     "limits.preemption": ("ModelDeployment",),
+    "limits.priorities": ("ModelDeployment",),
     "remoteNamespacePrefix": ("ModelPlacement", "ModelCache"),
 }
 
@@ -24,7 +25,8 @@ _READERS = {
 def find_settings_slips(store: Store, composition: Manifest) -> Iterator[Problem]:
     """Yields what is allowed in the settings of a Composition of this project and most likely not meant."""
     kind = _get_kind(composition)
-    for index, step in enumerate(listing(composition, "spec.pipeline") if kind else ()):
+    steps = listing(composition, "spec.pipeline")
+    for index, step in enumerate(steps if kind else ()):
         input_ = mapping(step, "input")
         if not input_ or not is_settings_step(step):
             continue
@@ -36,6 +38,17 @@ def find_settings_slips(store: Store, composition: Manifest) -> Iterator[Problem
             value = _read(input_, setting)
             if value is not None and (message := _compare(store, setting, value, kind, readers)):
                 yield Problem(f"{at}.{setting}", message)
+        if kind == "ModelDeployment" and not any(map(reads_environment_configs, steps)):
+            yield from _find_high_priorities(mapping(input_, "limits"), f"{at}.limits")
+
+
+def _find_high_priorities(limits: Manifest, path: str) -> Iterator[Problem]:
+    """Yields each named priority that counts in no namespace; EnvironmentConfigs could allow a higher one."""
+    highest = max(integer(each, "maxPriority") for each in (limits, *mapping(limits, "namespaces").values()))
+    for name, priority in mapping(limits, "priorities").items():
+        if isinstance(priority, int) and priority > highest:
+            message = f"{priority} counts as at most {highest} in every namespace; raise maxPriority of those that may"
+            yield Problem(f"{path}.priorities.{name}", f"{message} have it")
 
 
 def _compare(store: Store, setting: str, value: JSON, kind: str, readers: tuple[str, ...]) -> str:

@@ -39,6 +39,7 @@ from function.cli.references import (
     NODE_POOLS,
     check_name,
     find_model,
+    find_priority_problems,
     read_request,
     read_settings,
     request_storage,
@@ -298,6 +299,7 @@ def _check_deployment(store: Store, manifest: Manifest) -> Iterator[Problem]:
     deployment = parse_deployment(manifest).value
     if deployment is None:
         return
+    yield from find_priority_problems(store, manifest, deployment)
     if isinstance(deployment.storage_choice, ModelCacheChoice):
         ref = Ref("ModelCache", deployment.namespace, deployment.storage_choice.name)
         yield from check_name(store, ref, "spec.modelCache.name")

@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 
 from function.api.inference_environment import name_provider_config
-from function.api.model_deployment import parse_deployment, parse_placement
+from function.api.model_deployment import parse_deployment, parse_placement, resolve_priority
 from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
@@ -91,8 +91,11 @@ def read(call: Call, settings: Settings) -> Parsed[Deployment | None]:
     if parsed.value is None:
         return parsed
     deployment = limit_replicas(parsed.value, settings.autoscaling)
+    requested = resolve_priority(deployment, settings.priorities)
+    if requested.value is None:
+        return Parsed(None, requested.problems)
     limits = settings.limits_of(deployment.namespace)
-    priority = min(deployment.priority, limits.max_priority)
+    priority = min(requested.value, limits.max_priority)
     return replace(parsed, value=replace(deployment, priority=priority, preemptible=limits.preempts))
 
 
@@ -127,7 +130,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(
-            request, decision, _find_ways_out(scheduling), priority=integer(call.xr, "spec.priority")
+            request, decision, _find_ways_out(scheduling), priority=_get_requested_priority(call, request, settings)
         ),
         *build_scaled_as_requested(call.xr, decision, scale),
         *autoscaler.conditions,
@@ -151,6 +154,12 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
         explanation=explanation,
     )
+
+
+def _get_requested_priority(call: Call, request: SchedulingRequest, settings: Settings) -> int:
+    """Returns the priority of the spec, which may be more than the platform allows."""
+    name = request.deployment.priority_name
+    return settings.priorities[name] if name else integer(call.xr, "spec.priority")
 
 
 def _lacks_replicas(deployment: Deployment, placed: Iterable[Placement]) -> bool:

@@ -63,6 +63,7 @@ class Deployment:
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
     composes_model_service: bool = False  # it composes a ModelService of its name
+    priority_name: str = ""  # the name of its priority in the platform settings; empty: it has none
 
     @property
     def guaranteed(self) -> int | None:

@@ -89,6 +89,7 @@ class Settings:
     autoscaling: Autoscaling | None = None  # None: replicas do not follow the load
     limits: Limits = Limits()  # of each namespace without limits of its own
     namespace_limits: dict[str, Limits] = field(default_factory=dict)
+    priorities: dict[str, int] = field(default_factory=dict)  # by the names of limits.priorities
     object_watch: bool = False
     gates: frozenset[tuple[str, str]] = frozenset()  # API version and kind of what Crossplane may read as a gate
     remote_namespace_prefix: str = ""

@@ -580,6 +580,9 @@ class DeploymentSpec(BaseModel):
     model_ref: ModelRef = Field(..., alias="modelRef")
     environments: StrictInt | None = Field(None, ge=1, le=100)
     priority: StrictInt = Field(0, ge=-1000, le=1000)
+    priority_name: StrictStr | None = Field(
+        None, alias="priorityName", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+    )
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     tolerations: list[DeploymentToleration] | None = Field(None, max_length=16)
     service: Service | None = None
@@ -710,6 +713,7 @@ class Limits(BaseModel):
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
     max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
     preemption: Literal["LentOnly", "LowerPriority"] | None = None
+    priorities: dict[str, StrictInt] | None = Field(None, max_length=32)
     namespaces: dict[str, Namespaces] | None = Field(None, max_length=1000)
 
 

@@ -47,7 +47,9 @@ def build_scheduled(
     allowed = request.deployment.priority
     if priority <= allowed:
         return scheduled
-    note = f"spec.priority: {priority} counts as {allowed}, as the platform allows no more (limits.maxPriority)"
+    name = request.deployment.priority_name
+    field = f"spec.priorityName: {name} ({priority})" if name else f"spec.priority: {priority}"
+    note = f"{field} counts as {allowed}, as the platform allows no more (limits.maxPriority)"
     return replace(scheduled, message=truncate_middle(f"{scheduled.message}. Note: {note}"))
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from function.api.model_deployment import parse_deployment
+from function.api.model_deployment import parse_deployment, resolve_priority
 from function.api.problems import Parsed
 from function.domain.cache import CacheType, CreatedStorage, ModelCacheChoice, StorageChoice, UserClaim
 from function.domain.model import ModelRef, Problem
@@ -143,6 +143,8 @@ FAULTS = [
           (Problem("spec.environments", "101 is not allowed; must be at most 100"),)),
     Fault("no-model", "a model is required", {"modelRef": None},
           (Problem("spec.modelRef", "null is not allowed; must be a block of fields"),)),
+    Fault("priority-and-its-name", "a priority has a number or a name", {"priority": -1, "priorityName": "batch"},
+          (Problem("spec.priorityName", '"batch" is not allowed; must be left out together with priority'),)),
     Fault("signal", "two words are known", {"scaling": {"signal": "fixed"}},
           (Problem("spec.scaling.signal", '"fixed" is not known; must be one of Fixed, Load (did you mean Fixed?)'),)),
 ]  # fmt: skip
@@ -151,6 +153,36 @@ FAULTS = [
 @pytest.mark.parametrize("case", FAULTS, ids=lambda c: c.id)
 def test_reports_every_problem_of_a_deployment(case: Fault) -> None:
     assert parse_deployment(manifests.deployment(**case.fields)) == Parsed(None, case.want), case.reason
+
+
+PRIORITIES = {"critical": 100, "batch": -10, "none": 0}
+NAMES = '"{}" is not a name of limits.priorities in the platform settings; {}'
+
+
+@pytest.mark.parametrize(
+    ("fields", "priorities", "want"),
+    [
+        ({}, PRIORITIES, 0),
+        ({"priority": 7}, PRIORITIES, 7),
+        ({"priorityName": "critical"}, PRIORITIES, 100),
+        ({"priorityName": "batch", "priority": 0}, PRIORITIES, -10),
+        ({"priorityName": "none"}, PRIORITIES, 0),
+        (
+            {"priorityName": "critcal"},
+            PRIORITIES,
+            NAMES.format("critcal", "must be one of batch, critical, none (did you mean critical?)"),
+        ),
+        ({"priorityName": "x"}, PRIORITIES, NAMES.format("x", "must be one of batch, critical, none")),
+        ({"priorityName": "critical"}, {}, NAMES.format("critical", "there are no names, so set priority")),
+    ],
+    ids=str,
+)
+def test_resolves_the_name_of_a_priority(fields: Manifest, priorities: dict[str, int], want: int | str) -> None:
+    """The API server sets priority 0 as the default, also beside a name."""
+    deployment = parse_deployment(manifests.deployment(**fields)).value
+    assert deployment
+    refused = Parsed(None, (Problem("spec.priorityName", str(want)),))
+    assert resolve_priority(deployment, priorities) == (refused if isinstance(want, str) else Parsed(want))
 
 
 def test_null_counts_as_absent() -> None:

@@ -1,17 +1,22 @@
 """Settings: EnvironmentConfigs override the input, which overrides the built-in defaults; invalid ones are reported."""
 
+import json
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
-from function.api.problems import URL_FORM, Parsed
-from function.api.settings import parse_settings
+from function.api.problems import PATTERN_FORMS, URL_FORM, Parsed
+from function.api.settings import _MAX_NAME, _MAX_PRIORITY, _NAME, parse_settings
 from function.domain.allocation import Cost, Limits
 from function.domain.model import Problem
 from function.domain.settings import BUILT_IN, Download, Kserve, PlatformGateway, Prepare, Settings
-from function.kube.manifests import JSON, Manifest
+from function.kube.manifests import JSON, Manifest, get, mapping
 from function.kube.urls import Origin
+
+ROOT = Path(__file__).parents[2]
+NAME = PATTERN_FORMS[_NAME]
 
 
 def _context(fields: JSON) -> Manifest:
@@ -241,6 +246,51 @@ def test_limits_of_0_lift_those_of_the_weaker_level() -> None:
         "placementsPerNamespace": 0, "gpusPerNamespace": 0, "costPerHour": {"amount": "0", "currency": "USD"},
     }  # fmt: skip
     assert parse_settings({"limits": weaker}, _context({"limits": lifted})).value.limits_of("chat") == Limits()
+
+
+def test_priorities_have_names_from_all_levels() -> None:
+    weaker: Manifest = {"limits": {"priorities": {"critical": 100, "batch": -10}, "gpusPerNamespace": 8}}
+    parsed = parse_settings(weaker, _context({"limits": {"priorities": {"critical": 50, "least": -1000}}}))
+    assert parsed == Parsed(
+        replace(BUILT_IN, limits=Limits(gpus=8), priorities={"critical": 50, "batch": -10, "least": -1000})
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "priority", "path", "message"),
+    [
+        ("high", "100", ".high", '"100" is not allowed; must be a whole number without quotes and unit, such as 100'),
+        ("high", None, ".high", "null is not allowed; must be a whole number"),
+        ("high", 1001, ".high", "1001 is not allowed; must be between -1000 and 1000"),
+        ("high", -1001, ".high", "-1001 is not allowed; must be between -1000 and 1000"),
+        ("High", 1, "", f'"High" is not allowed; must be {NAME}, at most 63 characters long'),
+        ("high\n", 1, "", f'"high\\n" is not allowed; must be {NAME}, at most 63 characters long'),
+        ("h" * 64, 1, "", f'"{"h" * 59}… is not allowed; must be {NAME}, at most 63 characters long'),
+    ],
+    ids=str,
+)
+def test_priority_with_a_problem_is_left_out_and_limits_nothing(
+    name: str, priority: JSON, path: str, message: str
+) -> None:
+    """The quotas stay valid, and a value of a weaker level counts."""
+    weaker: Manifest = {"limits": {"priorities": {"high": 7}, "gpusPerNamespace": 8}}
+    parsed = parse_settings(weaker, _context({"limits": {"priorities": {name: priority, "low": -7}}}))
+    want = replace(BUILT_IN, limits=Limits(gpus=8), priorities={"high": 7, "low": -7})
+    assert parsed == Parsed(want, (Problem(f"modelplane.limits.priorities{path}", message),))
+
+
+def test_priorities_that_are_no_map_limit_nothing() -> None:
+    parsed = parse_settings({"limits": {"priorities": ["high"], "gpusPerNamespace": 8}}, {})
+    problem = Problem("input.limits.priorities", '["high"] is not allowed; must be a map')
+    assert parsed == Parsed(replace(BUILT_IN, limits=Limits(gpus=8)), (problem,))
+
+
+def test_named_priorities_have_the_bounds_of_the_others() -> None:
+    spec = json.loads((ROOT / "function/schemas/manifests.json").read_text())["definitions"]["ModelDeployment"]
+    fields = mapping(spec, "properties.spec.properties")
+    assert [get(fields, f"priorityName.{bound}") for bound in ("pattern", "maxLength")] == [_NAME, _MAX_NAME]
+    bounds = [get(fields, f"priority.{bound}") for bound in ("minimum", "maximum")]
+    assert bounds == [-_MAX_PRIORITY, _MAX_PRIORITY]
 
 
 def test_invalid_setting_leaves_the_weaker_level() -> None:

@@ -114,6 +114,32 @@ SILENT = {
             ),
         ),
     ),
+    "names-of-priorities-in-another-composition": Silent(
+        more=(_compose("ModelPlacement", limits={"priorities": {"critical": 5}}),),
+        warnings=(
+            (
+                f"Composition modelplacements: {STEP}.limits.priorities: has no effect in the Composition of "
+                "ModelPlacements; set it in the Composition of ModelDeployments"
+            ),
+        ),
+    ),
+    "priority-that-no-namespace-may-have": Silent(
+        more=(
+            _compose(
+                "ModelDeployment",
+                limits={
+                    "priorities": {"critical": 100, "high": 50, "batch": -10},
+                    "namespaces": {"a": {"maxPriority": 50}, "b": {}},
+                },
+            ),
+        ),
+        warnings=(
+            (
+                f"Composition modeldeployments: {STEP}.limits.priorities.critical: 100 counts as at most 50 in every "
+                "namespace; raise maxPriority of those that may have it"
+            ),
+        ),
+    ),
     "limits-in-one-composition": Silent(
         more=(_compose("ModelDeployment", limits=LIMITS), _compose("ModelPlacement", objectWatch=True)),
         warnings=(
@@ -125,7 +151,15 @@ SILENT = {
     ),
     "limits-in-both": Silent(
         more=(
-            _compose("ModelDeployment", limits={**LIMITS, "maxPriority": 5, "namespaces": {"a": {"maxPriority": 9}}}),
+            _compose(
+                "ModelDeployment",
+                limits={
+                    **LIMITS,
+                    "maxPriority": 5,
+                    "priorities": {"critical": 5},
+                    "namespaces": {"a": {"maxPriority": 9}},
+                },
+            ),
             _compose("ModelPlacement", limits=LIMITS),
         )
     ),
@@ -191,5 +225,7 @@ def test_every_preset_has_its_networks() -> None:
 def test_settings_of_some_compositions_exist() -> None:
     schemas = json.loads((Path(__file__).parents[2] / "function" / "schemas" / "manifests.json").read_text())
     fields = schemas["$defs" if "$defs" in schemas else "definitions"]["Defaults"]["properties"]
-    assert {setting.partition(".")[0] for setting in _READERS} <= fields.keys()
-    assert "maxPriority" in fields["limits"]["properties"]
+    for setting in _READERS:
+        first, *below = setting.split(".")
+        assert first in fields, setting
+        assert all(field in fields[first]["properties"] for field in below), setting

@@ -199,6 +199,72 @@ def test_says_that_the_platform_allows_no_such_priority() -> None:
     assert get(control.composites[placement_of(control, LENDER)], "spec.priority") == 10
 
 
+NAMED: Manifest = {"limits": {"maxPriority": 100, "priorities": {"critical": 100, "high": 200, "batch": -10}}}
+
+
+@pytest.mark.parametrize(("lends", "asks", "takes"), [("batch", "critical", True), ("critical", "batch", False)])
+def test_priorities_have_names(lends: str, asks: str, *, takes: bool) -> None:
+    """Placements have numbers."""
+    lender = deployment(LENDER, 4, guaranteed=1, priorityName=lends)
+    control = started(lender, deployment(OWNER, 2, priorityName=asks), settings=NAMED)
+    assert replicas(control) == ({"lender": 2, "owner": 2} if takes else {"lender": 4})
+    assert get(control.composites[placement_of(control, LENDER)], "spec.priority") == (-10 if takes else 100)
+    assert "priorityName" not in str(dict(control.composites[placement_of(control, LENDER)]))
+
+
+def test_says_that_the_platform_allows_no_priority_of_that_name() -> None:
+    control = started(deployment(LENDER, 1, priorityName="high"), settings=NAMED)
+    assert message(control, LENDER, "Scheduled") == (
+        "Placed on h100-west (profile one-gpu, pool h100, 1 replica of 1 node x 1 GPU). Note: spec.priorityName: high "
+        "(200) counts as 100, as the platform allows no more (limits.maxPriority)"
+    )
+    assert get(control.composites[placement_of(control, LENDER)], "spec.priority") == 100
+
+
+UNKNOWN = (
+    'spec.priorityName: "{}" is not a name of limits.priorities in the platform settings; must be one of batch, '
+    "critical, high{}"
+)
+
+
+def test_creates_nothing_for_a_priority_of_an_unknown_name() -> None:
+    control = started(deployment(OWNER, 1, priorityName="critcal"), settings=NAMED)
+    assert said(control, OWNER, "Scheduled") == ("False", "InvalidDeployment")
+    assert message(control, OWNER, "Scheduled") == UNKNOWN.format("critcal", " (did you mean critical?)")
+    assert control.all("ModelPlacement") == []
+    change(control, OWNER, "spec.priorityName", "critical")
+    settle(control)
+    assert replicas(control) == {"owner": 1}
+
+
+@pytest.mark.parametrize("cause", ["deployment", "platform"])
+def test_keeps_what_runs_while_the_name_of_a_priority_is_unknown(cause: str) -> None:
+    """Nothing is given back meanwhile; the other placement waits."""
+    control = started(deployment(LENDER, 4, guaranteed=1, priorityName="batch"), settings=NAMED)
+    if cause == "deployment":
+        change(control, LENDER, "spec.priorityName", "none")
+        said_now = UNKNOWN.format("none", "")
+    else:
+        control.renderer = Engine(call, {"limits": {"maxPriority": 100}})
+        said_now = (
+            'spec.priorityName: "batch" is not a name of limits.priorities in the platform settings; there are no '
+            "names, so set priority"
+        )
+    before = dict(control.composites[placement_of(control, LENDER)])
+    change(control, LENDER, "spec.scaling.fixed.replicas", 1)
+    control.apply([deployment(OWNER, 2)])
+    settle(control)
+    assert message(control, LENDER, "Scheduled") == said_now
+    assert said(control, LENDER, "Scheduled") == ("False", "InvalidDeployment")
+    kept = control.composites[placement_of(control, LENDER)]
+    assert (kept["spec"], mapping(kept, "metadata")) == (before["spec"], before["metadata"])
+    assert replicas(control) == {"lender": 4}
+    control.renderer = Engine(call, NAMED)
+    change(control, LENDER, "spec.priorityName", "batch")
+    settle(control)
+    assert replicas(control) == {"lender": 1, "owner": 2}
+
+
 def test_takes_from_the_lowest_priority_first() -> None:
     control = started(
         deployment(LENDER, 2, guaranteed=1, priority=-1),

@@ -275,6 +275,15 @@ OTHERS = [
     Case("environments-zero", "at least one", "ModelDeployment", {"environments": 0}, "spec.environments"),
     Case("model-kind", "two kinds", "ModelDeployment", {"modelRef.kind": "Llama"}, "spec.modelRef.kind"),
     Case("signal", "only Fixed so far", "ModelDeployment", {"scaling": {"signal": "Queue"}}, "spec.scaling.signal"),
+    Case("priority-name", "no such letters", "ModelDeployment", {"priorityName": "Critical"}, "spec.priorityName"),
+    Case(
+        "priority-and-its-name",
+        "a priority has a number or a name",
+        "ModelDeployment",
+        {"priority": -1, "priorityName": "batch"},
+        "spec.priorityName",
+        "must not be set together with priority",
+    ),
     Case("replicas", "not negative", "ModelPlacement", {"replicas": -1}, "spec.replicas"),
     Case(
         "recorded-shape",
@@ -298,6 +307,7 @@ OTHERS = [
 ALLOWED = [
     Case("replicas-zero", "scaled to zero", "ModelDeployment", {"scaling": {"fixed": {"replicas": 0}}}),
     Case("class-empty", "the default class", "ModelDeployment", {"modelCache": {"storageClassName": ""}}),
+    Case("priority-name", "0 is the default", "ModelDeployment", {"priority": 0, "priorityName": "batch"}),
     Case("vram-in-bytes", "a quantity may be a number", "ClusterModel", {"resources": {"vram": 85899345920}}),
     Case(
         "data-mode",
