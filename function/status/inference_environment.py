@@ -13,7 +13,7 @@ from function.domain.environment import Drift, DriftField, Environment, Pool, Po
 from function.domain.model import Engine, EngineName, Problem, SecretKey
 from function.domain.placement import Placement
 from function.domain.records.shares import build_share
-from function.kube.manifests import JSON, Manifest, condition, format_time, listing, prune, text
+from function.kube.manifests import JSON, Manifest, condition, format_time, integer, listing, prune, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.quantity import gib
 from function.kube.selectors import NO_EXECUTE, find_untolerated
@@ -155,7 +155,7 @@ LEDGER_FIELDS = ("pools", "gpus", "admitted", "rejected")
 
 def build_ledger(environment: Environment, ledger: EnvironmentLedger, published: Manifest) -> Manifest:
     """Returns the ledger as a status, which changes only with allocations; `published` is the observed status."""
-    pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name]) for pool in environment.pools]
+    pools: list[JSON] = [_build_pool(pool, ledger.pools[pool.name], published) for pool in environment.pools]
     pools += _keep_other_pools(environment, ledger, published)
     admitted: list[JSON] = [_build_grant(grant) for grant in ledger.grants if grant.uid]
     rejected: list[JSON] = [{"uid": uid, "pool": pool} for uid, pool in ledger.rejected]
@@ -196,7 +196,7 @@ def _keep_other_pools(environment: Environment, ledger: EnvironmentLedger, publi
     return [{key: row[key] for key in fields if key in row} for row in rows]
 
 
-def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
+def _build_pool(pool: Pool, ledger: PoolLedger, published: Manifest) -> Manifest:
     capacity = ledger.capacity
     return prune(
         {
@@ -215,10 +215,22 @@ def _build_pool(pool: Pool, ledger: PoolLedger) -> Manifest:
                 {"priority": priority, "free": _build_levels(nodes)} for priority, nodes in ledger.reclaimable
             ]
             or None,
+            "reclaims": _count_reclaims(pool.name, ledger, published) or None,
             "placements": capacity.placements,
             "observed": build_node_facts(pool.facts) if pool.facts else None,
         }
     )
+
+
+def _count_reclaims(pool: str, ledger: PoolLedger, published: Manifest) -> int:
+    """Returns for how many requests replicas of a pool have been taken back, each counted when it begins."""
+    rows = (row for row in listing(published, "pools") if text(row, "name") == pool)
+    earlier = integer(next(rows, {}), "reclaims")
+    claimants = {grant.yields.uid for grant in ledger.grants if grant.yields}
+    if claimants:
+        admitted = (row for row in listing(published, "admitted") if text(row, "pool") == pool)
+        claimants -= {text(row, "yields.uid") for row in admitted}
+    return earlier + len(claimants)
 
 
 def _build_levels(nodes: Iterable[tuple[int, int]]) -> list[JSON]:

@@ -139,6 +139,24 @@ def test_loses_nothing_more_once_the_other_is_deleted_half_way(rounds: int) -> N
     assert replicas(control) == {"lender": 4}
 
 
+def pool_of(control: ControlPlane) -> Manifest:
+    (pool,) = listing(control.composites[control.all("InferenceEnvironment")[0]], "status.pools")
+    return pool
+
+
+def test_counts_how_often_replicas_are_taken_back() -> None:
+    """A request counts once, however many replicas of whichever placements end for it, and for as long as they take."""
+    control = started(deployment(LENDER, 2, guaranteed=1), deployment(OTHER, 2, guaranteed=1))
+    assert pool_of(control).get("reclaims") is None
+    for count in (1, 2, 3):
+        control.apply([deployment(OWNER, 1 if count == 2 else 2)])
+        settle(control)
+        assert pool_of(control).get("reclaims") == count
+        control.delete(OWNER)
+        settle(control)
+        assert pool_of(control).get("reclaims") == count
+
+
 def test_guaranteed_replicas_are_never_taken() -> None:
     control = started(deployment(LENDER, 4, guaranteed=3), deployment(OWNER, 2))
     assert replicas(control) == {"lender": 4}

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from function.kube.manifests import Manifest, listing, mapping, text
+from function.kube.manifests import Manifest, listing, mapping, parse_time, text
 from tests.cli.api import ApiServer, serving
 from tests.cli.conftest import controlled
 from tests.cli.process import EXAMPLES, output_of
+from tests.composers.test_lent import LENDER, OWNER, deployment, started
 from tests.conformance.watched import watching
 from tools import debian, programs
 from tools.documents import document, documents
@@ -48,6 +49,26 @@ def manifests() -> list[Manifest]:
 @pytest.fixture(scope="module")
 def series(manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory) -> Series:
     """All series of the fleet."""
+    return _watch(manifests, {"ModelService", "InferenceEnvironment", "ModelPlacement"}, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def reclaiming() -> list[Manifest]:
+    """A pool of 4 GPUs whose lender has 4 replicas, 3 of them lent, and is told to give back 2."""
+    control = started(deployment(LENDER, 4, guaranteed=1))
+    control.apply([deployment(OWNER, 2)])
+    control.advance()
+    control.advance()
+    return copy.deepcopy(list(control.store.values()))
+
+
+@pytest.fixture(scope="module")
+def lent_series(reclaiming: list[Manifest], tmp_path_factory: pytest.TempPathFactory) -> Series:
+    return _watch(reclaiming, {"InferenceEnvironment", "ModelPlacement"}, tmp_path_factory)
+
+
+def _watch(manifests: list[Manifest], kinds: set[str], tmp_path_factory: pytest.TempPathFactory) -> Series:
+    """Returns all series of some objects once each of these kinds has some."""
     folder = tmp_path_factory.mktemp("metrics")
     with watching(m for m in manifests if "/" in text(m, "apiVersion")) as url:
         config = {
@@ -59,10 +80,10 @@ def series(manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory) 
             "users": [{"name": "me", "user": {}}],
         }
         (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-        return _read(folder / "kubeconfig")
+        return _read(folder / "kubeconfig", kinds)
 
 
-def _read(kubeconfig: Path) -> Series:
+def _read(kubeconfig: Path, kinds: set[str]) -> Series:
     port, telemetry = _find_ports()
     options = {
         "kubeconfig": kubeconfig,
@@ -76,7 +97,7 @@ def _read(kubeconfig: Path) -> Series:
     argv = (str(programs.path("kube-state-metrics")), *(f"--{name}={value}" for name, value in options.items()))
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        return _wait(f"http://127.0.0.1:{port}/metrics")
+        return _wait(f"http://127.0.0.1:{port}/metrics", kinds)
     finally:
         process.terminate()
         process.wait()
@@ -87,8 +108,8 @@ def _find_ports() -> tuple[int, int]:
         return one.getsockname()[1], two.getsockname()[1]
 
 
-def _wait(url: str) -> Series:
-    """Return the series once each resource of the configuration has some and no more come."""
+def _wait(url: str, kinds: set[str]) -> Series:
+    """Return the series once each of the kinds has some and no more come."""
     deadline, before = time.monotonic() + _SECONDS, Series()
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -97,8 +118,8 @@ def _wait(url: str) -> Series:
                 found = dict(_parse(response.read().decode()))
         except OSError:
             continue
-        kinds = {value for _, labels in found for name, value in labels if name == "kind"}
-        if {"ModelService", "InferenceEnvironment", "ModelPlacement"} <= kinds and found.keys() == before.keys():
+        served = {value for _, labels in found for name, value in labels if name == "kind"}
+        if kinds <= served and found.keys() == before.keys():
             return found
         before = found
     raise AssertionError("kube-state-metrics shows too little")
@@ -115,13 +136,13 @@ def find(series: Series, metric: str, **labels: str) -> list[float]:
     return [value for (name, has), value in series.items() if name == metric and set(labels.items()) <= has]
 
 
-def test_every_metric_of_the_configuration_has_series(series: Series) -> None:
+def test_every_metric_of_the_configuration_has_series(series: Series, lent_series: Series) -> None:
     resources = listing(document(MONITORING / "kube-state-metrics.yaml"), "spec.resources")
     configured = {f"modelplane_{text(metric, 'name')}" for r in resources for metric in listing(r, "metrics")}
     # No environment of the fleet has its pools there, and no ModelCache is in it.
     absent = {"existing_pool_price_per_gpu_hour", "gke_pool_price_per_gpu_hour"}
     absent |= {"cache_environments_desired", "cache_environments_ready"}
-    assert configured - {name for name, _ in series} == {f"modelplane_{name}" for name in absent}
+    assert configured - {name for name, _ in (*series, *lent_series)} == {f"modelplane_{name}" for name in absent}
 
 
 def test_no_resource_has_two_metrics_of_one_name() -> None:
@@ -143,6 +164,31 @@ def test_series_are_what_the_objects_say(series: Series) -> None:
     assert find(series, "modelplane_service_endpoints_ready", **service) == [0]
     assert find(series, "modelplane_service_endpoint_weight", **service, environment="eu-west") == [0]
     assert find(series, "modelplane_service_endpoint_info", **service, reason="no replica is ready") == [1, 1]
+
+
+def test_reclaims_are_what_the_ledger_says(lent_series: Series, reclaiming: list[Manifest], tmp_path: Path) -> None:
+    pool = {"name": "h100-west", "pool": "h100", "accelerator": "nvidia-h100-80gb"}
+    assert find(lent_series, "modelplane_pool_gpus_free", **pool) == [0]
+    assert find(lent_series, "modelplane_pool_reclaims", **pool) == [1]
+    (environment,) = (m for m in reclaiming if m["kind"] == "InferenceEnvironment")
+    (row,) = listing(environment, "status.admitted")
+    told = {
+        "kind": "InferenceEnvironment",
+        "name": "h100-west",
+        "pool": "h100",
+        "namespace": "team",
+        "placement": text(row, "name"),
+        "claimant_namespace": "team",
+        "claimant": "owner",
+    }
+    since = parse_time(text(row, "yields.since"))
+    found = {name: value for (name, labels), value in lent_series.items() if labels == set(told.items())}
+    assert found == {"modelplane_reclaim_replicas_kept": 2, "modelplane_reclaim_since": since}
+    lender = {"namespace": "team", "name": text(row, "name")}
+    assert find(lent_series, "modelplane_placement_replicas", **lender) == [4]
+    assert find(lent_series, "modelplane_placement_replicas_guaranteed", **lender) == [1]
+    lent = {'{deployment="lender", environment="h100-west", pool="h100"}': 3.0}
+    evaluate(lent_series, "sum by (deployment, environment, pool) (modelplane:placement_gpus:lent)", lent, tmp_path)
 
 
 def test_jobs_have_the_time_of_their_creation(series: Series, manifests: list[Manifest]) -> None:

@@ -44,6 +44,12 @@ MAY_BE_EMPTY = {
     "Time to first token",
     "Tokens per second",
     "Deployments that do not follow the load",
+    # Nor is a replica lent.
+    "Lent GPUs by namespace",
+    "Lent GPUs of pools",
+    "Reclaims in one hour",
+    "Deployments that wait for replicas",
+    "Replicas kept",
 }
 
 
