@@ -99,8 +99,8 @@ def find_conflict(
         return None
     is_taken = named and any(other.name != pool.name and named.may_share_gpus(other) for other in changed)
     if named and (is_taken or pool.name not in movable):
-        way = f"restore {named.labels_text}, and add other nodes as another pool"
-        message = f"cannot change while {named.holders_text} there: {way}"
+        way = f"restore {named.labels_text}, and add nodes with other labels as another pool"
+        message = f"cannot change while {named.holders_text} of this pool: {way}"
         return Conflict(pool=pool.name, message=message, is_relabelled=True)
     for used in by_name.values():
         if used.name == pool.name or used.is_declared_as(valid.get(used.name)) or not used.may_share_gpus(pool):

@@ -181,12 +181,14 @@ def _note_lent_replicas(plan: Plan) -> Iterator[str]:
             if gives > 0 and grant.share.pool == placement.pool and _key(grant) in lenders:
                 lender = lenders[_key(grant)]
                 many = _count_taken(gives, lender, grant.share.replicas)
-                yield f"{placement.environment}: {many} of {lender.namespace}/{lender.deployment} will end for it"
+                whose = f"{lender.namespace}/{lender.deployment}"
+                yield f"{placement.environment}: {many} of {whose} will end to free GPUs for it"
         kept = _count_kept(environment, [placement], others)
         ends = placement.replicas - kept.get((placement.namespace, placement.name), placement.replicas)
         if may_lend(placement) and ends > 0:
             many = _count_taken(ends, placement, placement.replicas)
-            yield f"{placement.environment}: {many} of its {placement.replicas} will end, as others need their GPUs"
+            of = f"{many} of its {placement.replicas}"
+            yield f"{placement.environment}: {of} will end, because other deployments need their GPUs"
 
 
 def _count_kept(

@@ -358,7 +358,7 @@ def _mark_chosen(row: Row | None, assignment: Assignment, observed: set[str], *,
         required = format_count(assignment.replicas, "replica")
         return replace(row, verdict=verdict, required=required, cost=assignment.cost)
     if row is not None and assignment.takes_back:
-        row = replace(row, available="room once lent replicas have ended", refusals=())
+        row = replace(row, available="room once replicas of others have ended", refusals=())
     if row is not None:
         return replace(row, verdict=verdict)
     return Row(

@@ -92,9 +92,11 @@ class Yield:
     since: int | None = None  # seconds since 1970; None: not published yet
 
     def __str__(self) -> str:
-        since = "" if self.since is None else f" since {format_time(self.since)}"
-        needs = f"which needs {format_count(self.gpus, 'GPU')}{since}"
-        return f"{self.namespace}/{self.name} (priority {self.priority}), {needs}"
+        gpus = format_count(self.gpus, "GPU")
+        who = f"{self.namespace}/{self.name} (priority {self.priority})"
+        if self.since is None:
+            return f"{who}, which needs {gpus}"
+        return f"{who}, which has needed {gpus} since {format_time(self.since)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

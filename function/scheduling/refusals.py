@@ -152,8 +152,8 @@ def _describe_capacity(refusal: Refusal) -> str:
     if use.lent is None:
         return what
     gpus, priority = use.lent
-    who = f"guaranteed replicas of priority {priority} or higher"
-    return f"{what}; {format_count(gpus, 'GPU')} can be taken back by {who}"
+    who = f"a deployment of priority {priority} or higher"
+    return f"{what}; {who} can take back {format_count(gpus, 'GPU')} for guaranteed replicas"
 
 
 def _compare_values(refusal: Refusal) -> tuple[str, str]:
@@ -237,12 +237,15 @@ class Field(Enum):
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
     LENT = FieldRow(
         "lent replicas",
-        lambda r: f"pool {r.pool} takes back {format_count(_count(r), 'lent replica')} for {r.actual}",
+        lambda r: f"the GPUs of {format_count(_count(r), 'lent replica')} of pool {r.pool} go to {r.actual}",
         lambda r: (format_count(_count(r), "lent replica"), "taken back"),
     )
     PREEMPTED = FieldRow(
         "guaranteed replicas",
-        lambda r: f"pool {r.pool} takes {format_count(_count(r), 'replica')}, also guaranteed ones, for {r.actual}",
+        lambda r: (
+            f"the GPUs of {format_count(_count(r), 'replica')} of pool {r.pool}, including guaranteed ones, "
+            f"go to {r.actual}"
+        ),
         lambda r: (format_count(_count(r), "replica"), "taken"),
     )
     LEDGER = FieldRow(

@@ -153,9 +153,8 @@ class Held:
 
     @property
     def message(self) -> str:
-        stay = f"{format_count(self.replicas, 'lent replica')} stay{'s' if self.replicas == 1 else ''}"
-        until = f"until as many serve elsewhere, at most until {format_time(self.until)}"
-        return f"{stay} {until}, and end{'s' if self.replicas == 1 else ''} then for {self.yields}"
+        stay = f"{format_count(self.replicas, 'lent replica')} may stay until as many serve on other environments"
+        return f"{stay}, until {format_time(self.until)} at the latest; their GPUs then go to {self.yields}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

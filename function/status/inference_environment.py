@@ -423,7 +423,7 @@ def _explain_presence(environment: Environment, placement: Placement, manifest: 
         summary = text(scheduled, "message").partition("\n")[0].rstrip(".")
         return f"cannot move: {text(scheduled, 'reason')} ({summary})"
     if placement.draining:
-        return "serves until ModelServices send it no requests; Scheduled of the deployment names these"
+        return "serves until no ModelService sends it requests; see Scheduled of its deployment"
     rows = listing(manifest, "status.placements")
     unready = [text(row, "environment") for row in rows if text(row, "phase") != Phase.READY]
     targets = [name for name in unready if name != environment.name]

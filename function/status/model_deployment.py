@@ -125,8 +125,9 @@ def _describe_carried(decision: Decision) -> str:
     names = [p.environment for p in decision.carried if p.environment not in decision.unreadable]
     parts = [f"Kept on {join_with_more(names)} until the replacements are Ready"] if names else []
     for draining in decision.draining:
-        services = join_with_more([f"ModelService {name}" for name in draining.held_by]) or "each ModelService"
-        parts.append(f"Kept on {draining.placement.environment} until {services} sends it no requests any more")
+        named = join_with_more([f"ModelService {name}" for name in draining.held_by])
+        until = f"{named} sends it no requests any more" if named else "no ModelService sends it requests"
+        parts.append(f"Kept on {draining.placement.environment} until {until}")
     return "; ".join(parts)
 
 

@@ -202,8 +202,8 @@ def _describe_request(placement: Placement, admission: Admission) -> str:
         required += f", {admission.replicas} admitted"
     if admission.taken_back:
         until = admission.taken_back_until
-        most = "" if until is None else f"; replicas that first move elsewhere end by {format_time(until)}"
-        return f"{required}; waits until lent replicas have ended: {join_with_more(admission.taken_back)}{most}"
+        most = "" if until is None else f"; if they are replaced elsewhere first, by {format_time(until)}"
+        return f"{required}; waits for other replicas to end: {join_with_more(admission.taken_back)}{most}"
     environment = f"InferenceEnvironment {placement.environment}"
     limit = admission.status_limit
     if not admission.evaluated:

@@ -43,7 +43,10 @@ class Case:
 
 
 A, B = pool("a", labels=X), pool("b", labels=Y)
-RESTORE_X = "cannot change while team/chat has GPUs there: restore type=x, and add other nodes as another pool"
+RESTORE_X = (
+    "cannot change while team/chat has GPUs of this pool: restore type=x, and add nodes with other labels as another "
+    "pool"
+)
 TAKES_A = (
     "select nodes of pool a, where team/chat has GPUs: declare pool a with type=x again, or leave this pool out until "
     "they have moved"
@@ -96,8 +99,8 @@ CASES = {
         pools=(pool("a", labels=Y), pool("b", labels=X)),
         conflicts={
             "[0].labels": RESTORE_X,
-            "[1].labels": "cannot change while team/d, team/e, team/f and 2 more have GPUs there: restore type=y, and "
-            "add other nodes as another pool",
+            "[1].labels": "cannot change while team/d, team/e, team/f and 2 more have GPUs of this pool: restore "
+            "type=y, and add nodes with other labels as another pool",
         },
         valid=[], broken=["a", "b"],
     ),

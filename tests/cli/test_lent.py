@@ -41,7 +41,7 @@ def write(folder: Path, *deployments: tuple[str, int, str]) -> str:
 def test_plan_names_who_gives_back_lent_replicas(tmp_path: Path) -> None:
     files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", 0, "{replicas: 3}"))
     lines = output_of("plan", "-f", files).splitlines()
-    assert "note: h100-west: 3 lent replicas of chat/lender will end for it" in lines
+    assert "note: h100-west: 3 lent replicas of chat/lender will end to free GPUs for it" in lines
     (pool,) = json.loads(output_of("capacity", "-f", files, "-o", "json"))
     assert pool["gpus"] == {"total": 8, "inUse": 8, "free": 0, "lent": 4}
     assert {user["deployment"]: (user["gpus"], user.get("lent")) for user in pool["usedBy"]} == {
@@ -60,8 +60,8 @@ def test_plan_names_whose_guaranteed_replicas_end(tmp_path: Path) -> None:
     settings = tmp_path / "settings.yaml"
     settings.write_text(yaml.safe_dump(composition("deployments", {**OURS, **limits})))
     lines = output_of("plan", "-f", files, "-f", str(settings)).splitlines()
-    assert "note: h100-west: 3 replicas of chat/lender will end for it" in lines
-    assert "note: h100-west: 3 replicas of its 8 will end, as others need their GPUs" in lines
+    assert "note: h100-west: 3 replicas of chat/lender will end to free GPUs for it" in lines
+    assert "note: h100-west: 3 replicas of its 8 will end, because other deployments need their GPUs" in lines
 
 
 @pytest.mark.parametrize("priority", [-1, -1000])
@@ -74,9 +74,9 @@ def test_plan_takes_nothing_back_for_a_lower_priority(tmp_path: Path, priority: 
 def test_plan_tells_the_lender_what_ends(tmp_path: Path) -> None:
     files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", 0, "{replicas: 3}"))
     lines = output_of("plan", "-f", files).splitlines()
-    assert "note: h100-west: 3 lent replicas of its 8 will end, as others need their GPUs" in lines
+    assert "note: h100-west: 3 lent replicas of its 8 will end, because other deployments need their GPUs" in lines
     rows = [line for line in lines if line.startswith("placed ")]
-    assert [row.split("   ")[-1].strip() for row in rows] == ["room for 8", "room once lent replicas have ended"]
+    assert [row.split("   ")[-1].strip() for row in rows] == ["room for 8", "room once replicas of others have ended"]
 
 
 def test_plan_places_a_lender_with_what_fits(tmp_path: Path) -> None:

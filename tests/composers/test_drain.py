@@ -16,7 +16,7 @@ from tools.control_plane import ControlPlane
 OSLO, TOKYO = "a100-oslo", "h100-tokyo"
 DRAIN: Manifest = {"key": "modelplane.ai/drain", "effect": "NoExecute", "reason": "new switch"}
 REFUSED = "1/2 environments can run llama-3.3-70b-anywhere (2 desired): 1 is tainted"
-MARKED = "serves until ModelServices send it no requests; Scheduled of the deployment names these"
+MARKED = "serves until no ModelService sends it requests; see Scheduled of its deployment"
 RESERVED: Manifest = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 

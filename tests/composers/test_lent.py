@@ -105,12 +105,12 @@ def test_uses_what_is_free_and_gives_back_as_few_as_suffice() -> None:
     control.advance()
     lender, owner = placement_of(control, LENDER), placement_of(control, OWNER)
     assert message(control, owner, "Admitted") == (
-        "pool h100 of h100-west: 2 replicas of 1 node x 1 GPU required; waits until lent replicas have ended: "
-        f"2 replicas of team/{lender.name}; replicas that first move elsewhere end by T+600"
+        "pool h100 of h100-west: 2 replicas of 1 node x 1 GPU required; waits for other replicas to end: "
+        f"2 replicas of team/{lender.name}; if they are replaced elsewhere first, by T+600"
     )
     assert message(control, LENDER, "ScaledAsRequested") == (
         "asked for 4 replicas on each environment, 2 granted, 2 running; h100-west: has 2 replicas; profile one-gpu: "
-        "pool h100 takes back 2 lent replicas for team/owner (priority 0), which needs 2 GPUs since T"
+        "the GPUs of 2 lent replicas of pool h100 go to team/owner (priority 0), which has needed 2 GPUs since T"
     )
     settle(control)
     assert replicas(control) == {"lender": 2, "owner": 2}
@@ -163,7 +163,8 @@ def test_guaranteed_replicas_are_never_taken() -> None:
     assert said(control, OWNER, "Scheduled") == ("False", "InsufficientCapacity")
     assert message(control, OWNER, "Scheduled").splitlines()[1] == (
         "h100-west: profile one-gpu: pool h100 has no capacity now: 2 replicas of 1 node x 1 GPU required, 0 fit: 4 of "
-        "4 nodes in use by 1 other placement; 1 GPU can be taken back by guaranteed replicas of priority 0 or higher"
+        "4 nodes in use by 1 other placement; a deployment of priority 0 or higher can take back 1 GPU for guaranteed "
+        "replicas"
     )
 
 
@@ -313,8 +314,8 @@ def test_divided_replicas_go_where_there_is_room_before_any_ends() -> None:
         meanwhile += [message(control, LENDER, "ScaledAsRequested")]
     assert replicas(control) == {"lender": 4, "owner": 3}
     counts = "asked for 4 replicas, 4 granted, 4 running"
-    stays = "h100-west: 3 lent replicas stay until as many serve elsewhere, at most until T+600, and end then"
-    told = f"{counts}; {stays} for team/owner (priority 0), which needs 3 GPUs since T"
+    stays = "h100-west: 3 lent replicas may stay until as many serve on other environments, until T+600 at the latest"
+    told = f"{counts}; {stays}; their GPUs then go to team/owner (priority 0), which has needed 3 GPUs since T"
     assert list(dict.fromkeys(meanwhile)) == [counts, told]
     assert said(control, LENDER, "ScaledAsRequested") == ("True", "Scaled")
 
@@ -410,8 +411,8 @@ def test_a_preempted_deployment_says_who_takes_its_replicas() -> None:
     for _ in range(20):
         control.advance()
         told.add(message(control, LENDER, "ScaledAsRequested"))
-    who = "for team/owner (priority 10), which needs 4 GPUs since T"
-    taken = f"profile one-gpu: pool h100 takes 3 replicas, also guaranteed ones, {who}"
+    who = "team/owner (priority 10), which has needed 4 GPUs since T"
+    taken = f"profile one-gpu: the GPUs of 3 replicas of pool h100, including guaranteed ones, go to {who}"
     assert f"asked for 3 replicas on each environment, 0 granted, 0 running; h100-west: has 0 replicas; {taken}" in told
 
 

@@ -109,8 +109,12 @@ def test_the_owner_gets_its_gpus_and_no_request_fails(
     until("the lender to be told", scene.keeps, seconds=60)
     scene.lines.append(f"told after {time.monotonic() - begin:.1f} s")
     assert scene.keeps() == [2]
-    said = until("the reason", lambda: "takes back" in (text_ := scene.message(LENDER, "ScaledAsRequested")) and text_)
-    assert "pool gpus takes back 2 lent replicas for lent/owner (priority 0), which needs 16 GPUs" in str(said)
+    said = until(
+        "the reason", lambda: "lent replicas" in (text_ := scene.message(LENDER, "ScaledAsRequested")) and text_
+    )
+    assert "the GPUs of 2 lent replicas of pool gpus go to lent/owner (priority 0), which has needed 16 GPUs" in str(
+        said
+    )
     (waiting,) = scene.world.placements(TEAM, OWNER)
     record_property("Admitted of the owner", text(condition(waiting, "Admitted"), "message"))
     scene.wait(LENDER, east=2)
