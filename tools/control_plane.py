@@ -111,9 +111,9 @@ class ControlPlane:
         changing = [str(ref) for ref, manifest in self.store.items() if before.get(ref) != manifest]
         raise UnsettledError(f"still changing after {_ROUNDS} rounds: {', '.join(changing)}")
 
-    def advance(self) -> Round:
-        """Render every composite once and apply what comes out."""
-        refs = self.store.refs(*COMPOSERS)
+    def advance(self, refs: Sequence[Ref] = ()) -> Round:
+        """Render some composites once, or every one, and apply what comes out."""
+        refs = refs or self.store.refs(*COMPOSERS)
         observed = {ref: self.store.owned(ref) for ref in refs}
         rendered = dict(zip(refs, self.renderer.render(self.store, refs), strict=True))
         self._write(rendered)

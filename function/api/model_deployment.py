@@ -36,6 +36,7 @@ from function.kube.manifests import (
     is_ready,
     listing,
     mapping,
+    parse_time,
     strings,
     text,
 )
@@ -135,6 +136,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     annotations = strings(manifest, "metadata.annotations")
     is_exclusive = annotations.get(names.ANNOTATION_EXCLUSIVE_NODES) == "true"
     price = _PRICE.fullmatch(annotations.get(names.ANNOTATION_PRICE, ""))
+    deployment_created = annotations.get(names.ANNOTATION_DEPLOYMENT_CREATED, "")
     phase = text(manifest, "status.phase")
     service_ready = condition(manifest, ConditionType.SERVICE_READY)
     is_current = is_condition_current(manifest, ConditionType.SERVICE_READY)
@@ -161,6 +163,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         generation=integer(manifest, "metadata.generation"),
         version=text(manifest, "metadata.resourceVersion"),
         created=text(manifest, "metadata.creationTimestamp"),
+        deployment_created=deployment_created if parse_time(deployment_created) is not None else "",
         vram=quantity.parse_or_none(annotations.get(names.ANNOTATION_VRAM)),
         exclusive_replica_nodes=is_exclusive,
         price=Price(per_gpu_hour=Decimal(price[1]), currency=price[2]) if price else None,

@@ -11,6 +11,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from pydantic import BaseModel
+
 from function import schemas
 from function.api.problems import DURATION_FORM, PATTERN_FORMS, Parsed, Problems, find_unknown_fields, validate
 from function.api.scaling import parse_autoscaling
@@ -46,6 +48,7 @@ _MAX_ID = 2**31 - 1
 _NAME, _MAX_NAME, _MAX_PRIORITY = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", 63, 1000
 # Fields of the schema that `Settings` has, too.
 _SAME_NAMES = {"secret_namespace", "object_watch", "remote_namespace_prefix"}
+_GUARANTEES = ("guaranteedGpusPerNamespace", "guaranteedGpus")
 # Settings that do not decide what runs. Without a valid Gateway, ModelServices stay as observed.
 _HARMLESS = ("gates", "gateway", "limits", "objectWatch", "ttl")
 
@@ -139,14 +142,27 @@ def _parse_level(fields: JSON, path: str, weaker: Settings) -> Parsed[Settings]:
 def _parse_limits(block: schemas.Limits, weaker: Limits, problems: Problems) -> Limits:
     """Returns the limits of each namespace without limits of its own."""
     has_cost = block.cost_per_hour is not None and not problems["costPerHour"].list()
-    without_quotas = (f"{problems.path}.namespaces.", problems["priorities"].path)
+    guarantee = problems["guaranteedGpusPerNamespace"].path
+    without_quotas = (f"{problems.path}.namespaces.", problems["priorities"].path, guarantee)
+    is_invalid = not all(problem.path.startswith(without_quotas) for problem in problems.list())
+    hides_guarantee = _hides_guarantee(schemas.Limits, problems)
+    gpus = weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace
+    guaranteed = weaker.guaranteed_gpus
+    if block.guaranteed_gpus_per_namespace is not None:
+        guaranteed = block.guaranteed_gpus_per_namespace
+    # The level that lowers the ceiling may leave the guarantee to the weaker one.
+    changed = "gpusPerNamespace" if block.guaranteed_gpus_per_namespace is None else "guaranteedGpusPerNamespace"
+    has_changed = (block.gpus_per_namespace, block.guaranteed_gpus_per_namespace) != (None, None)
+    exceeds = has_changed and _exceeds_ceiling(guaranteed, gpus, problems, changed, "gpusPerNamespace")
     return Limits(
         placements=weaker.placements if block.placements_per_namespace is None else block.placements_per_namespace,
-        gpus=weaker.gpus if block.gpus_per_namespace is None else block.gpus_per_namespace,
+        gpus=gpus,
+        guaranteed_gpus=guaranteed,
+        guarantee_invalid=weaker.guarantee_invalid or hides_guarantee or exceeds,
         cost=_parse_cost(block.cost_per_hour, problems["costPerHour"]) if has_cost else weaker.cost,
         max_priority=weaker.max_priority if block.max_priority is None else block.max_priority,
         preempts=weaker.preempts if block.preemption is None else block.preemption == "LowerPriority",
-        invalid=weaker.invalid or not all(problem.path.startswith(without_quotas) for problem in problems.list()),
+        invalid=weaker.invalid or is_invalid,
     )
 
 
@@ -167,16 +183,39 @@ def _parse_own_limits(block: schemas.Namespaces | None, general: Limits, problem
     """Returns the limits of one namespace; the general limits replace invalid limits."""
     own = block or schemas.Namespaces()
     fallback = Limits()
-    if problems.list():
+    if any(problem.path != problems["guaranteedGpus"].path for problem in problems.list()):
         fallback = general if general.has_limits else Limits(invalid=True)
+    hides_guarantee = _hides_guarantee(schemas.Namespaces, problems)
+    gpus = own.gpus or fallback.gpus
+    guaranteed = fallback.guaranteed_gpus if own.guaranteed_gpus is None else own.guaranteed_gpus
+    exceeds = _exceeds_ceiling(guaranteed, gpus, problems, "guaranteedGpus", "gpus")
     return Limits(
         placements=own.placements or fallback.placements,
-        gpus=own.gpus or fallback.gpus,
+        gpus=gpus,
+        guaranteed_gpus=guaranteed,
+        guarantee_invalid=hides_guarantee or exceeds or fallback.guarantee_invalid,
         cost=_parse_cost(own.cost_per_hour, problems["costPerHour"]) or fallback.cost,
         max_priority=general.max_priority if own.max_priority is None else own.max_priority,
         preempts=general.preempts,
         invalid=fallback.invalid,
     )
+
+
+def _hides_guarantee(schema: type[BaseModel], problems: Problems) -> bool:
+    """Tells whether a block may have a guarantee that cannot be read: its other fields say nothing about it."""
+    names = {field.alias or name for name, field in schema.model_fields.items()} - {*_GUARANTEES, "namespaces"}
+    harmless = {problem for name in names for problem in problems[name].list()}
+    below = f"{problems.path}.namespaces."
+    return any(p not in harmless and not p.path.startswith(below) for p in problems.list())
+
+
+def _exceeds_ceiling(guaranteed: int | None, gpus: int, problems: Problems, changed: str, ceiling: str) -> bool:
+    """Adds a problem of the field that was changed if more is guaranteed than may be used."""
+    if not gpus or guaranteed is None or guaranteed <= gpus or problems[ceiling].list():
+        return False
+    which = f"at least {guaranteed}, which are guaranteed" if changed == ceiling else f"at most {ceiling} ({gpus})"
+    problems[changed].add_invalid(gpus if changed == ceiling else guaranteed, which)
+    return True
 
 
 def _parse_cost(block: schemas.CostPerHour | None, problems: Problems) -> Cost | None:

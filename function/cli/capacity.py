@@ -12,6 +12,7 @@ import click
 
 from function.cli import gpus
 from function.cli.advice import find_savings
+from function.cli.guarantees import describe_guarantees, find_guarantees
 from function.cli.inputs import load_inventory
 from function.cli.names import complete_names
 from function.cli.options import (
@@ -85,16 +86,22 @@ def capacity(  # noqa: PLR0913  # one for each option
             return gpus.format_suggestions(store, environments).rstrip("\n")
         plans = [*plan_deployments(inventory).values()] if sources.files else []
         shown = {environment.name for environment in environments}
-        usages = [usage for usage in gpus.list_usages(store) if usage.environment.name in shown]
+        all_usages = gpus.list_usages(store)
+        usages = [usage for usage in all_usages if usage.environment.name in shown]
+        guarantees = find_guarantees(store) if form.for_people or by == "namespace" else {}
+        total = describe_guarantees(guarantees, sum(usage.gpus for usage in all_usages))
         if by:
             rows = _add_up_users(by, usages)
+            if by == "namespace":
+                rows = _add_guarantees(rows, guarantees)
             if by == "namespace" and any("costs" in row for row in rows):
                 all_plans = plans if sources.files else plan_deployments(load_inventory(sources)).values()
                 _add_up_savings(rows, all_plans)
-            return _format_sums(by, rows, form)
+            return _format_sums(by, rows, form, total if by == "namespace" else "")
         match form:
             case Form.TABLE | Form.WIDE:
-                return _format_table(usages, wide=form is Form.WIDE)
+                table = _format_table(usages, wide=form is Form.WIDE)
+                return f"{table}\n\n{total}" if total else table
             case Form.SVG:
                 return draw_world(usages, plans)
             case Form.NAME:
@@ -161,12 +168,22 @@ def _add_up_savings(rows: Sequence[dict[str, Any]], plans: Iterable[Plan]) -> No
             row["savings"] = saved
 
 
-def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
+def _add_guarantees(rows: Iterable[dict[str, Any]], guarantees: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Returns the rows of namespaces with the GPUs that these are guaranteed; those that use none come last."""
+    used = {row["namespace"]: row for row in rows}
+    unused = {
+        name: {"namespace": name, "gpus": 0, "replicas": 0, "environments": [], "usedBy": []} for name in guarantees
+    }
+    found = {**used, **{name: row for name, row in unused.items() if name not in used}}
+    return [{**row, "guaranteed": guarantees[name]} if name in guarantees else row for name, row in found.items()]
+
+
+def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form, guaranteed: str) -> str:
     if not form.for_people:
         return format_data(form, rows)
     if not rows:
         return "no GPU is in use"
-    columns = (by, "gpus", "free", "replicas", "environments", "costs", "savings", "usedBy")
+    columns = (by, "gpus", "guaranteed", "free", "replicas", "environments", "costs", "savings", "usedBy")
     titles = {"usedBy": "USED BY", "costs": "COST", "savings": "MOVING SAVES"}
     shown_columns = [column for column in columns if any(column in row for row in rows)]
     headers = {titles.get(column, column.upper()): column for column in shown_columns}
@@ -178,7 +195,8 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form) -> str:
         shown.append({**row, **costs, "environments": len(row["environments"]), "usedBy": used_by})
     table = format_columns(headers, shown)
     total = add_up(cost for row in rows for cost in row.get("costs", ()))
-    return f"{table}\n\ntotal {format_costs(total)}" if len(rows) > 1 and total else table
+    sums = [f"total {format_costs(total)}" if len(rows) > 1 and total else "", guaranteed]
+    return "\n\n".join(filter(None, [table, "\n".join(filter(None, sums))]))
 
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:

@@ -15,6 +15,7 @@ _READERS = {
     "gates": ("ModelDeployment",),
     "gateway": ("ModelService",),
     "limits": ("ModelDeployment", "ModelPlacement"),
+    "limits.guaranteedGpusPerNamespace": ("ModelDeployment",),
     "limits.maxPriority": ("ModelDeployment",),
     "limits.preemption": ("ModelDeployment",),
     "limits.priorities": ("ModelDeployment",),
@@ -87,4 +88,4 @@ def _read(settings: Manifest, setting: str) -> JSON:
 
 def _list_quotas(limits: JSON) -> Manifest:
     found = limits if isinstance(limits, dict) else {}
-    return {key: own for key, own in found.items() if f"limits.{key}" not in _READERS}
+    return {key: own for key, own in found.items() if f"limits.{key}" not in _READERS and key != "guaranteedGpus"}

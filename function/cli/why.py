@@ -120,7 +120,7 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
     """Returns the conditions, then a block per reason; many environments are grouped by reason unless `show_all`."""
     yield f"{report.ref}: {tables.paint(report.verdict, tables.GOOD if report.is_placed else tables.BAD)}"
     for each in report.conditions:
-        yield tables.format_condition(each, text(each, "message").partition("\n")[0])
+        yield tables.format_condition(each, _shorten(text(each, "message")))
     is_grouped = len(report.refusals) > MAX_ITEMS and not show_all
     reasons = (*report.unready, *(() if is_grouped else report.refusals))
     for number, reason in enumerate(reasons, 1):
@@ -143,6 +143,13 @@ def _list_lines(report: Report, *, show_all: bool) -> Iterator[str]:
         yield from notes
     if is_grouped:
         yield "\nEvery environment: --all"
+
+
+def _shorten(message: str) -> str:
+    """Returns the first line of a message with its notes; the lines between are shown as reasons."""
+    first, _, others = message.partition("\n")
+    _, is_noted, notes = others.rpartition(". Note: ")
+    return f"{first} Note: {notes}" if is_noted else first
 
 
 def _list_block(number: int, title: str, reason: Reason, lines: Sequence[str] = (), subject: str = "") -> Iterator[str]:

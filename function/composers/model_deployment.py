@@ -16,12 +16,13 @@ from function.api.model_deployment import parse_deployment, parse_placement, res
 from function.api.model_service import parse_service_view
 from function.api.problems import Parsed
 from function.capacity.admission import build_labels
+from function.capacity.guarantee import Guarantee, find_guarantee
 from function.capacity.quota import namespace_usage
 from function.capacity.reclaim import find_kept, find_time_to_move
 from function.composers import scopes
 from function.composers.scopes import SERVICE_KEY, Scope
 from function.contract import Call, Composed, Condition, Drop, Outcome, Requirement
-from function.domain.allocation import QuotaUsage
+from function.domain.allocation import Limits, QuotaUsage
 from function.domain.cache import StorageChoice
 from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
@@ -37,9 +38,9 @@ from function.reasons import Autoscaled, ConditionType, ReferencesResolved, Refu
 from function.remote.adoption import adopt_all, observe_orphans
 from function.remote.object_writer import carry_over, reapply_observed, with_resource_version
 from function.remote.provider_usage import NO_OBJECTS_LEFT, PROVIDER_USAGE, compose_provider_usage
-from function.scheduling.division import share_guaranteed
 from function.scheduling.filters import VerdictCache
 from function.scheduling.gate import find_gate_obstacle
+from function.scheduling.guarantee import build_placements
 from function.scheduling.limits import find_exceeded_usage, limit_decision, requests_more
 from function.scheduling.scheduler import delay_deletion_while_serving, drains_first, schedule
 from function.scheduling.turns import assign_turns, needs_gate
@@ -70,6 +71,8 @@ class Scheduling:
     storage_request: WeightsRequest  # for the weights on any environment
     scope: Scope
     decision: Decision
+    limits: Limits = Limits()  # of its namespace
+    guarantee: Guarantee | None = None  # what its namespace is guaranteed; None: no limit
     usage: QuotaUsage | None = None  # how much of its quota the namespace uses; None: not needed, or no quota
 
     def take_snapshot(self, placements: Iterable[Placement], find_request: FindRequest = lambda _: None) -> Snapshot:
@@ -110,9 +113,8 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     request = scheduling.request
     decision = scheduling.decision
     rollout = request.deployment.rollout
-    placements = share_guaranteed(
-        request.deployment, decision.assignments, [request.to_placement(each) for each in decision.assignments]
-    )
+    created = text(call.xr, "metadata.creationTimestamp") if scheduling.guarantee else ""
+    placements = build_placements(request, decision, created, keep=scheduling.limits.guarantee_invalid)
     leaving = (*decision.carried, *(drained.placement for drained in decision.draining))
     gate_obstacle, gate_requirement = _check_gate(call, settings, request, placements, leaving)
     generation = request.model.generation
@@ -130,7 +132,17 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     conditions = (
         references.model_resolved(request.model),
         report.build_scheduled(
-            request, decision, _find_ways_out(scheduling), priority=_get_requested_priority(call, request, settings)
+            request,
+            decision,
+            _find_ways_out(scheduling),
+            priority=_get_requested_priority(call, request, settings),
+            guarantee_note=report.describe_guarantee(
+                request,
+                decision,
+                placements,
+                scheduling.guarantee,
+                settings.name_guarantee(request.deployment.namespace),
+            ),
         ),
         *build_scaled_as_requested(call.xr, decision, scale),
         *autoscaler.conditions,
@@ -196,7 +208,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
         labels = SchedulingRequest(deployment=deployment, model=model).labels
         first_scope = next(scopes.fleet_scopes(call, own_scope, labels, settings)) if needs_fleet else own_scope
         return keep(first_scope, resolving)
-    undecided = _build_request(deployment, model, own_scope)
+    undecided = _build_request(call, deployment, model, own_scope, settings)
     if _may_suffice(deployment, own_scope.own):
         # Decides as if only its own placements and their environments existed.
         decision = schedule(undecided.request, own_scope.environments, own_scope.own, now=call.now)
@@ -207,7 +219,7 @@ def decide(call: Call, parsed: Parsed[Deployment | None], settings: Settings) ->
     return scheduling if scheduling.scope.answered else keep(scheduling.scope, resolving)
 
 
-def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Scheduling:
+def _build_request(call: Call, deployment: Deployment, model: Model, scope: Scope, settings: Settings) -> Scheduling:
     """Returns the inputs of a decision, without the decision."""
     storage_request = WeightsRequest(
         model=model,
@@ -216,10 +228,27 @@ def _build_request(deployment: Deployment, model: Model, scope: Scope) -> Schedu
         namespace=deployment.namespace,
         owner=deployment.name,
     )
+    limits = settings.limits_of(deployment.namespace)
+    guarantee = None
+    if not limits.guarantee_invalid:
+        namespace_placements = requirements.collect_placements(call, [requirements.PLACEMENTS_IN_NAMESPACE]) or []
+        created = text(call.xr, "metadata.creationTimestamp")
+        guarantee = find_guarantee(deployment, created, namespace_placements, limits)
     request = SchedulingRequest(
-        deployment=deployment, model=model, storage_request=storage_request, serving_check=find_pool_problems
+        deployment=deployment,
+        model=model,
+        storage_request=storage_request,
+        serving_check=find_pool_problems,
+        guaranteed_gpus=guarantee.left if guarantee else 0 if limits.guarantee_invalid else None,
     )
-    return Scheduling(request=request, storage_request=storage_request, scope=scope, decision=Decision())
+    return Scheduling(
+        request=request,
+        storage_request=storage_request,
+        scope=scope,
+        decision=Decision(),
+        limits=limits,
+        guarantee=guarantee,
+    )
 
 
 def _decide_from_fleet(call: Call, settings: Settings, undecided: Scheduling) -> Scheduling:
@@ -489,6 +518,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
         {
             names.ANNOTATION_VRAM: None if placement.vram is None else str(placement.vram),
             names.ANNOTATION_PRICE: f"{price.per_gpu_hour} {price.currency}" if price else None,
+            names.ANNOTATION_DEPLOYMENT_CREATED: placement.deployment_created or None,
             names.ANNOTATION_EXCLUSIVE_NODES: "true" if placement.exclusive_replica_nodes else None,
         }
     )

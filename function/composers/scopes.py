@@ -101,6 +101,8 @@ def find_own_scope(call: Call, deployment: Deployment, settings: Settings) -> Sc
         placement if placement.deployment == deployment.name else replace(placement, deployment=deployment.name)
         for placement in (*parse_placements(call.observed), *parse_placements(orphans))
     )
+    if settings.limits_of(deployment.namespace).guaranteed_gpus is not None:
+        required |= _require_namespace(call, settings)
     used = requirements.require_environments_by_name(sorted({placement.environment for placement in own}))
     caches = (parse_model_cache(item.load()).value for item in call.answers.get(requirements.CACHE, ()))
     return Scope(
@@ -175,9 +177,10 @@ def _parse_items(answer: Answer) -> list[tuple[RequiredResource, Placement | Non
 
 
 def _require_namespace(call: Call, settings: Settings) -> dict[str, Requirement]:
-    """Returns the requirement of all placements of the namespace where a quota limits it."""
+    """Returns the requirement of all placements of the namespace where a quota limits what it has or is guaranteed."""
     namespace = text(call.xr, "metadata.namespace")
-    if not settings.limits_of(namespace).has_limits:
+    limits = settings.limits_of(namespace)
+    if not limits.has_limits and limits.guaranteed_gpus is None:
         return {}
     return {requirements.PLACEMENTS_IN_NAMESPACE: requirements.require_placements(namespace)}
 

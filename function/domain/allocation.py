@@ -148,6 +148,8 @@ class Limits:
 
     placements: int = 0
     gpus: int = 0
+    guaranteed_gpus: int | None = None  # that can be guaranteed; None: all that is used
+    guarantee_invalid: bool = False  # `guaranteed_gpus` cannot be read: what is guaranteed stays as it is
     cost: Cost | None = None
     max_priority: int = 0
     preempts: bool = False  # guaranteed replicas can be taken back for a higher priority

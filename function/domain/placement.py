@@ -105,6 +105,7 @@ class Placement:
     generation: int = 0  # of its spec; 0 in a file
     version: str = ""  # metadata.resourceVersion; empty in a file
     created: str = ""  # RFC 3339
+    deployment_created: str = ""  # likewise; empty: not recorded
     vram: int | None = None  # bytes that the model required when the shape was computed; None: it was declared
     price: Price | None = None  # of its pool, at the last decision
     has_served: bool = False  # its status records that it was Ready once
@@ -149,6 +150,11 @@ class Placement:
     def guaranteed_replicas(self) -> int:
         """Replicas that nobody takes back; the others are lent."""
         return self.replicas if self.guaranteed is None else min(self.guaranteed, self.replicas)
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs of one replica; 0 where the topology cannot be read."""
+        return self.shape.gpus if self.shape else 0
 
     @property
     def running_replicas(self) -> int:

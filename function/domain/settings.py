@@ -98,6 +98,11 @@ class Settings:
     def limits_of(self, namespace: str) -> Limits:
         return self.namespace_limits.get(namespace, self.limits)
 
+    def name_guarantee(self, namespace: str) -> str:
+        """Returns the setting that says how many GPUs a namespace is guaranteed."""
+        own = f"limits.namespaces.{namespace}.guaranteedGpus"
+        return own if namespace in self.namespace_limits else "limits.guaranteedGpusPerNamespace"
+
     def remote_namespace(self, namespace: str) -> str:
         """Returns the namespace on remote clusters in which new placements and caches of a namespace start."""
         return f"{self.remote_namespace_prefix}{namespace}"

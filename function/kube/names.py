@@ -23,6 +23,7 @@ LABEL_KEPT_FOR = f"{GROUP}/kept-for"  # on Objects of claims that are kept: a na
 LABEL_MODEL = f"{GROUP}/model"  # on claims and Jobs: the name of the source of the weights
 ANNOTATION_VRAM = f"{GROUP}/vram"
 ANNOTATION_PRICE = f"{GROUP}/price-per-gpu-hour"
+ANNOTATION_DEPLOYMENT_CREATED = f"{GROUP}/deployment-created"
 ANNOTATION_EXCLUSIVE_NODES = f"{GROUP}/exclusive-replica-nodes"
 ANNOTATION_RETRY = f"{GROUP}/retry"
 ANNOTATION_SPEC_DIGEST = f"{GROUP}/spec-digest"

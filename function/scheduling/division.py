@@ -7,7 +7,7 @@ weights. Replicas that fit nowhere are tried again in every decision.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from function.capacity.reclaim import find_kept, find_time_to_move
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment
-from function.domain.placement import Deployment, Placement, Preference, Stage
+from function.domain.placement import Placement, Preference, Stage
 from function.reasons import Phase
 from function.scheduling.candidates import SchedulingInputs, filter_in_order
 from function.scheduling.filters import (
@@ -243,7 +243,8 @@ def _take_back(
     deployment = inputs.request.deployment
     lacking = deployment.guaranteed_replicas - (deployment.replicas - division.left)
     lends_nothing = frozenset(e.name for e in inputs.environments.values() if not inputs.ledger.lends(e))
-    if lacking <= 0 or lends_nothing.issuperset(inputs.environments):
+    left = inputs.request.charge_guaranteed(division.assignments.values()).guaranteed_gpus
+    if lacking <= 0 or left == 0 or lends_nothing.issuperset(inputs.environments):
         return
     division.inputs = replace(inputs, request=replace(inputs.request, takes_back=True))
     lent, division.left = division.left - lacking, lacking
@@ -251,7 +252,9 @@ def _take_back(
     candidates = [*_sort_candidates(division, ranks, names, {})]
     feasible = (candidate for candidate in candidates if not isinstance(candidate, Infeasible))
     for candidate in takewhile(lambda _: division.left, feasible):
+        before = dict(division.assignments)
         _grow(division, candidate, reusable, may_add=may_add)
+        _limit_to_guarantee(division, before, candidate.environment)
     division.left += lent
     division.inputs = inputs
     division.refusals = {
@@ -262,27 +265,19 @@ def _take_back(
     }
 
 
-def share_guaranteed(
-    deployment: Deployment, assignments: Iterable[Assignment], placements: Sequence[Placement]
-) -> list[Placement]:
-    """Returns the placements of the assignments, each with its part of the guaranteed replicas if they are divided.
-
-    Replicas that run are guaranteed first, and of these the ones that were guaranteed before.
-    """
-    guaranteed = deployment.guaranteed
-    if guaranteed is None or not deployment.divides_replicas:
-        return [*placements]
-    had = {a.environment: (a.placement.guaranteed or 0) if a.placement else 0 for a in assignments}
-    parts: dict[str, int] = {}
-
-    def order(p: Placement) -> tuple[int, int, int, str]:
-        stays = min(had[p.environment], p.running_replicas)
-        return -stays, -p.running_replicas, -had[p.environment], p.environment
-
-    for each in sorted(placements, key=order):
-        parts[each.environment] = min(each.replicas, guaranteed)
-        guaranteed -= parts[each.environment]
-    return [replace(each, guaranteed=parts[each.environment]) for each in placements]
+def _limit_to_guarantee(division: Division, before: Mapping[str, Assignment], name: str) -> None:
+    """Lowers what an environment was given just now to what the namespace has GPUs left for."""
+    gpus = division.inputs.request.charge_guaranteed(before.values()).guaranteed_gpus
+    grown = division.assignments.get(name)
+    if gpus is None or grown is None:
+        return
+    most = (before[name].replicas if name in before else 0) + gpus // grown.shape.gpus
+    surplus = max(0, grown.replicas - most)
+    division.left += surplus
+    if most or name in before:
+        division.assignments[name] = replace(grown, replicas=grown.replicas - surplus)
+    else:
+        del division.assignments[name]
 
 
 def _grow_existing(division: Division, environment: Environment, placement: Placement) -> None:

@@ -498,7 +498,9 @@ class VerdictCache:
     ) -> FilterFunc:
         """Returns `filter_environment` with a cache; `pause` is called before each verdict that is not cached."""
         # The key leaves out the fields that no verdict depends on.
-        key = replace(request, deployment=replace(request.deployment, namespace="", name="", environments=1))
+        key = replace(
+            request, guaranteed_gpus=None, deployment=replace(request.deployment, namespace="", name="", environments=1)
+        )
         known: dict[str, _Entry] = next((entries for other, entries in self._requests if other == key), {})
         entries = {e.name: known[e.name] for e in environments if e.name in known}
         others = [each for each in self._requests if each[0] != key][: MAX_REQUESTS - 1]

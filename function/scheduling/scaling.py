@@ -82,7 +82,10 @@ def _limit_to_kept(
 ) -> tuple[int, Refusal | None]:
     """Returns how many replicas a placement may have that gives some back, and why they are fewer."""
     desired = deployment.replicas
-    guaranteed = placement.guaranteed_replicas if deployment.divides_replicas else deployment.guaranteed_replicas
+    guaranteed = placement.guaranteed_replicas
+    if not deployment.divides_replicas:  # a placement that lost all its replicas is guaranteed some all the same
+        most = deployment.replicas if placement.guaranteed is None else placement.guaranteed
+        guaranteed = min(most, deployment.guaranteed_replicas)
     kept, yields = find_kept(environment, placement) or (desired, None)
     if yields is None or desired <= kept:
         return desired, None

@@ -29,6 +29,7 @@ from function.scheduling.filters import (
     filter_for_reschedule,
     satisfies_requirements,
 )
+from function.scheduling.guarantee import limit_to_guarantee, list_guaranteed_numbers, sort_by_age
 from function.scheduling.limits import charge_assignments
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scaling import scale_existing
@@ -168,9 +169,7 @@ def schedule(
     if deployment.divides_replicas:
         return _schedule_divided(inputs, retained)
     desired = deployment.environments
-    scaled = {
-        p.environment: _scale(request, inputs.environments[p.environment], p, ledger) for p in retained.kept if p.shape
-    }
+    inputs, scaled = _scale_in_turn(inputs, retained.kept)
     stranded = [p for p in retained.kept if p.shape and _is_stranded(*scaled[p.environment])]
     staying = [p for p in retained.kept if p not in stranded][:desired]
     if usage:  # placements that grow are charged before new placements
@@ -180,6 +179,7 @@ def schedule(
     limit = 0 if general_refusal else desired
     rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(staying))
     rescheduled += _reschedule_to_other_pool(inputs, stranded, limit - len(staying) - len(rescheduled))
+    inputs = replace(inputs, request=inputs.request.charge_guaranteed(rescheduled))
     in_place = frozenset(a.environment for a in rescheduled)
     used = in_place.union(p.environment for p in (*staying, *stranded))
     further = max(0, limit - len(staying) - len(rescheduled))
@@ -226,26 +226,43 @@ def _choose_in_turn(
     chosen, refused = _choose_environments(inputs, retained, used, limit - len(used))
     if len(used) + len(chosen) >= limit:
         return chosen, refused
-    further: list[tuple[SchedulingRequest, frozenset[str]]] = []
     if least < request.deployment.replicas:
-        further.append((request.with_replicas(least), frozenset()))
-    lending = {name for name, each in inputs.environments.items() if inputs.ledger.lends(each)} if least else set()
-    if lending:
-        further.append((_guaranteed_request(request), frozenset(inputs.environments.keys() - lending)))
-    for each, without in further:
-        used |= {a.environment for a in chosen}
-        if len(used) >= limit:
-            break
         usage = inputs.usage and charge_assignments(inputs.usage, chosen)
-        smaller = replace(inputs, request=each, usage=usage)
-        more, _ = _choose_environments(smaller, retained, used | without, limit - len(used))
-        chosen += more if each.takes_back else tuple(_enlarge(smaller, more, request.deployment.replicas))
+        smaller = replace(inputs, request=request.with_replicas(least), usage=usage)
+        used |= {a.environment for a in chosen}
+        more, _ = _choose_environments(smaller, retained, used, limit - len(used))
+        chosen += tuple(_enlarge(smaller, more, request.deployment.replicas))
+    chosen += _choose_lending_environments(inputs, retained, used, limit, chosen)
     granted = {assignment.environment: assignment.replicas for assignment in chosen}
     return chosen, tuple(
         replace(i, granted_replicas=granted[i.environment]) if i.environment in granted else i
         for i in refused
         if i.environment not in granted or granted[i.environment] < request.deployment.replicas
     )
+
+
+def _choose_lending_environments(
+    inputs: SchedulingInputs, retained: Retained, used: frozenset[str], limit: int, chosen: tuple[Assignment, ...]
+) -> tuple[Assignment, ...]:
+    """Chooses further environments, for guaranteed replicas: for all of them, or for as many as can be guaranteed."""
+    request = inputs.request
+    lending = {name for name, each in inputs.environments.items() if inputs.ledger.lends(each)}
+    without_lent = frozenset(inputs.environments.keys() - lending)
+    further: tuple[Assignment, ...] = ()
+    fewest = request.deployment.guaranteed_replicas + 1
+    while lending and len(used := used | {a.environment for a in (*chosen, *further)}) < limit:
+        claimed = request.charge_guaranteed((*chosen, *further))
+        numbers = list_guaranteed_numbers(claimed, [inputs.environments[name] for name in sorted(lending)])
+        fewest = max((number for number in numbers if number < fewest), default=0)
+        if not fewest:
+            break
+        usage = inputs.usage and charge_assignments(inputs.usage, (*chosen, *further))
+        smaller = replace(
+            inputs, request=_guaranteed_request(request, fewest), usage=limit_to_guarantee(claimed, usage)
+        )
+        more, _ = _choose_environments(smaller, retained, used | without_lent, limit - len(used))
+        further += more
+    return further
 
 
 def _enlarge(inputs: SchedulingInputs, assignments: Sequence[Assignment], most: int) -> Iterator[Assignment]:
@@ -265,9 +282,23 @@ def _enlarge(inputs: SchedulingInputs, assignments: Sequence[Assignment], most: 
         yield enlarged
 
 
-def _guaranteed_request(request: SchedulingRequest) -> SchedulingRequest:
+def _guaranteed_request(request: SchedulingRequest, replicas: int) -> SchedulingRequest:
     """Returns the request for guaranteed replicas, for which lent replicas of others are taken back."""
-    return replace(request.with_replicas(request.deployment.guaranteed_replicas), takes_back=True)
+    return replace(request.with_replicas(replicas), takes_back=True)
+
+
+def _scale_in_turn(
+    inputs: SchedulingInputs, placements: Iterable[Placement]
+) -> tuple[SchedulingInputs, dict[str, tuple[Assignment, Infeasible | None]]]:
+    """Scales placements in place, by environment; the older ones come first where not all can be guaranteed."""
+    request = inputs.request
+    scaled: dict[str, tuple[Assignment, Infeasible | None]] = {}
+    for placement in sort_by_age(placements):
+        if placement.shape:
+            environment = inputs.environments[placement.environment]
+            scaled[environment.name] = _scale(request, environment, placement, inputs.ledger)
+            request = request.charge_guaranteed([scaled[environment.name][0]])
+    return replace(inputs, request=request), scaled
 
 
 def _scale(
@@ -275,9 +306,10 @@ def _scale(
 ) -> tuple[Assignment, Infeasible | None]:
     """Scales a placement in place; for its guaranteed replicas, lent replicas of others are taken back."""
     assignment, infeasible = scale_existing(request, environment, placement, ledger)
-    if infeasible is None or assignment.replicas >= request.deployment.guaranteed_replicas:
+    least = request.count_guaranteed(request.deployment.replicas, assignment.shape)
+    if infeasible is None or assignment.replicas >= least:
         return assignment, infeasible
-    guaranteed, lacking = scale_existing(_guaranteed_request(request), environment, placement, ledger)
+    guaranteed, lacking = scale_existing(_guaranteed_request(request, least), environment, placement, ledger)
     if guaranteed.replicas <= assignment.replicas:
         return assignment, infeasible
     return guaranteed, infeasible if request.deployment.replicas > guaranteed.replicas else lacking

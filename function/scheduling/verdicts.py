@@ -1,6 +1,6 @@
 """The request of a deployment, the verdict on each environment, and the decision that is made from them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -29,6 +29,8 @@ class SchedulingRequest:
     # What the namespace has of its quota, once the quota has refused the first choice.
     quota_usage: QuotaUsage | None = None
     takes_back: bool = False  # lent replicas of others count as free, as far as they can be taken back
+    # GPUs that can still be guaranteed to the deployment, as the guarantee of its namespace allows; None: no limit.
+    guaranteed_gpus: int | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -46,6 +48,20 @@ class SchedulingRequest:
     def with_replicas(self, replicas: int) -> "SchedulingRequest":
         """Returns the request for another number of replicas."""
         return replace(self, deployment=replace(self.deployment, replicas=replicas))
+
+    def count_guaranteed(self, replicas: int, shape: Shape) -> int:
+        """Returns how many of so many replicas of a placement can be guaranteed."""
+        requested = min(replicas, self.deployment.guaranteed_replicas)
+        return requested if self.guaranteed_gpus is None else min(requested, self.guaranteed_gpus // shape.gpus)
+
+    def charge_guaranteed(self, assignments: "Iterable[Assignment]") -> "SchedulingRequest":
+        """Returns the request with what is guaranteed to assignments charged to the guarantee of the namespace."""
+        request = self
+        for each in assignments:
+            if request.guaranteed_gpus is not None:
+                used = request.count_guaranteed(each.replicas, each.shape) * each.shape.gpus
+                request = replace(request, guaranteed_gpus=request.guaranteed_gpus - used)
+        return request
 
     def find_profile(self, name: str) -> Profile | None:
         return next((profile for profile in self.model.profiles if profile.name == name), None)

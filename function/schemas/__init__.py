@@ -703,6 +703,7 @@ class CostPerHour(BaseModel):
 class Namespaces(BaseModel):
     placements: StrictInt | None = Field(None, ge=0, le=1000000)
     gpus: StrictInt | None = Field(None, ge=0, le=1000000)
+    guaranteed_gpus: StrictInt | None = Field(None, alias="guaranteedGpus", ge=0, le=1000000)
     max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
 
@@ -710,6 +711,7 @@ class Namespaces(BaseModel):
 class Limits(BaseModel):
     placements_per_namespace: StrictInt | None = Field(None, alias="placementsPerNamespace", ge=0, le=1000000)
     gpus_per_namespace: StrictInt | None = Field(None, alias="gpusPerNamespace", ge=0, le=1000000)
+    guaranteed_gpus_per_namespace: StrictInt | None = Field(None, alias="guaranteedGpusPerNamespace", ge=0, le=1000000)
     cost_per_hour: CostPerHour | None = Field(None, alias="costPerHour")
     max_priority: StrictInt | None = Field(None, alias="maxPriority", ge=-1000, le=1000)
     preemption: Literal["LentOnly", "LowerPriority"] | None = None

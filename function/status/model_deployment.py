@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from function.capacity.guarantee import Guarantee
 from function.contract import Condition
 from function.domain.allocation import format_replicas
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement, Preference, Rollout
 from function.kube.manifests import JSON, Manifest, condition, integer, listing, mapping, prune
-from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, join_with_more, truncate_middle
+from function.kube.messages import LIMIT, MAX_ITEMS, fit_budget, format_count, join_with_more, truncate_middle
 from function.kube.names import LABEL_DEPLOYMENT, label_value
 from function.reasons import (
     ConditionType,
@@ -26,6 +27,7 @@ from function.reasons import (
     ServiceAccepted,
     Status,
 )
+from function.scheduling.guarantee import count_possible
 from function.scheduling.turns import sort_turns
 from function.scheduling.verdicts import Decision, Infeasible, SchedulingRequest
 from function.scheduling.ways_out import WayOut
@@ -37,7 +39,12 @@ _placements_ready = partial(Condition, ConditionType.PLACEMENTS_READY)
 
 
 def build_scheduled(
-    request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut] = (), *, priority: int = 0
+    request: SchedulingRequest,
+    decision: Decision,
+    ways: Sequence[WayOut] = (),
+    *,
+    priority: int = 0,
+    guarantee_note: str = "",
 ) -> Condition:
     """Returns Scheduled: where the deployment is placed, or why not and the cheapest way out.
 
@@ -45,12 +52,34 @@ def build_scheduled(
     """
     scheduled = _build_scheduled(request, decision, ways)
     allowed = request.deployment.priority
-    if priority <= allowed:
+    notes = [guarantee_note] if guarantee_note else []
+    if priority > allowed:
+        name = request.deployment.priority_name
+        field = f"spec.priorityName: {name} ({priority})" if name else f"spec.priority: {priority}"
+        notes.insert(0, f"{field} counts as {allowed}, as the platform allows no more (limits.maxPriority)")
+    if not notes:
         return scheduled
-    name = request.deployment.priority_name
-    field = f"spec.priorityName: {name} ({priority})" if name else f"spec.priority: {priority}"
-    note = f"{field} counts as {allowed}, as the platform allows no more (limits.maxPriority)"
-    return replace(scheduled, message=truncate_middle(f"{scheduled.message}. Note: {note}"))
+    return replace(scheduled, message=truncate_middle(f"{scheduled.message}. Note: {'; '.join(notes)}"))
+
+
+def describe_guarantee(
+    request: SchedulingRequest,
+    decision: Decision,
+    placements: Sequence[Placement],
+    guarantee: Guarantee | None,
+    setting: str,
+) -> str:
+    """Returns how many guaranteed replicas are lent, as its namespace is guaranteed too few GPUs; empty if none.
+
+    `setting`: the one that limits what is guaranteed.
+    """
+    possible, requested = count_possible(request, decision, placements)
+    if guarantee is None or possible >= requested:
+        return ""
+    used = f", of which deployments that come before it have {guarantee.used}" if guarantee.used else ""
+    of_namespace = f"namespace {request.deployment.namespace} is guaranteed {format_count(guarantee.gpus, 'GPU')}"
+    lent = "the others are lent" if possible else "all are lent"
+    return f"{possible} of {requested} guaranteed replicas count, and {lent}: {of_namespace} ({setting}){used}"
 
 
 def _build_scheduled(request: SchedulingRequest, decision: Decision, ways: Sequence[WayOut]) -> Condition:

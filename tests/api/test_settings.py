@@ -206,18 +206,18 @@ def test_namespace_keeps_its_other_limits_when_the_one_of_costs_is_invalid() -> 
     ("limits", "want"),
     [
         ({"gpusPerNamespace": 8, "namespaces": {"chat": {"gpus": "4"}}}, Limits(gpus=8)),
-        ({"gpusPerNamespace": 8, "namespaces": {"chat": {"gpu": 4}}}, Limits(gpus=8)),
-        ({"gpusPerNamespace": 8, "namespaces": {"chat": "4"}}, Limits(gpus=8)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": {"gpu": 4}}}, Limits(gpus=8, guarantee_invalid=True)),
+        ({"gpusPerNamespace": 8, "namespaces": {"chat": "4"}}, Limits(gpus=8, guarantee_invalid=True)),
         ({"gpusPerNamespace": 8, "namespaces": {"chat": {"placements": 2, "gpus": "4"}}}, Limits(placements=2, gpus=8)),
         ({"gpusPerNamespace": 8, "namespaces": {"chat": None, "docs": {"gpus": "4"}}}, Limits(gpus=8)),
         ({"namespaces": {"chat": {"gpus": "4"}}}, Limits(invalid=True)),
-        ({"namespaces": {"chat": "4"}}, Limits(invalid=True)),
+        ({"namespaces": {"chat": "4"}}, Limits(invalid=True, guarantee_invalid=True)),
         ({"gpusPerNamespace": "8", "namespaces": {"chat": {"gpus": 4}}}, Limits(gpus=4)),
         ({"gpusPerNamespace": "8", "namespaces": {"chat": {"gpus": "4"}}}, Limits(invalid=True)),
         ({"gpusPerNamespace": "8"}, Limits(invalid=True)),
-        ({"gpuPerNamespace": 8}, Limits(invalid=True)),
-        ({"gpusPerNamespace": 8, "namespaces": "chat"}, Limits(gpus=8, invalid=True)),
-        ("8", Limits(invalid=True)),
+        ({"gpuPerNamespace": 8}, Limits(invalid=True, guarantee_invalid=True)),
+        ({"gpusPerNamespace": 8, "namespaces": "chat"}, Limits(gpus=8, invalid=True, guarantee_invalid=True)),
+        ("8", Limits(invalid=True, guarantee_invalid=True)),
     ],
     ids=str,
 )
@@ -334,3 +334,74 @@ def test_reports_a_context_that_is_no_map() -> None:
 def test_preemption_holds_for_every_namespace(weaker: Manifest, stronger: Manifest, want: bool) -> None:
     parsed = parse_settings({"limits": weaker}, _context({"limits": stronger}))
     assert (parsed.problems, parsed.value.limits_of("chat").preempts) == ((), want)
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        ({"guaranteedGpusPerNamespace": 4}, Limits(guaranteed_gpus=4)),
+        ({"guaranteedGpusPerNamespace": 0, "gpusPerNamespace": 8}, Limits(guaranteed_gpus=0, gpus=8)),
+        ({"guaranteedGpusPerNamespace": 8, "gpusPerNamespace": 8}, Limits(guaranteed_gpus=8, gpus=8)),
+        ({"guaranteedGpusPerNamespace": 8, "gpusPerNamespace": 0}, Limits(guaranteed_gpus=8)),
+        ({"guaranteedGpusPerNamespace": 4, "namespaces": {"chat": {"guaranteedGpus": 2}}}, Limits(guaranteed_gpus=2)),
+        ({"guaranteedGpusPerNamespace": 4, "namespaces": {"chat": {"gpus": 2}}}, Limits(gpus=2)),
+        ({"namespaces": {"chat": {"gpus": 4, "guaranteedGpus": 0}}}, Limits(gpus=4, guaranteed_gpus=0)),
+    ],
+    ids=str,
+)
+def test_a_namespace_is_guaranteed_part_of_its_quota(limits: JSON, want: Limits) -> None:
+    parsed = parse_settings({"limits": limits}, {})
+    assert (parsed.problems, parsed.value.limits_of("chat")) == ((), want)
+
+
+WHOLE_NUMBER = "must be a whole number without quotes and unit"
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger", "want", "problem"),
+    [
+        (
+            {"guaranteedGpusPerNamespace": 9, "gpusPerNamespace": 8},
+            {},
+            Limits(gpus=8, guaranteed_gpus=9, guarantee_invalid=True),
+            "input.limits.guaranteedGpusPerNamespace: 9 is not allowed; must be at most gpusPerNamespace (8)",
+        ),
+        (
+            {"gpusPerNamespace": 8},
+            {"guaranteedGpusPerNamespace": 9},
+            Limits(gpus=8, guaranteed_gpus=9, guarantee_invalid=True),
+            "modelplane.limits.guaranteedGpusPerNamespace: 9 is not allowed; must be at most gpusPerNamespace (8)",
+        ),
+        (
+            {"guaranteedGpusPerNamespace": 9},
+            {"gpusPerNamespace": 8},
+            Limits(gpus=8, guaranteed_gpus=9, guarantee_invalid=True),
+            "modelplane.limits.gpusPerNamespace: 8 is not allowed; must be at least 9, which are guaranteed",
+        ),
+        (
+            {"namespaces": {"chat": {"gpus": 2, "guaranteedGpus": 3}}},
+            {},
+            Limits(gpus=2, guaranteed_gpus=3, guarantee_invalid=True),
+            "input.limits.namespaces.chat.guaranteedGpus: 3 is not allowed; must be at most gpus (2)",
+        ),
+        (
+            {"guaranteedGpusPerNamespace": "4"},
+            {},
+            Limits(guarantee_invalid=True),
+            f'input.limits.guaranteedGpusPerNamespace: "4" is not allowed; {WHOLE_NUMBER}, such as 4',
+        ),
+        (
+            {"guaranteedGpusPerNamespace": 4, "namespaces": {"chat": {"gpus": 2, "guaranteedGpus": "1"}}},
+            {},
+            Limits(gpus=2, guarantee_invalid=True),
+            f'input.limits.namespaces.chat.guaranteedGpus: "1" is not allowed; {WHOLE_NUMBER}, such as 1',
+        ),
+    ],
+    ids=str,
+)
+def test_an_invalid_guarantee_hides_what_is_guaranteed_and_no_other_limit(
+    weaker: JSON, stronger: JSON, want: Limits, problem: str
+) -> None:
+    parsed = parse_settings({"limits": weaker}, _context({"limits": stronger}))
+    assert ([str(p) for p in parsed.problems], parsed.value.limits_of("chat")) == ([problem], want)
+    assert parsed.value.valid

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from function.cli.load_warnings import find_load_slips
-from function.kube.manifests import Manifest
-from tests.cli.process import ROOT, output_of, refused_output_of
+from function.kube.manifests import JSON, Manifest
+from tests.cli.process import ROOT, output_of, refused_output_of, run
 from tests.cli.test_composition import OURS, composition
 from tests.support.plane import change, only, plane
 
@@ -130,3 +130,48 @@ def test_plan_takes_nobody_who_waits_for_a_lender(tmp_path: Path) -> None:
     path = tmp_path / "dump.yaml"
     path.write_text(yaml.safe_dump_all(dict(manifest) for manifest in control.store.values()))
     assert "lent" not in output_of("plan", "-f", str(path))
+
+
+def write_settings(folder: Path, **limits: JSON) -> str:
+    settings = folder / "settings.yaml"
+    found: Manifest = {**OURS, "limits": dict(limits)}
+    settings.write_text(yaml.safe_dump(composition("deployments", found)))
+    return str(settings)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "note"),
+    [
+        (8, "3 lent replicas of chat/lender will end to free GPUs for it"),
+        (3, "2 lent replicas of chat/lender will end to free GPUs for it"),
+    ],
+)
+def test_plan_takes_back_no_more_than_is_guaranteed(tmp_path: Path, gpus: int, note: str) -> None:
+    """The lender comes first, with one guaranteed replica."""
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"), ("owner", 0, "{replicas: 3}"))
+    sources = ("-f", files, "-f", write_settings(tmp_path, guaranteedGpusPerNamespace=gpus))
+    lines = run("plan", *sources).stdout.splitlines()
+    assert f"note: h100-west: {note}" in lines
+    assert ("2 of 3 guaranteed replicas count" in " ".join(lines)) == (gpus == 3)
+    shown = run("why", "owner", "-n", "chat", *sources).stdout
+    assert ("2 of 3 guaranteed replicas count" in " ".join(shown.split())) == (gpus == 3)
+
+
+def test_capacity_compares_all_guarantees_with_all_gpus(tmp_path: Path) -> None:
+    """The pool has 8 GPUs."""
+    files = write(tmp_path, ("lender", 0, "{replicas: 8, guaranteed: 1}"))
+    namespaces: Manifest = {"idle": {"guaranteedGpus": 5}, "free": {"gpus": 2}}
+    settings = write_settings(tmp_path, guaranteedGpusPerNamespace=4, namespaces=namespaces)
+    sources = ("-f", files, "-f", settings)
+    assert output_of("capacity", *sources).splitlines()[-1] == "guaranteed: 9 GPUs, more than the 8 of all environments"
+    header, chat, idle, _, total = output_of("capacity", *sources, "--by", "namespace").splitlines()
+    assert header.split()[:3] == ["NAMESPACE", "GPUS", "GUARANTEED"]
+    assert (chat.split()[:3], idle.split()[:3]) == (["chat", "8", "4"], ["idle", "0", "5"])
+    assert total == "guaranteed: 9 GPUs, more than the 8 of all environments"
+    rows = json.loads(output_of("capacity", *sources, "--by", "namespace", "-o", "json"))
+    assert {row["namespace"]: (row["gpus"], row["guaranteed"]) for row in rows} == {"chat": (8, 4), "idle": (0, 5)}
+    fewer = write_settings(tmp_path, guaranteedGpusPerNamespace=4)
+    assert output_of("capacity", "-f", files, "-f", fewer).splitlines()[-1] == (
+        "guaranteed: 4 of the 8 GPUs of all environments"
+    )
+    assert "guaranteed" not in output_of("capacity", "-f", files, "--by", "model", "-f", settings)

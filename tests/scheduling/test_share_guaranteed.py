@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from function.domain.placement import Deployment, Placement
-from function.scheduling.division import share_guaranteed
+from function.scheduling.guarantee import share_guaranteed
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import SchedulingRequest
 from tests.support.builders import deployment, environment, model, placement, planner, pool, profile, shape
@@ -20,7 +20,7 @@ def test_running_replicas_are_guaranteed_first() -> None:
 
     def share(west: Placement, east: Placement) -> dict[str, int | None]:
         assignments = schedule(REQUEST, FLEET, [west, east]).assignments
-        shared = share_guaranteed(two, assignments, [west, east])
+        shared = share_guaranteed(replace(REQUEST, deployment=two), assignments, [west, east])
         return {each.environment: each.guaranteed for each in shared}
 
     waits = replace(placement("west", replicas=2), guaranteed=2)
@@ -30,4 +30,4 @@ def test_running_replicas_are_guaranteed_first() -> None:
     assert share(both, replace(serves, guaranteed=1)) == {"west": 0, "east": 2}
     assert share(both, serves) == {"west": 2, "east": 0}
     assert share(waits, replace(serves, ready=False)) == {"west": 2, "east": 0}
-    assert share_guaranteed(DIVIDED, (), [waits]) == [waits]
+    assert share_guaranteed(REQUEST, (), [waits]) == [waits]
