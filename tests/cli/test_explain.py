@@ -34,8 +34,9 @@ FIELDS:
   guaranteed\t<integer>
     Number of these replicas that nobody takes back. The others are lent, so
     they end when another deployment needs their GPUs for guaranteed replicas.
-    With signal Load, load.minReplicas counts instead, or 1 if it is 0. Defaults
-    to all replicas.
+    With signal Load, load.minReplicas counts instead, or 1 if it is 0.
+    limits.guaranteedGpusPerNamespace of the platform settings can lower it.
+    Defaults to all replicas.
 """
 # Fields that Kubernetes and Crossplane add.
 ADDED = {

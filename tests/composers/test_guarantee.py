@@ -299,6 +299,7 @@ def test_an_invalid_guarantee_changes_nothing_and_nothing_is_taken_back(invalid:
     control.apply([deployment(LENDER, 2, guaranteed=1)])
     settle(control)
     change(control, FIRST, "spec.scaling.fixed.replicas", 3)
+    control.apply([of_age(deployment(SECOND, 1), 2)])
     settle(control)
     assert (guaranteed(control), replicas(control)) == ({"zeta": 1, "lender": 1}, {"zeta": 2, "lender": 2})
 

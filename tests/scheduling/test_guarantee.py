@@ -116,6 +116,15 @@ CASES = (
         want={"a": ("small", 1), "b": ("small", 2)},
     ),
     Case(
+        id="another-shape-in-place",
+        reason="what gets another shape where it is uses up the guarantee",
+        gpus=1,
+        replicas=1,
+        environments=2,
+        own=(replace(OWN, shape=shape(gpus=2)),),
+        want={"a": ("small", 1)},
+    ),
+    Case(
         id="divided", reason="of four replicas, three can be guaranteed", gpus=3, divided=True, environments=2,
         want={"a": ("small", 3)},
     ),
@@ -196,6 +205,9 @@ def test_a_placement_with_fewer_replicas_leaves_the_others_more_of_the_guarantee
     request = ask(deployment(replicas=2, environments=2), model(SMALL), 3)
     shared = {each.environment: each.guaranteed for each in share_guaranteed(request, [], [younger, older])}
     assert shared == {"b": 2, "a": 2}
+    new = replace(older, uid="", created="", replicas=2)
+    shared = {each.environment: each.guaranteed for each in share_guaranteed(request, [], [new, younger])}
+    assert shared == {"b": 1, "a": 2}, "one that does not exist yet comes last"
     grown = share_guaranteed(request, [], [younger, replace(older, replicas=2)])
     assert {each.environment: each.guaranteed for each in grown} == {"b": 2, "a": 1}
 
