@@ -11,6 +11,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import ModelRef, Parallelism, Shape
 from function.domain.placement import Placement
 from function.domain.records.service import ServiceRecord
+from function.kube.names import LABEL_ENVIRONMENT
 
 ROUNDS = 3
 WHOLE, HALF, PAIR = (1, 8), (1, 4), (2, 8)  # nodes and GPUs on each
@@ -59,8 +60,44 @@ def world(
     return replace(environment, admitted=tuple(grants)), placements
 
 
+def lending(count: int, claimants: int, *, preemptible: bool = False) -> tuple[Environment, list[Placement]]:
+    """Return a full pool of so many placements, each of which has lent one of its two replicas, or may be preempted,
+    and `claimants` that are guaranteed four nodes each.
+    """
+    environment, placements = world(1, count, (WHOLE,), 0, 2)
+    guaranteed = None if preemptible else 1
+    grants = [replace(grant, share=replace(grant.share, replicas=2)) for grant in environment.admitted]
+    full = [
+        replace(
+            placement,
+            replicas=2,
+            guaranteed=guaranteed,
+            preemptible=preemptible,
+            service=ServiceRecord(allocated=grant.share),
+        )
+        for placement, grant in zip(placements, grants, strict=True)
+    ]
+    asking = [
+        replace(full[0], name=f"asks-{n}", deployment=f"asks-{n}", uid=f"asks-{n:04}", replicas=4, guaranteed=None)
+        for n in range(claimants)
+    ]
+    labels = ((LABEL_ENVIRONMENT, environment.name),)
+    new = [replace(p, labels=labels, priority=1, has_served=False, service=ServiceRecord()) for p in asking]
+    return replace(environment, admitted=tuple(grants)), [*full, *new]
+
+
 def main() -> None:
     """Measure and print."""
+    for name, (environment, placements) in (
+        ("1,000 that lend, 1 asks", lending(1_000, 1)),
+        ("1,000 that lend, 100 ask", lending(1_000, 100)),
+        ("1,000 that can be preempted, 100 ask", lending(1_000, 100, preemptible=True)),
+    ):
+        before = time.process_time()
+        found = admit_placements(environment, placements)
+        taken_back = sum(g.share.replicas - g.yields.keep for g in found.grants if g.yields)
+        seconds = time.process_time() - before
+        click.echo(f"{name:<36}{seconds:7.3f} s of processor, {taken_back} replicas are taken back")
     for name, pools, count, shapes, growth, nodes in CASES:
         environment, placements = world(pools, count, shapes, growth, nodes)
         taken = []
