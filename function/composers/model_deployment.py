@@ -120,7 +120,7 @@ def compose(call: Call, parsed: Parsed[Deployment | None], settings: Settings) -
     generation = request.model.generation
     placed = assign_turns(rollout, placements, leaving, gate_is_closed=bool(gate_obstacle), model_generation=generation)
     held = {a.environment: a.held.replicas for a in decision.assignments if a.held}
-    serving = [replace(p, replicas=p.replicas + held.get(p.environment, 0)) for p in placed]
+    serving = [replace(p, replicas=p.replicas + held[p.environment]) if p.environment in held else p for p in placed]
     composed = _carry_over_placements(call, scheduling) | _compose_placements(call, scheduling, serving)
     composed |= _compose_model_service(call, request.deployment)
     composed |= _compose_provider_usages(call, scheduling)

@@ -90,6 +90,8 @@ def build_placements(
     """
     assignments = decision.assignments
     placements = share_guaranteed(request, assignments, [request.to_placement(each) for each in assignments])
+    if not created and not keep and not any(placement.deployment_created for placement in placements):
+        return placements
     return [
         replace(
             placement,

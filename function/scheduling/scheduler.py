@@ -179,7 +179,8 @@ def schedule(
     limit = 0 if general_refusal else desired
     rescheduled = _reschedule_in_place(inputs, retained.to_reschedule, limit - len(staying))
     rescheduled += _reschedule_to_other_pool(inputs, stranded, limit - len(staying) - len(rescheduled))
-    inputs = replace(inputs, request=inputs.request.charge_guaranteed(rescheduled))
+    if rescheduled:
+        inputs = replace(inputs, request=inputs.request.charge_guaranteed(rescheduled))
     in_place = frozenset(a.environment for a in rescheduled)
     used = in_place.union(p.environment for p in (*staying, *stranded))
     further = max(0, limit - len(staying) - len(rescheduled))
@@ -187,10 +188,9 @@ def schedule(
     # Of the stranded placements, those for which no other place was found stay.
     waiting = [p for p in stranded if p.environment not in in_place]
     kept = [*staying, *waiting[: max(0, desired - len(staying) - len(rescheduled) - len(chosen))]]
-    leaving = [p for p in stranded if p not in kept]
-    retained = replace(
-        retained, kept=[p for p in retained.kept if p not in leaving], to_reschedule=[*retained.to_reschedule, *leaving]
-    )
+    if leaving := [p for p in stranded if p not in kept]:
+        still_kept = [p for p in retained.kept if p not in leaving]
+        retained = replace(retained, kept=still_kept, to_reschedule=[*retained.to_reschedule, *leaving])
     scaled_here = [scaled[p.environment] for p in kept if p.shape]
     not_scaled = [infeasible for _, infeasible in scaled_here if infeasible is not None]
     assigned = (*(assignment for assignment, _ in scaled_here), *rescheduled, *chosen)
@@ -298,7 +298,7 @@ def _scale_in_turn(
             environment = inputs.environments[placement.environment]
             scaled[environment.name] = _scale(request, environment, placement, inputs.ledger)
             request = request.charge_guaranteed([scaled[environment.name][0]])
-    return replace(inputs, request=request), scaled
+    return inputs if request is inputs.request else replace(inputs, request=request), scaled
 
 
 def _scale(
@@ -360,8 +360,10 @@ def _reschedule_in_place(
 
 
 def _reschedule_to_other_pool(
-    inputs: SchedulingInputs, placements: Iterable[Placement], limit: int
+    inputs: SchedulingInputs, placements: Sequence[Placement], limit: int
 ) -> tuple[Assignment, ...]:
+    if not placements:
+        return ()
     environments = dict(inputs.environments)
     for placement in placements:
         here = environments[placement.environment]
