@@ -7,7 +7,7 @@ import pytest
 from function.capacity import ledger as module
 from function.capacity.admission import check_admission, find_release
 from function.capacity.ledger import MAX_ADMITTED, MAX_REJECTED, admit_placements
-from function.domain.allocation import Free, Grant, Release, Share
+from function.domain.allocation import Free, Grant, Release, Share, Yield
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.pods import PodAdditions
@@ -469,3 +469,19 @@ def test_reports_more_exclusive_pods_than_nodes_as_exceeding_the_pool(replicas: 
     ports = replace(builders.pool(nodes=4), pod=PodAdditions(host_network=True))
     half = replace(MINE, shape=builders.shape(1, 4), replicas=replicas)
     assert check_admission(half, replace(environment(), pools=(ports,)), LABELS).exceeds_pool == never
+
+
+def test_names_who_has_replicas_to_end_and_until_when() -> None:
+    """Of two that give back, the first one has ended what it had to; the third one gives back for somebody else."""
+    told = Yield(keep=1, uid="me", namespace="team", name="chat", priority=0, gpus=16, since=1_000)
+    rows = [(1, told), (3, told), (3, replace(told, uid="another"))]
+    others = (
+        Grant(uid=f"o-{n}", namespace="b", name=f"lent-{n}", share=grant(replicas).share, yields=yields)
+        for n, (replicas, yields) in enumerate(rows)
+    )
+    found = check_admission(MINE, environment(admitted=tuple(others), free=TAKEN), LABELS)
+    assert (found.reason, found.taken_back, found.taken_back_until) == (
+        Admitted.WAITING,
+        ("2 replicas of b/lent-1",),
+        1_600,
+    )
