@@ -59,17 +59,6 @@ MUTANTS = (
         tight=True,
     ),
     Mutant(
-        "lent-takes-lent",
-        "45: two lenders take replicas from each other for ever",
-        _LEND,
-        (
-            Change(
-                "function.capacity.ledger", "_grant_in_turn", "not (is_guaranteed and not is_full", "not (not is_full"
-            ),
-        ),
-        tight=True,
-    ),
-    Mutant(
         "edit-before-bytes",
         "10: a model's edit reaches the service before its weights are there",
         (*_SERVE, "edit_model", "edit_model"),
