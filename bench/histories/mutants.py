@@ -276,7 +276,7 @@ MUTANTS = (
                 "function.scheduling.scheduler",
                 "schedule",
                 "    staying = [p for p in retained.kept if p not in stranded][:desired]\n",
-                "    staying = [] if deployment.prefer is Preference.CHEAPEST else [*retained.kept[:desired]]\n",
+                "    staying = [] if deployment.prefer == 'Cheapest' else [*retained.kept[:desired]]\n",
             ),
         ),
     ),

@@ -1,5 +1,7 @@
 """Plants defects: replaces a line of a function, in place, so that modules that have imported it run the mutant."""
 
+import builtins
+import dis
 import importlib
 import inspect
 import textwrap
@@ -37,7 +39,7 @@ def planted(mutant: Mutant) -> Iterator[None]:
     """Let a defect be there.
 
     Raises:
-        LookupError: A line that it replaces is not there, or not once.
+        LookupError: A line that it replaces is not there, or not once, or the new one has a name that is not there.
     """
     with ExitStack() as stack:
         for change in mutant.changes:
@@ -57,12 +59,20 @@ def _changed(change: Change) -> Iterator[None]:
     names = dict(function.__globals__)
     exec(compile("".join(lines), change.module, "exec"), names)  # noqa: S102  # our own source, but for a line
     made = names[function.__name__]
+    if unknown := sorted(_list_globals(made.__code__) - names.keys() - vars(builtins).keys()):
+        raise LookupError(f"{change.broken!r} names {', '.join(unknown)}, which {change.module} does not know")
     before: CodeType = function.__code__
     function.__code__ = made.__code__
     try:
         yield
     finally:
         function.__code__ = before
+
+
+def _list_globals(code: CodeType) -> set[str]:
+    """Return the global names that a function uses, and the functions in it."""
+    found = {str(i.argval) for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    return found.union(*(_list_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 def _function(change: Change) -> FunctionType:
