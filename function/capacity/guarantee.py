@@ -44,7 +44,7 @@ def find_guarantee(
     own_position = (-deployment.priority, created or _NOT_CREATED * 2, deployment.name)
     used = 0
     for placement in sorted(placements, key=_order):
-        is_counted = placement.deployment != deployment.name and not _leaves(placement)
+        is_counted = placement.deployment != deployment.name and not placement.is_leaving
         if is_counted and _find_position(placement) < own_position:
             used += placement.gpus_per_replica * count_guaranteed(placement, limits.guaranteed_gpus - used)
     return Guarantee(gpus=limits.guaranteed_gpus, used=used)
@@ -63,8 +63,3 @@ def _find_position(placement: Placement) -> _Position:
 
 def _order(placement: Placement) -> tuple[_Position, str, str, str]:
     return _find_position(placement), placement.created, placement.uid, placement.name
-
-
-def _leaves(placement: Placement) -> bool:
-    """Tells whether a placement is about to end, and another may be guaranteed in its place."""
-    return placement.draining or placement.deleting

@@ -21,7 +21,7 @@ from function.domain.allocation import Grant, Share, Yield
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 
-# For so long after a placement was told to give back divided replicas, those of them that start elsewhere stay.
+# For so long after replicas were asked back, they may stay while others start elsewhere in their place.
 MOVE_SECONDS = 600
 _CLOCK_SKEW_SECONDS = 60  # between the function's instances, at most
 MAX_RECLAIMS = 16  # requests of one pool for which replicas are taken back at the same time
@@ -37,7 +37,7 @@ def may_lend(placement: Placement) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """A grant of which replicas can be taken back: the lent ones, or all of a lower priority (preemption)."""
+    """A grant of which replicas can be taken back: the lent ones, or all of them (preemption)."""
 
     key: str
     placement: Placement
@@ -228,12 +228,12 @@ def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yiel
 
 
 def find_last_move(yields: Yield) -> int | None:
-    """Returns until when replicas that are given back may wait for others that start in their place (since 1970)."""
+    """Returns until when replicas may stay while others start in their place, in seconds since 1970."""
     return None if yields.since is None else yields.since + MOVE_SECONDS
 
 
 def find_time_to_move(yields: Yield, now: float) -> int | None:
-    """Returns the same while it lies ahead; None if nothing may be waited for any more."""
+    """Returns the same time while it lies ahead; None once the replicas must end."""
     until = find_last_move(yields)
     return until if until is not None and 0 < until - now <= MOVE_SECONDS + _CLOCK_SKEW_SECONDS else None
 

@@ -152,6 +152,11 @@ class Placement:
         return self.replicas if self.guaranteed is None else min(self.guaranteed, self.replicas)
 
     @property
+    def is_leaving(self) -> bool:
+        """Tells whether it is about to end, or has ended: a late list shows the mark, and not yet the deletion."""
+        return self.deleting or self.draining
+
+    @property
     def gpus_per_replica(self) -> int:
         """GPUs of one replica; 0 where the topology cannot be read."""
         return self.shape.gpus if self.shape else 0

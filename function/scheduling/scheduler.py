@@ -195,7 +195,7 @@ def schedule(
     not_scaled = [infeasible for _, infeasible in scaled_here if infeasible is not None]
     assigned = (*(assignment for assignment, _ in scaled_here), *rescheduled, *chosen)
     assignments = tuple(sorted(assigned, key=attrgetter("environment")))
-    ready = sum(p.ready and not _leaves(p) for p in kept)
+    ready = sum(p.ready and not p.is_leaving for p in kept)
     carried, dropped = _split_carried_and_dropped(retained, kept, assignments, ready, max(0, desired - ready))
     return Decision(
         assignments=assignments,
@@ -362,6 +362,7 @@ def _reschedule_in_place(
 def _reschedule_to_other_pool(
     inputs: SchedulingInputs, placements: Sequence[Placement], limit: int
 ) -> tuple[Assignment, ...]:
+    """Gives placements that get no replica in their pool another pool of their environment, if one has room."""
     if not placements:
         return ()
     environments = dict(inputs.environments)
@@ -430,8 +431,8 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
     assignments = tuple(sorted(division.assignments.values(), key=attrgetter("environment")))
     unreadable = frozenset(p.environment for p in kept if p.shape is None)
     # Placements that must leave stay until as many replicas as requested are Ready elsewhere.
-    ready = [p for p in kept if p.ready and not _leaves(p)]
-    lacking = deployment.replicas - sum(p.running_replicas for p in kept if not _leaves(p))
+    ready = [p for p in kept if p.ready and not p.is_leaving]
+    lacking = deployment.replicas - sum(p.running_replicas for p in kept if not p.is_leaving)
     moving = _find_moving(retained, assignments)
     to_carry = 0
     while to_carry < len(moving) and lacking > 0:
@@ -454,7 +455,7 @@ def _schedule_divided(inputs: SchedulingInputs, retained: Retained) -> Decision:
 def _find_needed_surplus(retained: Retained, kept: Sequence[Placement], division: Division) -> list[Placement]:
     """Returns the placements beyond `spec.environments` that stay until the replicas that replace theirs serve."""
     replaced = sum(a.replicas for a in division.assignments.values()) - sum(
-        p.running_replicas for p in kept if p.shape and not _leaves(p)
+        p.running_replicas for p in kept if p.shape and not p.is_leaving
     )
     needed: list[Placement] = []
     for placement in retained.kept:
@@ -462,11 +463,6 @@ def _find_needed_surplus(retained: Retained, kept: Sequence[Placement], division
             needed.append(placement)
             replaced -= placement.running_replicas
     return needed
-
-
-def _leaves(placement: Placement) -> bool:
-    """Tells whether a placement goes, or went a moment ago: a list that is late still shows it without a deletion."""
-    return placement.deleting or placement.draining
 
 
 def _find_moving(retained: Retained, assignments: tuple[Assignment, ...]) -> list[Placement]:

@@ -243,7 +243,7 @@ def _measure_lack(refusal: Refusal) -> int:
 
 def _wait_for_leaving(snapshot: Snapshot, environment: Environment, pool: Pool, refusal: Refusal) -> Iterator[WayOut]:
     """Finds placements that are being removed and leave enough room: the largest first, as many as are needed."""
-    leaving = [p for p in snapshot.others_on(environment.name, pool.name) if p.deleting or p.draining]
+    leaving = [p for p in snapshot.others_on(environment.name, pool.name) if p.is_leaving]
     leaving.sort(key=_size_order, reverse=True)
 
     def fits(count: int) -> bool:
@@ -287,7 +287,7 @@ def _move_others(
 ) -> Iterator[WayOut]:
     """Finds one other placement, else two, that fit elsewhere and leave enough room: the smallest first."""
     running = (p for p in snapshot.others_on(environment.name, refusal.pool) if p.shape and p.replicas)
-    staying = sorted((p for p in running if not (p.deleting or p.draining)), key=_size_order)
+    staying = sorted((p for p in running if not p.is_leaving), key=_size_order)
     movable = [*islice(filter(snapshot.find_request, staying), _MAX_MOVABLE)]
     for moving in (*combinations(movable, 1), *combinations(movable, 2)):
         if snapshot.without(environment, moving).fits(environment.name) and (moves := targets.find(moving)):
