@@ -207,7 +207,7 @@ class Auditor(invariants.Auditor):
         # A service that is being deleted beside its successor is charged once, as for the GPUs of a pool.
         services = ((uid, held) for ref, (uid, held) in self._services.items() if not self._makes_way(ref))
         gpus = sum(held_gpus(held) for uid, held in services if uid in counted)
-        nodes, each, replicas = self._shape(owner)
+        nodes, each, replicas = self.shape(owner)
         limits = self.limits
         if self._limited > now - SEEN_SECONDS:
             return
@@ -309,7 +309,7 @@ class Auditor(invariants.Auditor):
         if requesting is None or event.before is None or event.now is None or model not in self.plane.server.latest:
             return False
         before, now = held_by(event.before.manifest), held_by(event.now.manifest)
-        requested = self._shape(requesting)[:2]
+        requested = self.shape(requesting)[:2]
         return (
             before is not None and now is not None and (now.nodes, now.gpus) == requested != (before.nodes, before.gpus)
         )
@@ -319,7 +319,7 @@ class Auditor(invariants.Auditor):
         if self._excused(owner, service.uid):
             return True
         held = held_by(service.manifest)
-        return held is not None and (held.nodes, held.gpus) != self._shape(owner)[:2] and self._reshaped_by_word(owner)
+        return held is not None and (held.nodes, held.gpus) != self.shape(owner)[:2] and self._reshaped_by_word(owner)
 
     def _reshaped_by_word(self, owner: Version) -> bool:
         """Tell whether a user has requested another shape since a placement last got one; marks it as granted."""
@@ -378,7 +378,7 @@ class Auditor(invariants.Auditor):
             asked = self._asked.get(placement.uid, 0.0) + SEEN_SECONDS
             if placement.uid not in self._served or placement.deleting or self.plane.kernel.now < asked:
                 continue
-            nodes, gpus, replicas = self._shape(placement)
+            nodes, gpus, replicas = self.shape(placement)
             shapes = {(held.nodes, held.gpus) for uid, held in self._services.values() if uid == placement.uid}
             may_be_refused = self.words.on_place(placement) + SEEN_SECONDS > self.plane.kernel.now
             if (nodes, gpus) not in shapes and (may_be_refused or self.limits.has_limits):
@@ -418,11 +418,11 @@ class Auditor(invariants.Auditor):
     def _unheard(self) -> float:
         return self.plane.settings.unheard_seconds
 
-    def _shape(self, asking: Version) -> tuple[int, int, int]:
+    def shape(self, asking: Version) -> tuple[int, int, int]:
         model = self.plane.server.latest.get(Ref("ClusterModel", "", text(asking.manifest, "spec.modelRef.name")))
         vram = text(model.manifest, "spec.resources.vram") if model else ""
         if asking.ref.kind == "ModelPlacement" or not vram:
-            return super()._shape(asking)
+            return super().shape(asking)
         gpus = -(-int(vram.removesuffix("Gi")) // GPU_GIB)
         wanted = integer(asking.manifest, "spec.scaling.fixed.replicas", 1)
         # As the engines split attention heads: the next power of two in a node, whole nodes beyond it.
@@ -499,13 +499,13 @@ class Auditor(invariants.Auditor):
         the pool where it is.
         """
         there = self._of(deployment)
-        nodes, gpus, replicas = self._shape(deployment)
+        nodes, gpus, replicas = self.shape(deployment)
         selected = strings(deployment.manifest, "spec.environmentSelector.matchLabels")
         if len(there) > count_usable_environments(deployment):
             return
         missing = count_missing(deployment, there)
         for placement in there:
-            has = self._shape(placement)
+            has = self.shape(placement)
             name = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
             environment = self.plane.server.latest.get(Ref("InferenceEnvironment", "", name))
             grown = has[:2] == (nodes, gpus) and has[2] >= replicas
@@ -561,7 +561,7 @@ class Auditor(invariants.Auditor):
         is_new = asking.ref.kind == "ModelDeployment"  # a placement that waits may start in spite of a taint
         if is_new and is_tainted(there, asking):
             return False
-        nodes, gpus, replicas = self._shape(asking)
+        nodes, gpus, replicas = self.shape(asking)
         if not self._within_quota(asking.ref.namespace, nodes * gpus * replicas):
             return False
         alive, lost = {v.uid: v for v in self.plane.all("ModelPlacement")}, self.plane.nodes.unusable(environment)
@@ -580,7 +580,7 @@ class Auditor(invariants.Auditor):
     def _within_quota(self, namespace: str, wanted: int) -> bool:
         """Tell whether a namespace may take so many GPUs beside all that it has and asks for."""
         there = [v for v in self.plane.all("ModelPlacement") if v.ref.namespace == namespace]
-        asked = {v.uid: prod(self._shape(v)) for v in there}
+        asked = {v.uid: prod(self.shape(v)) for v in there}
         for uid, held in self._services.values():  # a service keeps its shape while the next one has no weights
             if uid in asked:
                 asked[uid] = max(asked[uid], held_gpus(held))

@@ -51,6 +51,8 @@ class PlatformSettings:
         written: Manifest = {"placementsPerNamespace": limits.placements, "gpusPerNamespace": limits.gpus}
         if limits.preempts:
             written["preemption"] = "LowerPriority"
+        if limits.guaranteed_gpus is not None:
+            written["guaranteedGpusPerNamespace"] = limits.guaranteed_gpus
         gateway = GATEWAY if plane.provider.gateways.playing else {}
         fields: Manifest = {
             "limits": {**written, **({"costPerHour": cost} if cost else {})},

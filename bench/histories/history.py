@@ -11,7 +11,7 @@ from bench.histories.auditor import Auditor, FoundError
 from bench.histories.governance import PlatformSettings
 from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
-from bench.histories.tight import TightWorld
+from bench.histories.tight import GUARANTEES, TightWorld
 from bench.histories.words import Words
 from bench.simulator.plane import UnsettledError
 from bench.simulator.rounds import LISTS_CHANGED
@@ -26,7 +26,8 @@ LAGS = (0.0, 0.05, 0.05, 1.0, 5.0)
 HOSTILE, LIMITED, OBSERVED = 0.2, 0.25, 0.3
 # How many play in a tight world, where no nodes are looked at.
 TIGHT = 0.15
-PREEMPTS = 0.3  # of the tight ones
+# Of the tight ones, how many have a platform that allows preemption, and one that guarantees GPUs to namespaces.
+PREEMPTS, GUARANTEED = 0.3, 0.3
 # How many have maintenance of environments and pools, settings and labels that change, and clusters that delete slowly.
 MAINTAINED, GOVERNED, RELABELLED, SLOW = 0.25, 0.3, 0.25, 0.3
 # How many have ModelServices and gateways; no tight world has them.
@@ -56,6 +57,11 @@ def draws(seed: int, what: str, share: float) -> bool:
     return Random(f"{seed} {what}").random() < share  # noqa: S311  # the same for the same seed
 
 
+def draw_guarantee(seed: int) -> int:
+    """Returns how many GPUs each namespace is guaranteed in the history of a seed."""
+    return Random(f"{seed} guarantee").choice(GUARANTEES)  # noqa: S311  # the same for the same seed
+
+
 def play(
     seed: int,
     without: Collection[int] = (),
@@ -82,8 +88,9 @@ def play(
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40))) if drawn.random() < LIMITED else Limits()
     tight = draws(seed, "tight", TIGHT) if tight is None else tight
-    if tight and draws(seed, "preempts", PREEMPTS):
-        limits = replace(limits, preempts=True)
+    if tight:
+        guaranteed = draw_guarantee(seed) if draws(seed, "guaranteed", GUARANTEED) else None
+        limits = replace(limits, preempts=draws(seed, "preempts", PREEMPTS), guaranteed_gpus=guaranteed)
     routed = not (tight or aim) and draws(seed, "routed", ROUTED) if routed is None else routed
     plane.provider.gateways.playing = routed
     settings = PlatformSettings(plane, auditor)

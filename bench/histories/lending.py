@@ -35,9 +35,9 @@ class LendingAuditor:
         latest = self._auditor.plane.server.latest.get(deployment)
         if guaranteed == _ALL or has >= min(had, guaranteed) or latest is None or self._auditor.limits.has_limits:
             return
-        seen = self._auditor.plane.core.cache.get(deployment) or latest
-        asked = min(integer(version.manifest, "spec.scaling.fixed.replicas", 1) for version in (latest, seen))
-        divided = any(count_missing(version, ()) is not None for version in (latest, seen))
+        read = self._auditor.list_read(latest)
+        asked = min(integer(version.manifest, "spec.scaling.fixed.replicas", 1) for version in read)
+        divided = any(count_missing(version, ()) is not None for version in read)
         if has < min(asked, had, guaranteed) and not divided and self._has_all(before):
             self._say(f"{now.ref} is left {has} of {guaranteed} guaranteed replicas")
 
@@ -65,6 +65,25 @@ class LendingAuditor:
         )
 
     def at_rest(self) -> None:
+        """Finds what is wrong once nothing changes any more."""
+        for namespace in sorted({v.ref.namespace for v in self._auditor.plane.all("ModelPlacement")}):
+            if self._count_left(namespace) < 0:
+                self._say(f"namespace {namespace} has more guaranteed replicas than its guarantee is for")
+        self._find_who_waits()
+
+    def _count_left(self, namespace: str) -> int:
+        """Returns how many GPUs can still be guaranteed to a namespace."""
+        limits = self._auditor.limits
+        if limits.guaranteed_gpus is None or limits.invalid:
+            return _ALL
+        left = limits.guaranteed_gpus
+        for placement in self._auditor.plane.all("ModelPlacement"):
+            if placement.ref.namespace == namespace and placement.controller and not _is_leaving(placement):
+                nodes, gpus, replicas = self._auditor.shape(placement)
+                left -= nodes * gpus * min(integer(placement.manifest, "spec.guaranteedReplicas", _ALL), replicas)
+        return left
+
+    def _find_who_waits(self) -> None:
         """Finds who waits for guaranteed replicas although enough lent ones could be taken back."""
         plane = self._auditor.plane
         placed = {text(v.controller, "uid") for v in plane.all("ModelPlacement")}
@@ -73,10 +92,13 @@ class LendingAuditor:
             simple = count_missing(deployment, ()) is None and not get(deployment.manifest, "spec.modelCache.name")
             if deployment.uid in placed or deployment.deleting or not readable or not simple:
                 continue
+            nodes, gpus, _ = self._auditor.shape(deployment)
+            least = _guaranteed(mapping(deployment.manifest, "spec.scaling.fixed"))
+            if nodes * gpus * least > self._count_left(deployment.ref.namespace):
+                continue
             lent = self._find_lent(deployment)
             for environment in plane.all("InferenceEnvironment") if lent else ():
                 selected = strings(deployment.manifest, "spec.environmentSelector.matchLabels")
-                least = _guaranteed(mapping(deployment.manifest, "spec.scaling.fixed"))
                 if selected.items() <= environment.labels.items() and self._auditor.find_room(
                     environment.ref.name, deployment, beyond=least - 1, most=lent
                 ):
@@ -96,6 +118,10 @@ class LendingAuditor:
 
 def _list_yields(environment: Version) -> list[Manifest]:
     return [row for row in listing(environment.manifest, "status.admitted") if "yields" in row]
+
+
+def _is_leaving(placement: Version) -> bool:
+    return placement.deleting or flag(placement.manifest, "spec.draining")
 
 
 def _guaranteed(fixed: Manifest) -> int:

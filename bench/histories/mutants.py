@@ -59,6 +59,20 @@ MUTANTS = (
         tight=True,
     ),
     Mutant(
+        "guarantee-shared-twice",
+        "45: each deployment of a namespace counts on the whole guarantee",
+        ("change_guarantee+create_deployment", "create_deployment", "lend_replicas", "scale_up"),
+        (
+            Change(
+                "function.capacity.guarantee",
+                "find_guarantee",
+                "if is_counted and _find_position(placement) < own_position:",
+                "if False:",
+            ),
+        ),
+        tight=True,
+    ),
+    Mutant(
         "edit-before-bytes",
         "10: a model's edit reaches the service before its weights are there",
         (*_SERVE, "edit_model", "edit_model"),

@@ -11,7 +11,7 @@ from bench.simulator.objects import Event, Version
 from function.api.model_deployment import parse_placement
 from function.cli.store import Ref
 from function.domain.placement import Placement
-from function.kube.manifests import flag, integer, mapping, text
+from function.kube.manifests import flag, get, integer, mapping, text
 
 if TYPE_CHECKING:
     from bench.histories.auditor import Auditor
@@ -59,20 +59,21 @@ class RolloutAuditor:
         if _has_replicas(now):
             self._stopped.pop(uid, None)
             return
-        stops = before and _has_replicas(before) and not self._may_be_preempted(now)
+        stops = before and _has_replicas(before) and not self._may_give_back_all(now)
         requesting = self._find_requesting(now) if stops else None
         time = self._plane.kernel.now
         heard = 2 * self._plane.settings.passing_seconds
         if requesting and _count_requested(requesting) and time - self._asked.get(requesting.uid, -heard) >= heard:
             self._stopped[uid] = time
 
-    def _may_be_preempted(self, service: Version) -> bool:
-        """Tells whether the platform lets a higher priority take all replicas; the highest one is 0."""
+    def _may_give_back_all(self, service: Version) -> bool:
+        """Tells whether others may take all replicas: no one is guaranteed, or a higher priority may (0 at most)."""
         placement = self._plane.server.latest.get(
             Ref("ModelPlacement", service.ref.namespace, text(service.controller, "name"))
         )
         manifest = placement.manifest if placement else {}
-        return flag(manifest, "spec.preemptible") and integer(manifest, "spec.priority") < 0
+        is_preemptible = flag(manifest, "spec.preemptible") and integer(manifest, "spec.priority") < 0
+        return is_preemptible or get(manifest, "spec.guaranteedReplicas") == 0
 
     def _find_requesting(self, service: Version) -> Version | None:
         """Returns what a user wrote for a service: a deployment, or a placement."""

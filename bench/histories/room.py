@@ -66,9 +66,12 @@ def count_usable_environments(deployment: Version) -> int:
 
 
 def list_counted_pools(environment: Version) -> list[Manifest]:
-    """Returns the declared pools that an environment counts; one with the nodes of a pool in use waits."""
+    """Returns the declared pools that an environment counts; one with the nodes of a pool in use waits.
+
+    PoolsValid names a pool in use in its reason only if nothing else is wrong with any pool.
+    """
     pools = listing(environment.manifest, "spec.nodePools")
-    if text(condition(environment.manifest, "PoolsValid"), "reason") != "PoolInUse":
+    if text(condition(environment.manifest, "PoolsValid"), "status") != "False":
         return pools
     counted = {text(row, "name") for row in listing(environment.manifest, "status.pools") if "free" in row}
     return [pool for pool in pools if text(pool, "name") in counted]

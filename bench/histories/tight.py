@@ -5,6 +5,7 @@ shape and replicas in one step, pools are renamed while they serve, and placemen
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 from bench.histories.harm import HOSTILE, Everybody
@@ -18,6 +19,7 @@ from function.kube.manifests import JSON, Manifest, get, integer, is_ready, list
 
 DEPLOYMENTS = 6  # more than fit
 MISSING_MODEL = "missing"
+GUARANTEES = 0, 4, 8, 16, 24  # GPUs of each namespace
 OUTAGE_SECONDS = 20.0, 120.0
 _NAMES = ("frontier", "reserve", "spare")
 
@@ -166,6 +168,12 @@ class TightWorld(Everybody):
                 self.edit(found, {**scaling, "priority": self.random.choice((0, 0, -1, -2))}, pods=False)
         if self.random.random() < 0.7:
             self.create_deployment()
+        if self.settings.limits.guaranteed_gpus is not None and self.random.random() < 0.3:
+            self.change_guarantee()
+
+    def change_guarantee(self) -> None:
+        """Gives namespaces another guarantee, or the first one."""
+        self._limit(replace(self.settings.limits, guaranteed_gpus=self.random.choice(GUARANTEES)))
 
     def scale_down_unreachable(self) -> None:
         """Scales down what serves on a cluster that does not answer, while something else wants the GPUs."""

@@ -43,6 +43,7 @@ class Auditor:
         self._recreated: dict[Ref, float] = {}  # when a service was, by a call that may not have seen its deletion
         self._ready: set[str] = set()  # uids of placements that were Ready, or whose service was
         self._served: set[str] = set()  # those of them that had replicas then
+        self._edited: dict[Ref, list[tuple[float, Version]]] = {}  # deployments as they were, each until when
         self.allowed: set[Ref] = set()  # what a user deletes with his own hands
         self.violations: list[str] = []
         plane.server.watchers.append(self._watch)
@@ -52,10 +53,24 @@ class Auditor:
             self._look_at_service(event)
         elif event.ref.kind == _PLACEMENT:
             self._look_at_placement(event)
+        elif event.ref.kind == _DEPLOYMENT and event.before and event.now:
+            self._note_edit(event.before, event.now)
         elif event.ref.kind == "InferenceEnvironment" and event.now:
             for pool in listing(event.now.manifest, "spec.nodePools"):
                 key = name_provider_config(event.ref.name), strings(pool, "labels")[NODE_LABEL]
                 self._pools[key] = integer(pool, "maxNodeCount"), integer(pool, "acceleratorCount")
+
+    def _note_edit(self, before: Version, now: Version) -> None:
+        if get(before.manifest, "spec") != get(now.manifest, "spec"):
+            since = self._plane.kernel.now - self._plane.settings.passing_seconds
+            read = [edited for edited in self._edited.get(now.ref, []) if edited[0] > since]
+            self._edited[now.ref] = [*read, (self._plane.kernel.now, before)]
+
+    def list_read(self, deployment: Version) -> list[Version]:
+        """Returns the versions of a deployment from which a call that is under way may have decided."""
+        since = self._plane.kernel.now - self._plane.settings.passing_seconds
+        edited = (before for until, before in self._edited.get(deployment.ref, ()) if until > since)
+        return [deployment, self._plane.core.cache.get(deployment.ref) or deployment, *edited]
 
     def _say(self, what: str) -> None:
         self.violations.append(f"{self._plane.kernel.now:.3f} s: {what}")
@@ -118,10 +133,10 @@ class Auditor:
         deployment = self._plane.server.latest.get(Ref(_DEPLOYMENT, placement.ref.namespace, text(owner, "name")))
         if deployment is None or deployment.deleting or deployment.uid != text(owner, "uid"):
             return True
-        seen = self._plane.core.cache.get(deployment.ref) or deployment
-        wanted = min(integer(v.manifest, "spec.environments", 1) for v in (deployment, seen))
+        read = self.list_read(deployment)
+        wanted = min(integer(v.manifest, "spec.environments", 1) for v in read)
         others = [v for v in self._of(deployment) if v.uid != placement.uid and v.uid in self._ready]
-        scalings = [mapping(v.manifest, "spec.scaling") for v in (deployment, seen)]
+        scalings = [mapping(v.manifest, "spec.scaling") for v in read]
         if any(text(scaling, "replicaScheduling") == "Divided" for scaling in scalings):
             # A placement without replicas serves nothing, and goes once the replicas have a place elsewhere.
             divided = min(integer(scaling, "fixed.replicas", 1) for scaling in scalings)
@@ -179,10 +194,10 @@ class Auditor:
         config = name_provider_config(environment)
         if not _fit(room, (held for _, held in self._services.values() if held.pool[0] == config)):
             return False
-        nodes, gpus, replicas = self._shape(asking)
+        nodes, gpus, replicas = self.shape(asking)
         return room.count_fitting_replicas(nodes, gpus, replicas) >= replicas > 0
 
-    def _shape(self, asking: Version) -> tuple[int, int, int]:
+    def shape(self, asking: Version) -> tuple[int, int, int]:
         """Return nodes and GPUs of a replica and how many are asked for, of a deployment or a placement."""
         spec = mapping(asking.manifest, "spec")
         if asking.ref.kind == _PLACEMENT:
