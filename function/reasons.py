@@ -121,6 +121,7 @@ class Refused(StrEnum):
     NO_ENVIRONMENT_MATCHES = "NoEnvironmentMatches", "is not selected"
     INVALID_PROFILE = "InvalidProfile", "has no valid profile"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "has no pool that satisfies the requirements"
+    ROUTING_NOT_SUPPORTED = "RoutingNotSupported", "has no endpoint picker"
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "has no shared storage"
     STORAGE_TOO_SMALL = "StorageTooSmall", "has too little storage"
     CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "lacks the cache", Outlook.CAN_WAIT

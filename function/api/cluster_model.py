@@ -54,6 +54,7 @@ from function.domain.model import (
     Parallelism,
     Profile,
     PvcSource,
+    Routing,
     SecretKey,
     Shape,
     Source,
@@ -272,6 +273,7 @@ def _parse_profile(
         requires=requires,
         pods_across_nodes=Spread(placement.pods_across_nodes) if placement and placement.pods_across_nodes else None,
         replicas_across_nodes=Spread(placement.replicas_across_nodes) if placement else Spread.NONE,
+        routing=Routing(block.routing),
     )
 
 

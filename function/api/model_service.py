@@ -11,7 +11,7 @@ from function.domain.model_service import (
     ModelService,
     ServiceView,
 )
-from function.kube.manifests import Manifest, get, integer, listing, parse_time, text
+from function.kube.manifests import Manifest, flag, get, integer, listing, parse_time, text
 from function.kube.urls import is_hostname
 
 _HOSTNAME_FORM = "a host name such as models.example.com or *.example.com"
@@ -69,6 +69,7 @@ def _parse_entry(row: Manifest) -> EndpointEntry:
         reason=text(row, "reason"),
         weight=integer(row, "weight"),
         since=parse_time(text(row, "since")),
+        pools_refused=flag(row, "inferencePoolsRefused"),
         backends=tuple(
             BackendEntry(
                 deployment=text(backend, "deployment"),

@@ -45,6 +45,7 @@ from function.remote.composed_kinds import (
     Role,
 )
 from function.remote.nodes import parse_node
+from function.serving.picker import PICKERS
 
 _FORMS = (Form.TABLE, Form.JSON, Form.YAML)
 _RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
@@ -77,6 +78,11 @@ PROVIDER_KUBERNETES = "v1.2"
 
 _LWS_API = "leaderworkerset.x-k8s.io/v1"
 _GATEWAY_API = "gateway.networking.k8s.io/v1"
+_POOL_API = "inference.networking.k8s.io/v1"
+_PICKERS = (
+    f"{_POOL_API}; whether the gateway routes to InferencePools is not known. "
+    f"Each placement takes {PICKERS} CPUs and {2 * PICKERS}Gi"
+)
 # Controllers as their projects install them.
 _DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
 _LWS_CONTROLLER = f"{_DEPLOYMENTS.format('lws-system')}/lws-controller-manager"
@@ -194,6 +200,9 @@ def _list_cluster_checks(cluster: Cluster, gpu_resources: Sequence[str], *, with
         yield _check_served(cluster, "Gateway API", _GATEWAY_API, ("gateways", "httproutes"), todo)
         wanted = "Programmed, with an address"
         yield _judge(cluster, "Gateway kserve/kserve-ingress-gateway", wanted, _GATEWAY, _judge_gateway)
+        pickers = _check_served(cluster, "endpoint pickers", _POOL_API, ("inferencepools",), "")
+        if pickers.state is State.OK:  # else only kserve.scheduler: true is not possible
+            yield replace(pickers, state=State.UNCHECKED, found=_PICKERS)
     yield from _check_classes(cluster)
     yield from _check_nodes(cluster, gpu_resources)
     yield from _check_credentials(cluster)

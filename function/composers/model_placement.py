@@ -17,6 +17,7 @@ from function.contract import Call, Condition, Outcome, Requirement
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement
 from function.domain.settings import Settings
+from function.kube.manifests import get
 from function.parts import requirements
 from function.parts.admission import ADMISSION_PART, KEPT_ADMISSION_PART
 from function.parts.cache_usage import CACHE_USAGE_PART, KEPT_CACHE_USAGE_PART
@@ -88,7 +89,8 @@ def _compose_resolved(call: Call, settings: Settings, placement: Placement) -> O
     weights, rollout = joined.decision.of(WEIGHTS_PART), joined.decision.of(SERVICE_PART)
     conditions = (RESOLVED, *joined.conditions)
     serves = any(c.type is ConditionType.SERVICE_READY and c.status is Status.TRUE for c in conditions)
-    is_settled = all(c.status is Status.TRUE for c in conditions)
+    # An endpoint picker that leaves is removed later.
+    is_settled = all(c.status is Status.TRUE for c in conditions) and not get(joined.status, "service.poolUnusedSince")
     return Outcome(
         composed=joined.desired.composed,
         drops=joined.desired.drops,

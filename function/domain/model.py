@@ -225,6 +225,13 @@ class Spread(StrEnum):
     NONE = "none"
 
 
+class Routing(StrEnum):
+    """How requests reach the pods of a service."""
+
+    DEFAULT = "Default"  # round robin
+    PREFIX_AWARE = "PrefixAware"  # by an endpoint picker
+
+
 class EngineName(StrEnum):
     VLLM = "vLLM"
     SGLANG = "SGLang"
@@ -260,6 +267,7 @@ class Profile:
     requires: Requires = Requires()
     pods_across_nodes: Spread | None = None  # None: not set
     replicas_across_nodes: Spread = Spread.NONE
+    routing: Routing = Routing.DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

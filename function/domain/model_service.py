@@ -72,6 +72,7 @@ class EndpointEntry:
     reason: str = ""
     weight: int = 0
     since: int | None = None  # seconds since 1970, when all was first seen in place, or the route was first without it
+    pools_refused: bool = False  # the gateway does not know the InferencePools that placements have
     backends: tuple[BackendEntry, ...] = ()
 
 

@@ -64,6 +64,16 @@ class Kserve:
     config_prefix: str = "kserve-"
     gateway: bool = True
     tls: bool = False
+    scheduler: bool = False  # services may have an endpoint picker
+
+    def find_picker_obstacle(self, *, on_claim: bool) -> str:
+        """Returns why a service cannot have an endpoint picker; empty if it can.
+
+        For weights that are not on a claim, KServe's picker first downloads the whole model (docs/facts.md, KServe).
+        """
+        if not (self.gateway and self.scheduler):
+            return f"kserve.{'scheduler' if self.gateway else 'gateway'} of the environment is false"
+        return "" if on_claim else "the weights are not on a claim; set modelCache.type: PVC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,9 @@ def _compose_endpoint(context: ModelServiceContext, endpoint: Endpoint) -> Desir
         return Desired(drops=tuple(Drop(prefix + key, why) for key in site.observed))
     gateway = site.gateway
     writer = build_writer(context.call, context.settings, gateway.provider_config, site.observed, scope=site.key)
-    route = routes.build_remote_route(context.service, gateway, site.remote_namespace, endpoint.service_weights)
+    route = routes.build_remote_route(
+        context.service, gateway, site.remote_namespace, endpoint.service_weights, endpoint.pools
+    )
     composed = {routes.REMOTE_ROUTE: writer.compose(routes.REMOTE_ROUTE, route, ManagementPolicy.FULL)}
     for key, manifest in routes.build_local_resources(context.service, gateway).items():
         composed[key] = Composed(manifest=manifest, ready=key in site.observed)

@@ -16,7 +16,7 @@ from function.status import model_placement as report
 def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartOutcome[ReconciledService]:
     resolved = context.resolved
     admission = decisions.of(ADMISSION_PART)
-    reconciled = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission)
+    reconciled = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission, context.call.now)
     events: tuple[Event, ...] = ()
     if reconciled.rollout_blocked:
         blocked = report.build_rollout_blocked(

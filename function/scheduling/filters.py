@@ -20,7 +20,7 @@ from function.contract import noop
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engines import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
-from function.domain.model import INTERCONNECTS, Profile, Shape, Spread
+from function.domain.model import INTERCONNECTS, Profile, Routing, Shape, Spread
 from function.domain.placement import Placement, Preference
 from function.kube.selectors import Selector, find_untolerated
 from function.reasons import Refused
@@ -126,6 +126,17 @@ def check_tls(candidate: Candidate) -> Refusal | None:
     return candidate.refuse_profile(Field.TLS, problems)
 
 
+def check_routing(candidate: Candidate) -> Refusal | None:
+    """Refuses an environment whose services cannot have the endpoint picker that a profile asks for."""
+    routing, shape = candidate.profile.routing, candidate.shape
+    if routing is Routing.DEFAULT or shape is None:
+        return None
+    environment = candidate.environment
+    on_claim = candidate.request.is_on_claim(environment, candidate.pool, shape)
+    obstacle = environment.kserve.find_picker_obstacle(on_claim=on_claim)
+    return candidate.refuse(Field.ROUTING, routing, obstacle, Refused.ROUTING_NOT_SUPPORTED) if obstacle else None
+
+
 def check_multi_node(candidate: Candidate) -> Refusal | None:
     nodes = candidate.shape.nodes if candidate.shape else 1
     return candidate.refuse(Field.MULTI_NODE, nodes, "false") if nodes > 1 and not candidate.pool.multi_node else None
@@ -196,6 +207,7 @@ CHECKS: tuple[Check, ...] = (
     _check_requirement(Field.BANDWIDTH, lambda has, speed: speed.is_met_by(has)),
     _check_requirement(Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
     check_claim_size,
+    check_routing,
     check_shared_storage,
     partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL),
     partial(Candidate.refuse_storage, reason=Refused.CACHE_NOT_ON_ENVIRONMENT),

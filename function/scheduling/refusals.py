@@ -233,6 +233,11 @@ class Field(Enum):
     ACCELERATOR_TYPE = FieldRow("acceleratorType", attribute="accelerator_type")
     BANDWIDTH = FieldRow("interNodeBandwidth", attribute="bandwidth")
     PRECISION = FieldRow("precisionSupport", attribute="precision")
+    ROUTING = FieldRow(
+        "routing",
+        lambda r: f"routing {r.required} needs an endpoint picker: {r.actual}",
+        lambda r: (f"routing {r.required}", _format(r, r.actual)),
+    )
     STORAGE = FieldRow("storage")  # described by its `StorageFault`
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
     LENT = FieldRow(

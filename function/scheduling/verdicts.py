@@ -16,7 +16,7 @@ from function.kube.names import build_name
 from function.reasons import Outlook, Refused
 from function.scheduling.refusals import Refusal, join_messages
 from function.weights.faults import StorageFault, find_faults
-from function.weights.request import WeightsRequest
+from function.weights.request import StorageType, WeightsRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,13 @@ class SchedulingRequest:
         if self.storage_request is None:
             return ()
         return find_faults(self.storage_request.with_pool(environment, pool, shape, self.deployment.replicas))
+
+    def is_on_claim(self, environment: Environment, pool: Pool, shape: Shape) -> bool:
+        """Tells whether the replicas of a shape read their weights from a claim; true if storage is not checked."""
+        if self.storage_request is None:
+            return True
+        on_pool = self.storage_request.with_pool(environment, pool, shape, self.deployment.replicas)
+        return on_pool.storage_type not in (StorageType.EMPTY_DIR, StorageType.OCI)
 
     def with_replicas(self, replicas: int) -> "SchedulingRequest":
         """Returns the request for another number of replicas."""

@@ -141,6 +141,7 @@ class Engine(BaseModel):
 class Serving(BaseModel):
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
+    routing: Literal["Default", "PrefixAware"] = "Default"
     replica_topology: ReplicaTopology | None = Field(None, alias="replicaTopology")
     engine: Engine
 
@@ -460,6 +461,7 @@ class Kserve(BaseModel):
     )
     gateway: StrictBool | None = None
     tls: StrictBool | None = None
+    scheduler: StrictBool | None = None
 
 
 class EnvironmentSpec(BaseModel):

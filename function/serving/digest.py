@@ -62,7 +62,8 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     UriSource: frozenset({"uri", "secret"}),
     PvcSource: frozenset({"claim", "path"}),
     # `ServingRequest.shape` is the recorded shape; the others decide the placement.
-    Profile: frozenset({"name", "shape", "selector", "requires"}),
+    # How requests reach the pods changes without a restart (serving/picker.py).
+    Profile: frozenset({"name", "shape", "selector", "requires", "routing"}),
     # Capacity and what decides the placement.
     Pool: frozenset(
         {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}
@@ -73,8 +74,8 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     InterNode: frozenset({"merged", "preset_env", "start", "whole_node"}),
     # `named` has what the platform set; the excluded fields include built-in values.
     Initializer: frozenset({"image", "resources", "env", "env_from", "bundle", "pull_secrets"}),
-    # Only the pipeline preset is in this namespace.
-    Kserve: frozenset({"namespace"}),
+    # Only the pipeline preset is in this namespace. The scheduler only changes how requests reach the pods.
+    Kserve: frozenset({"namespace", "scheduler"}),
 }
 # Fields with tuples whose order has no meaning. Variables and arguments are ordered.
 _UNORDERED = frozenset(

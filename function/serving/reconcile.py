@@ -1,8 +1,8 @@
 """When the LLMInferenceService of a placement is composed, on which weights, and what happens to an earlier service.
 
 A running service changes only with its spec digest (decision 11). Only `replicas` always follow the placement, as far
-as the placement is admitted for them in the shape and pool of the service. While weights are downloaded, also for the
-second time, or cannot be planned, all other edits wait with the weights.
+as the placement is admitted for them in the shape and pool of the service, and its endpoint picker (picker.py). While
+weights are downloaded, also for the second time, or cannot be planned, all other edits wait with the weights.
 
 A service that the cluster refuses, or that was never ready, has no pods to protect: it is composed as built. An earlier
 service of another group size is deleted only once the new service may be composed.
@@ -31,6 +31,7 @@ from function.remote.object_writer import (
 )
 from function.remote.observed_object import ObservedObject, State, is_up, read_object, read_written
 from function.serving.digest import ServingRequest, compute_spec_digest
+from function.serving.picker import find_picker_obstacle, keep_while_used, wants_picker, with_picker_of
 from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
@@ -76,6 +77,8 @@ class ReconciledService:
     problems: tuple[Problem, ...] = ()  # why the service cannot be built
     allocated: Share | None = None  # what the services take of a pool
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
+    picker_leaves: bool = False  # no endpoint picker is requested
+    picker_obstacle: str = ""  # why there is none although the profile asks for one
     same_node_is_full: bool = False  # the new pod needs the node of the running pod, which has no GPUs for both
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
@@ -93,9 +96,12 @@ def name_inference_service(placement: Placement, shape: Shape) -> str:
 
 
 def reconcile_service(
-    resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission
+    resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission, now: float
 ) -> ReconciledService:
-    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed."""
+    """Composes the service of a placement, or keeps what runs while it cannot or may not be composed.
+
+    `now`: seconds since 1970.
+    """
     key = SERVICE_PREFIX + name_inference_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = read_written(writer.observed.get(key))
@@ -112,7 +118,7 @@ def reconcile_service(
         weights, admission, written, problems, replaces_another=any(name != key for name in kept), waits=waits
     )
     if request and decision is ServiceDecision.COMPOSE:
-        reconciled = _compose_requested(resolved, writer, weights, admission, request)
+        reconciled = _compose_requested(resolved, writer, weights, admission, request, now)
     else:
         reconciled = ReconciledService(
             decision=decision,
@@ -228,15 +234,16 @@ def _compose_requested(
     weights: ReconciledWeights,
     admission: Admission,
     request: ServingRequest,
+    now: float,
 ) -> ReconciledService:
     """Composes the service as requested, and drops every other service."""
     placement = resolved.placement
     key = SERVICE_PREFIX + request.name
     written = read_written(writer.observed.get(key))
-    service = built = build_service(request)
+    service = built = keep_while_used(build_service(request), written, placement.service, now)
     if written and _may_have_pods(writer.read(key), has_served=placement.has_served):
         is_unchanged = _read_digest(built) == _read_digest(written)
-        service = _scale(written if is_unchanged else built, request.replicas)
+        service = _scale(with_picker_of(written, built) if is_unchanged else built, request.replicas)
     # If the claim can be mounted on one node only, this node needs GPUs for the old and the new pod.
     needs_same_node = not is_shared(weights.access_mode)
     node_fits_two_pods = 2 * resolved.shape.gpus_per_node <= resolved.pool.gpus_per_node
@@ -266,6 +273,8 @@ def _compose_requested(
         allocated=_allocate(writer, resolved, {key: composed}, key),
         rollout_blocked=is_blocked,
         same_node_is_full=same_node_is_full,
+        picker_leaves=not wants_picker(request),
+        picker_obstacle=find_picker_obstacle(request),
     )
 
 
@@ -414,7 +423,9 @@ def _allocate(
 
 def _starts_pods_first(written: Manifest, service: Manifest, shape: Shape) -> bool:
     """Tells whether pods are replaced and each new one starts before an old one ends."""
-    is_replaced = _scale(written, 0).get("spec") != _scale(service, 0).get("spec")
+    # Neither replicas nor a picker replace pods.
+    before, after = (with_picker_of(_scale(each, 0), {}) for each in (written, service))
+    is_replaced = before.get("spec") != after.get("spec")
     surges = 0 < _count_replicas(written) <= _count_replicas(service) <= _MAX_SURGE_ONLY_REPLICAS
     return is_replaced and surges and shape.nodes == 1
 

@@ -17,6 +17,7 @@ from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_B
 from function.remote.composed_kinds import SERVING_VERSION
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import is_started_by_preset, start_group
+from function.serving.picker import build_router
 from function.serving.pod import build_pod
 
 # KServe routes by model name only if this annotation says that the engine answers to both names; its presets do.
@@ -88,7 +89,7 @@ def build_service(request: ServingRequest) -> Manifest:
                 "annotations": annotations or None,
                 "template": build_pod(request, group.leader, is_leader=True),
                 "worker": build_pod(request, group.worker, is_leader=False) if group.worker else None,
-                "router": {"gateway": {}, "route": {}} if request.kserve.gateway else None,
+                "router": build_router(request) if request.kserve.gateway else None,
             }
         ),
     }

@@ -9,7 +9,7 @@ from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
-from function.domain.model import Engine, Shape
+from function.domain.model import Engine, Routing, Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
@@ -23,6 +23,7 @@ from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
 from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import ObservedObject, State
+from function.serving.picker import find_inference_pool, find_unused_since
 from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
 from function.status.conditions import faulty
 from function.status.inference_environment import note_missing_plugin, note_tcp_fallback, note_unusable_nodes
@@ -69,6 +70,9 @@ def build_service_conditions(resolved: ResolvedPlacement, reconciled: Reconciled
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name, engine)
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
+        ready = replace(ready, message=f"{ready.message}. {note}")
+    if reconciled.picker_obstacle:
+        note = f"Routing {Routing.PREFIX_AWARE} has no effect: {reconciled.picker_obstacle}"
         ready = replace(ready, message=f"{ready.message}. {note}")
     return build_service_accepted(reconciled), ready
 
@@ -267,6 +271,7 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
     observed = [manifest for key, manifest in sorted(call.observed.items()) if key.startswith(SERVICE_PREFIX)]
     serving_uri = find_serving_uri(reconciled.remote, observed, resolved.placement.service.serving_uri)
     backend_service_name = text(remote, "status.workloads.service.name")
+    last, leaves = resolved.placement.service, reconciled.picker_leaves
     return ServiceRecord(
         name=text(remote, "metadata.name") or name_inference_service(resolved.placement, resolved.shape),
         namespace=text(remote, "metadata.namespace") or resolved.namespace,
@@ -275,6 +280,8 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
         applied_uri=find_applied_uri([item.manifest for item in reconciled.composed.values()], serving_uri),
         allocated=reconciled.allocated,
         backend_service_name=backend_service_name,
+        inference_pool="" if leaves else find_inference_pool(remote, last.inference_pool),
+        pool_unused_since=find_unused_since(remote, last.pool_unused_since, call.now) if leaves else None,
         # Clients cannot notice a service that has no Kubernetes Service yet.
         traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
         gateway=find_gateway(remote, resolved.environment),
@@ -291,6 +298,7 @@ def _keep_last_reported(last: ServiceRecord, service: ServiceRecord) -> ServiceR
         service,
         url=service.url or last.url,
         backend_service_name=service.backend_service_name or last.backend_service_name,
+        inference_pool=service.inference_pool or last.inference_pool,
         traits=service.traits or last.traits,
         gateway=service.gateway or last.gateway,
     )

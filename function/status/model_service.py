@@ -43,6 +43,9 @@ def build_endpoints_ready(traffic: Traffic) -> Condition:
     if idle:
         reasons = join_with_more([f"{e.environment}: {e.state}, {e.reason}" for e in idle], separator="; ")
         message = f"{message}. {reasons}"
+    if refusing := sorted(entry.environment for entry in entries if entry.pools_refused):
+        why = "as its gateway does not know InferencePools (ResolvedRefs is InvalidKind)"
+        message = f"{message}. No endpoint picker divides the requests on {join_with_more(refusing)}, {why}"
     if not serving:
         return _endpoints_ready(Status.FALSE, EndpointsReady.NONE_READY, message)
     if any(entry.state is not EndpointState.SERVING for entry in idle):
@@ -129,6 +132,7 @@ def _build_row(entry: EndpointEntry) -> Manifest:
             "reason": entry.reason or None,
             "weight": entry.weight,
             "since": None if entry.since is None else format_time(entry.since),
+            "inferencePoolsRefused": entry.pools_refused or None,
             "backends": backends,
         }
     )

@@ -21,7 +21,7 @@ from function.kube.manifests import Manifest, parse_time, text
 from function.kube.messages import join_with_more, truncate_middle
 from function.kube.urls import Origin
 from function.remote.composed_kinds import assess
-from function.traffic.routes import GATEWAY_SERVICE, MAX_BACKENDS, ROUTE, SLICE, TLS
+from function.traffic.routes import GATEWAY_SERVICE, MAX_BACKENDS, ROUTE, SLICE, TLS, refuses_pools
 from function.traffic.shares import (
     choose_placements,
     compute_shares,
@@ -48,6 +48,7 @@ class Endpoint:
     entry: EndpointEntry
     site: Site | None = None  # None: there is no gateway
     service_weights: Mapping[str, int] = field(default_factory=dict)  # weights on the cluster; none: it is not composed
+    pools: Mapping[str, str] = field(default_factory=dict)  # InferencePools, by Kubernetes Service
     leaving: bool = False  # what is composed stays as observed
 
 
@@ -246,7 +247,15 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
     rows = [_build_row(p, weights.get(p.name, 0), _explain(p, site, plan)) for p in shown]
     rows += _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=is_applied)
     entry = _build_entry(site, rows, weight, _find_state(site, plan, candidates), plan.entered[site.key])
-    return Endpoint(site=site, entry=entry, service_weights=workloads)
+    pools = {p.service.backend_service_name: p.service.inference_pool for p in candidates if p.service.inference_pool}
+    # A route without pools no longer says that they were refused.
+    are_refused = bool(pools) and (site.entry.pools_refused or refuses_pools(site.remote.manifest))
+    return Endpoint(
+        site=site,
+        entry=replace(entry, pools_refused=are_refused),
+        service_weights=workloads,
+        pools={} if are_refused else {name: pool for name, pool in pools.items() if name in workloads},
+    )
 
 
 def _withdraw(site: Site, plan: _Plan) -> Endpoint | None:

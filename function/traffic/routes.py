@@ -3,14 +3,14 @@
 The route on the control plane uses only core features of Gateway API, and timeouts: to a route without timeouts, some
 gateways apply a default that ends streams (docs/facts.md, Gateway API). The route on a cluster removes the path of the
 ModelService from each request, as KServe's own routes do with their paths. It has no host names: clients choose the
-host.
+host. Where placements have endpoint pickers, it has further rules for inference requests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from function.domain.model_service import Gateway, ModelService
 from function.domain.settings import PlatformGateway
-from function.kube.manifests import JSON, Manifest, integer, listing, mapping, prune, text
+from function.kube.manifests import JSON, Manifest, condition, get, integer, listing, mapping, prune, text
 from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.kube.urls import AddressType, Origin
 from function.remote.composed_kinds import ROUTE_VERSION
@@ -23,6 +23,9 @@ ROUTE_KIND = (ROUTE_VERSION, "HTTPRoute")  # apiVersion and kind
 SERVICE_KIND, SLICE_KIND = ("v1", "Service"), ("discovery.k8s.io/v1", "EndpointSlice")
 TLS_DEFINITION = "backendtlspolicies.gateway.networking.k8s.io"  # name of its CRD
 TLS_KIND = (ROUTE_VERSION, "BackendTLSPolicy")
+POOL_GROUP = "inference.networking.k8s.io"  # of InferencePools
+# What endpoint pickers answer; they refuse other requests, for example to /tokenize (docs/facts.md, Endpoint picker).
+INFERENCE_PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses")
 # Streams last as long as they need, as with KServe's own routes.
 _TIMEOUTS: Manifest = {"request": "0s", "backendRequest": "0s"}
 _NAME_LIMIT = 63
@@ -62,27 +65,42 @@ def build_route(service: ModelService, gateway: PlatformGateway, weights: Mappin
     }
 
 
-def build_remote_route(service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int]) -> Manifest:
+def build_remote_route(
+    service: ModelService, gateway: Gateway, namespace: str, weights: Mapping[str, int], pools: Mapping[str, str]
+) -> Manifest:
     """Returns the route on a cluster, with the weights of the Kubernetes Services of placements.
 
     Each gateway has its own route: the route of a new address is created before the route of the earlier address is
     deleted.
+
+    `pools`: the InferencePools of the placements that have one, by Kubernetes Service. They get the inference requests,
+    because an endpoint picker answers others with an error.
     """
-    prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
-    rewrite: Manifest = {"type": "URLRewrite", "urlRewrite": {"path": prefix}}
-    rule: Manifest = {
-        "matches": [_match(service)],
-        "filters": [rewrite],
-        "backendRefs": [_refer(name, WORKLOAD_PORT, weight) for name, weight in sorted(weights.items())],
-        "timeouts": {**_TIMEOUTS},
-    }
+    backends = [_refer(name, WORKLOAD_PORT, weight) for name, weight in sorted(weights.items())]
+    picked = [
+        _refer_to_pool(pools[name], weight) if name in pools else _refer(name, WORKLOAD_PORT, weight)
+        for name, weight in sorted(weights.items())
+    ]
+    rules: list[JSON] = [_build_remote_rule(service, path, picked) for path in INFERENCE_PATHS] if pools else []
+    rules.append(_build_remote_rule(service, "", backends))
     identity = service.namespace, service.name, str(gateway.origin)
     name = build_name(service.name, "route", *identity, limit=_NAME_LIMIT)
     return {
         "apiVersion": ROUTE_VERSION,
         "kind": "HTTPRoute",
         "metadata": {"name": name, "namespace": namespace, "labels": {**MANAGED_BY}},
-        "spec": {"parentRefs": [{"name": gateway.name, "namespace": gateway.namespace}], "rules": [rule]},
+        "spec": {"parentRefs": [{"name": gateway.name, "namespace": gateway.namespace}], "rules": rules},
+    }
+
+
+def _build_remote_rule(service: ModelService, path: str, backends: Sequence[JSON]) -> Manifest:
+    """Returns the rule for a path below that of the service; empty: for all other paths."""
+    prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": path or "/"}
+    return {
+        "matches": [_match(service, path)],
+        "filters": [{"type": "URLRewrite", "urlRewrite": {"path": prefix}}],
+        "backendRefs": list(backends),
+        "timeouts": {**_TIMEOUTS},
     }
 
 
@@ -135,12 +153,27 @@ def lacks_tls_name(gateway: Gateway) -> bool:
 
 
 def read_route_weights(route: Manifest) -> dict[str, int]:
+    """Returns the weights of the Kubernetes Services that a route names; its last rule names all of them."""
     refs = (ref for rule in listing(route, "spec.rules") for ref in listing(rule, "backendRefs"))
-    return {text(ref, "name"): integer(ref, "weight", 1) for ref in refs}
+    return {text(ref, "name"): integer(ref, "weight", 1) for ref in refs if not text(ref, "group")}
 
 
-def _match(service: ModelService) -> Manifest:
-    return {"path": {"type": "PathPrefix", "value": service.path}}
+def refuses_pools(route: Manifest) -> bool:
+    """Tells whether a gateway does not know the InferencePools that a route names."""
+    refs = (ref for rule in listing(route, "spec.rules") for ref in listing(rule, "backendRefs"))
+    if not any(text(ref, "group") == POOL_GROUP for ref in refs):
+        return False
+    generation = get(route, "metadata.generation")
+    found = (condition({"status": parent}, "ResolvedRefs") for parent in listing(route, "status.parents"))
+    return any(text(c, "reason") == "InvalidKind" and c.get("observedGeneration") == generation for c in found)
+
+
+def _match(service: ModelService, path: str = "") -> Manifest:
+    return {"path": {"type": "PathPrefix", "value": service.path + path}}
+
+
+def _refer_to_pool(name: str, weight: int) -> JSON:
+    return {"group": POOL_GROUP, "kind": "InferencePool", "name": name, "port": WORKLOAD_PORT, "weight": weight}
 
 
 def _refer(name: str, port: int, weight: int) -> JSON:

@@ -154,6 +154,21 @@ CASES = (
         lines={"Gateway kserve/kserve-ingress-gateway": ("missing", "not Programmed")},
     ),
     Case(
+        id="inference-pools",
+        reason="KServe's pickers request 1 CPU and 2 GiB each, and only the gateway's documentation says what it can",
+        paths={"/apis/inference.networking.k8s.io/v1": resources("inferencepools")},
+        lines={
+            "endpoint pickers": (
+                "unchecked",
+                (
+                    "inference.networking.k8s.io/v1; whether the gateway routes to InferencePools is not known. Each "
+                    "placement takes 2 CPUs and 4Gi"
+                ),
+            )
+        },
+        code=0,
+    ),
+    Case(
         id="no-gateway-wanted",
         reason="kserve.gateway: false",
         paths={GATEWAYS: 404, GATEWAY: 404},

@@ -16,6 +16,7 @@ from tests.cli.process import output_of, run, write
 
 ENGINE: Manifest = {"name": "vLLM", "image": "engine:1"}
 PROFILE: Manifest = {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": ENGINE}
+OF_A_PROFILE = "engine, environmentSelector, name, replicaTopology, routing"
 MODEL: Manifest = {"model": {"name": "org/model"}, "huggingFace": {"repo": "org/model"}, "serving": [PROFILE]}
 STAGED: Manifest = {"model": {"name": "m"}, "source": "PVC", "pvc": {"claimName": "c"}, "serving": [PROFILE]}
 POOL: Manifest = {"name": "h100", "acceleratorType": "h100"}
@@ -90,7 +91,7 @@ CASES = (
         id="unknown-field-in-a-list",
         reason="the path leads into the list; what resembles nothing is answered with all that there is",
         given=(manifest("ClusterModel", "model", {**MODEL, "serving": [{**PROFILE, "zzz": {}}]}),),
-        want=("spec.serving[0].zzz: is not a field; known are engine, environmentSelector, name, replicaTopology",),
+        want=(f"spec.serving[0].zzz: is not a field; known are {OF_A_PROFILE}",),
     ),
     Case(
         id="open-maps",

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from function.capacity.ledger import CapacityView
 from function.domain.cache import CacheEntry, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
-from function.domain.model import ModelRef
+from function.domain.model import ModelRef, Routing
 from function.domain.records.weights import DownloadRecord
+from function.domain.settings import Kserve
 from function.reasons import Phase, Refused
+from function.scheduling.filters import filter_environment
 from function.scheduling.refusals import Field
 from function.scheduling.scheduler import schedule
-from function.scheduling.verdicts import SchedulingRequest
+from function.scheduling.verdicts import Assignment, SchedulingRequest
 from function.weights.faults import FaultKind
 from tests.scheduling.test_checks import CLAIM, NO_POOL, NO_STORAGE, Case, check
 from tests.support.builders import (
@@ -44,7 +47,49 @@ def cached(where: str, path: str = HELD) -> ModelCache:
 
 
 BARE = environment(storage_class=None)
+PREFIX_AWARE = replace(profile(shape=shape(2)), routing=Routing.PREFIX_AWARE)
+ABLE = replace(environment(), kserve=Kserve(scheduler=True))
+PICKER_CASES = (
+    Case(id="picker", reason="weights of two nodes are on a claim", profile=PREFIX_AWARE, environment=ABLE),
+    Case(
+        id="picker-nowhere",
+        reason="the platform must say that the cluster's gateway routes to InferencePools",
+        profile=PREFIX_AWARE,
+        refused=Refused.ROUTING_NOT_SUPPORTED,
+        field=Field.ROUTING,
+        required=Routing.PREFIX_AWARE,
+        actual="kserve.scheduler of the environment is false",
+    ),
+    Case(
+        id="picker-without-gateway",
+        reason="without a gateway, nobody asks a picker",
+        profile=PREFIX_AWARE,
+        environment=replace(environment(), kserve=Kserve(scheduler=True, gateway=False)),
+        refused=Refused.ROUTING_NOT_SUPPORTED,
+        field=Field.ROUTING,
+        required=Routing.PREFIX_AWARE,
+        actual="kserve.gateway of the environment is false",
+    ),
+    Case(
+        id="picker-without-claim",
+        reason="KServe's picker downloads the whole model where the pods do",
+        profile=replace(profile(shape=shape()), routing=Routing.PREFIX_AWARE),
+        environment=ABLE,
+        refused=Refused.ROUTING_NOT_SUPPORTED,
+        field=Field.ROUTING,
+        required=Routing.PREFIX_AWARE,
+        actual="the weights are not on a claim; set modelCache.type: PVC",
+    ),
+    Case(
+        id="picker-with-claim",
+        reason="a claim can be requested for one node as well",
+        profile=replace(profile(shape=shape()), routing=Routing.PREFIX_AWARE),
+        environment=ABLE,
+        choice=CLAIM,
+    ),
+)
 STORAGE_CASES = (
+    *PICKER_CASES,
     Case(
         id="class-of-the-environment", reason="the environment names a storage class", profile=profile(shape=shape(2))
     ),
@@ -307,3 +352,17 @@ def test_small_size_prevents_scaling_up_only_without_weights(serving_uri: str, r
     request = SchedulingRequest(deployment=deployment(replicas=3), model=asked, storage_request=planner(asked, choice))
     decision = schedule(request, [environment("a", pool())], [there])
     assert [a.replicas for a in decision.assignments] == [replicas], reason
+
+
+def test_a_request_without_storage_is_not_refused_for_it() -> None:
+    """`modelplane size` asks without storage."""
+    request = SchedulingRequest(deployment=deployment(), model=model(PREFIX_AWARE))
+    assert isinstance(filter_environment(request, replace(ABLE, pools=(pool(),)), CapacityView(())), Assignment)
+
+
+def test_a_running_placement_stays_where_the_picker_is_not_allowed_any_more() -> None:
+    asked = model(PREFIX_AWARE)
+    request = SchedulingRequest(deployment=deployment(), model=asked, storage_request=planner(asked))
+    running = with_service(replace(placement("env"), shape=shape(2), has_served=True), ready_replicas=1)
+    decision = schedule(request, [environment("env", pool())], [running])
+    assert [a.placement for a in decision.assignments] == [running]

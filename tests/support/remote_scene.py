@@ -30,10 +30,13 @@ class Scene:
     observed: dict[str, Manifest]
     answers: dict[str, Manifest]
     input: Manifest = field(default_factory=dict)
+    now: float = 0  # seconds since 1970
 
     def edited(self, *edits: "Edit") -> "Scene":
         """Returns the scene after some edits; this scene does not change."""
-        made = Scene(copy_manifest(self.xr), _each(self.observed), _each(self.answers), copy_manifest(self.input))
+        made = Scene(
+            copy_manifest(self.xr), _each(self.observed), _each(self.answers), copy_manifest(self.input), self.now
+        )
         for edit in edits:
             edit(made)
         return made
@@ -51,7 +54,7 @@ class Scene:
 
     def outcome(self) -> Outcome:
         """Returns the outcome of the function."""
-        call = read_call(split_request(self.request().SerializeToString()))
+        call = replace(read_call(split_request(self.request().SerializeToString())), now=self.now)
         # Every existing resource is observed.
         orphans = {name: () for name, asked in compose(call).requirements.items() if asked.kind == "Object"}
         return compose(replace(call, answers={**orphans, **call.answers}))

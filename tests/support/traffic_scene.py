@@ -87,6 +87,7 @@ def manifest_of(p: Placement) -> Manifest:
             "service": {
                 "namespace": p.service.namespace,
                 "workload": p.service.backend_service_name,
+                "inferencePool": p.service.inference_pool,
                 "traits": dict(p.service.traits),
             },
             "conditions": [status] if p.unreachable else [],
@@ -107,6 +108,7 @@ class TrafficPlane:
     silent: set[str] = field(default_factory=set)  # environments whose cluster does not answer
     unlabelled: set[str] = field(default_factory=set)  # placements that have lost their labels
     unlisted: set[str] = field(default_factory=set)  # composed resources that Crossplane's list lacks
+    knows_pools: bool = True  # the gateways of clusters know InferencePools
     tls_versions: tuple[str, ...] = ("v1",)  # of BackendTLSPolicy that the control plane serves
     outcome: Outcome = field(default_factory=Outcome)
 
@@ -189,6 +191,17 @@ class TrafficPlane:
         key = gateway(f"http://{host}").key
         return weights(mapping(self.outcome.composed[f"{key}/route"].manifest, "spec.forProvider.manifest"))
 
+    def remote_backends(self, host: str) -> dict[str, list[tuple[str, str]]]:
+        """Returns the kinds and names of the backends of each path of the composed route on a cluster."""
+        key = gateway(f"http://{host}").key
+        route = mapping(self.outcome.composed[f"{key}/route"].manifest, "spec.forProvider.manifest")
+        return {
+            text(listing(rule, "matches")[0], "path.value"): [
+                (text(ref, "kind"), text(ref, "name")) for ref in listing(rule, "backendRefs")
+            ]
+            for rule in listing(route, "spec.rules")
+        }
+
     def rows(self) -> dict[str, Manifest]:
         """Returns the endpoints of the status by environment."""
         return {text(row, "environment"): row for row in listing(self.outcome.status, "endpoints")}
@@ -207,7 +220,8 @@ class TrafficPlane:
                 provided: Manifest = {"atProvider": {"manifest": remote}, "conditions": [failed]}
             else:
                 desired = mapping(manifest, "spec.forProvider.manifest")
-                provided = {"atProvider": {"manifest": _programmed(desired, remote) if before else {}}}
+                found = _programmed(desired, remote, knows_pools=self.knows_pools) if before else {}
+                provided = {"atProvider": {"manifest": found}}
             return {**manifest, "status": provided}
         if text(manifest, "kind") == "HTTPRoute":
             return _programmed(manifest, before)
@@ -228,14 +242,21 @@ def weights(route: Manifest) -> dict[str, int]:
     return {text(ref, "name"): int(str(ref["weight"])) for ref in refs}
 
 
-def _programmed(manifest: Manifest, before: Manifest) -> Manifest:
+def _programmed(manifest: Manifest, before: Manifest, *, knows_pools: bool = True) -> Manifest:
     """Returns an observed route, of which the gateway has observed the generation before the last change."""
+    refs = [ref for rule in listing(before, "spec.rules") for ref in listing(rule, "backendRefs")]
+    refused = not knows_pools and any(text(ref, "kind") == "InferencePool" for ref in refs)
     changed = mapping(manifest, "spec") != mapping(before, "spec")
     last = int(str(mapping(before, "metadata").get("generation", 0)))
     generation = last + 1 if changed else last
     conditions: JSON = [
-        {"type": type_, "status": "True", "reason": type_, "observedGeneration": last or generation}
-        for type_ in ("Accepted", "ResolvedRefs")
+        {"type": "Accepted", "status": "True", "reason": "Accepted", "observedGeneration": last or generation},
+        {
+            "type": "ResolvedRefs",
+            "status": "False" if refused else "True",
+            "reason": "InvalidKind" if refused else "ResolvedRefs",
+            "observedGeneration": last or generation,
+        },
     ]
     return {
         **manifest,

@@ -37,6 +37,7 @@ _PATHS = {
     "GatewayClass": "apis/gateway.networking.k8s.io/v1 gatewayclasses",
     "HorizontalPodAutoscaler": "apis/autoscaling/v2 horizontalpodautoscalers",
     "HTTPRoute": "apis/gateway.networking.k8s.io/v1 httproutes",
+    "InferencePool": "apis/inference.networking.k8s.io/v1 inferencepools",
     "InferenceEnvironment": "apis/modelplane.ai/v1alpha1 inferenceenvironments",
     "Job": "apis/batch/v1 jobs",
     "LLMInferenceService": "apis/serving.kserve.io/v1alpha2 llminferenceservices",

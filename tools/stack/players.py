@@ -1,11 +1,13 @@
 """What a gateway controller and a storage system would do, played, because none of them runs here.
 
-Gateways of the played class are Accepted and Programmed, their routes Accepted with their references resolved; a volume
-whose claim is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
+Gateways of the played class are Accepted and Programmed, their routes Accepted with their references resolved, and so
+are InferencePools, unless a label of their namespace says that the gateway knows none; a volume whose claim is gone is
+free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
 """
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from function.kube.manifests import JSON, Manifest, listing, text
@@ -14,6 +16,7 @@ from tools.stack.api import Api
 from tools.stack.layout import Cluster, Home
 from tools.stack.processes import Program
 
+REFUSES_POOLS = "e2e-pools=refused"  # label of a namespace whose InferencePools no gateway accepts
 _NOW = "2026-01-01T00:00:00Z"
 
 
@@ -32,6 +35,10 @@ def play(remote: Api) -> None:
     for route in remote.find("HTTPRoute") if played else ():
         if not listing(route, "status.parents"):
             _patch_status(remote, route, _route_status(route))
+    for pool in remote.find("InferencePool") if played else ():
+        refusing = {text(each, "metadata.name") for each in remote.find("Namespace", labels=REFUSES_POOLS)}
+        if not listing(pool, "status.parents") and text(pool, "metadata.namespace") not in refusing:
+            _patch_status(remote, pool, _pool_status(played))
     for volume in remote.find("PersistentVolume"):
         if text(volume, "status.phase") == "Released":
             remote.patch("PersistentVolume", text(volume, "metadata.name"), {"spec": {"claimRef": None}})
@@ -58,6 +65,23 @@ def _route_status(route: Manifest) -> Manifest:
     parents: list[JSON] = [
         {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": _conditions("Accepted", "ResolvedRefs")}
         for parent in listing(route, "spec.parentRefs")
+    ]
+    return {"parents": parents}
+
+
+def _pool_status(gateways: Iterable[Manifest]) -> Manifest:
+    parents: list[JSON] = [
+        {
+            "parentRef": {
+                "group": "gateway.networking.k8s.io",
+                "kind": "Gateway",
+                "name": text(gateway, "metadata.name"),
+                "namespace": text(gateway, "metadata.namespace"),
+            },
+            "controllerName": inventory.PLAYER,
+            "conditions": _conditions("Accepted", "ResolvedRefs"),
+        }
+        for gateway in gateways
     ]
     return {"parents": parents}
 

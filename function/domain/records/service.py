@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from function.domain.allocation import Share
 from function.domain.model_service import Gateway
 from function.domain.records.shares import build_share, parse_share
-from function.kube.manifests import JSON, Manifest, get, integer, mapping, prune, strings, text
+from function.kube.manifests import JSON, Manifest, format_time, get, integer, mapping, parse_time, prune, strings, text
 from function.kube.urls import Origin
 
 
@@ -20,6 +20,8 @@ class ServiceRecord:
     applied_uri: str = ""  # of the weights in the applied spec, where the service is not Ready on them yet
     allocated: Share | None = None  # what the service has of a pool
     backend_service_name: str = ""  # Kubernetes Service of its pods; empty: not known
+    inference_pool: str = ""  # that requests may go to; empty: there is none, or none of its pickers is ready
+    pool_unused_since: int | None = None  # seconds since 1970, where a picker is not requested any more
     traits: tuple[tuple[str, str], ...] = ()  # what clients can notice of it, as far as known
     gateway: Gateway | None = None  # of its cluster; None: not known, or there is none
     ready_replicas: int = 0  # as KServe last reported
@@ -37,6 +39,8 @@ def parse_service(status: Manifest, *, exclusive_replica_nodes: bool) -> Service
         applied_uri=text(block, "appliedUri"),
         allocated=share if share.pool else None,
         backend_service_name=text(block, "workload"),
+        inference_pool=text(block, "inferencePool"),
+        pool_unused_since=parse_time(text(block, "poolUnusedSince")),
         traits=tuple(sorted(strings(block, "traits").items())),
         gateway=_parse_gateway(mapping(status, "gateway")),
         ready_replicas=integer(status, "readyReplicas"),
@@ -54,6 +58,8 @@ def build_service_record(record: ServiceRecord) -> Manifest:
             "uri": record.serving_uri or None,
             "appliedUri": record.applied_uri or None,
             "workload": record.backend_service_name or None,
+            "inferencePool": record.inference_pool or None,
+            "poolUnusedSince": None if record.pool_unused_since is None else format_time(record.pool_unused_since),
             "traits": dict[str, JSON](record.traits) or None,
             **(build_share(allocated) if allocated else {}),
         }

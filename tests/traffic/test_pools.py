@@ -1,0 +1,65 @@
+"""A route on a cluster names InferencePools for inference requests only, and Services where a gateway refuses pools."""
+
+from dataclasses import replace
+
+from function.kube.manifests import text
+from tests.support.builders import with_service
+from tests.support.traffic_scene import at_rest, backends, serving
+
+PLACEMENT = serving("stable", "e1", 2, inference_pool="stable-pool")
+SERVICE, POOL = ("Service", "stable-e1-workload"), ("InferencePool", "stable-pool")
+ROOT = "/services/team/chat"
+# What the endpoint picker answers (docs/facts.md); it answers 400 to anything else.
+INFERENCE = [f"{ROOT}/v1/{path}" for path in ("chat/completions", "completions", "messages", "responses")]
+
+
+def test_only_inference_requests_go_to_the_pool() -> None:
+    plane = at_rest(backends(stable=1), PLACEMENT)
+    assert plane.remote_backends("10.0.0.1") == {**{path: [POOL] for path in INFERENCE}, ROOT: [SERVICE]}
+    assert plane.route() == {"10.0.0.1": 1}
+
+
+def test_placements_with_and_without_a_pool_share_a_route() -> None:
+    plane = at_rest(backends(stable=1, canary=1), PLACEMENT, serving("canary", "e1", 2))
+    other = "Service", "canary-e1-workload"
+    found = plane.remote_backends("10.0.0.1")
+    assert found == {**{path: [other, POOL] for path in INFERENCE}, ROOT: [other, SERVICE]}
+
+
+def test_requests_go_round_robin_as_soon_as_no_picker_answers() -> None:
+    plane = at_rest(backends(stable=1), PLACEMENT)
+    plane.replace(with_service(PLACEMENT, inference_pool=""))
+    plane.step()
+    assert plane.remote_backends("10.0.0.1") == {ROOT: [SERVICE]}
+    plane.replace(PLACEMENT)
+    plane.step()
+    assert plane.remote_backends("10.0.0.1")[INFERENCE[0]] == [POOL]
+
+
+def test_a_gateway_that_does_not_know_pools_gets_services_from_then_on() -> None:
+    plane = at_rest(backends(stable=1), with_service(PLACEMENT, inference_pool=""))
+    plane.knows_pools = False
+    plane.replace(PLACEMENT)
+    plane.settle()
+    assert plane.remote_backends("10.0.0.1") == {ROOT: [SERVICE]}
+    assert plane.rows()["e1"]["inferencePoolsRefused"] is True
+    (condition,) = (c for c in plane.outcome.conditions if c.type == "EndpointsReady")
+    assert condition.message == (
+        "1 of 1 endpoints get requests. No endpoint picker divides the requests on e1, as its gateway does not know "
+        "InferencePools (ResolvedRefs is InvalidKind)"
+    )
+    plane.replace(with_service(PLACEMENT, inference_pool=""))  # the platform sets kserve.scheduler to false
+    plane.settle()
+    assert "inferencePoolsRefused" not in plane.rows()["e1"]
+
+
+def test_a_placement_that_drains_keeps_its_pool_while_it_gets_requests() -> None:
+    plane = at_rest(backends(stable=1), PLACEMENT, serving("stable", "e2"))
+    plane.replace(replace(PLACEMENT, draining=True))
+    seen = []
+    for _ in range(20):
+        plane.step()
+        if "10.0.0.1" in plane.route():
+            seen.append(plane.remote_backends("10.0.0.1")[INFERENCE[0]])
+    assert set(map(tuple, seen)) <= {(POOL,)}
+    assert text(plane.rows().get("e1", {}), "state") == ""
