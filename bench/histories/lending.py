@@ -42,12 +42,14 @@ class LendingAuditor:
             self._say(f"{now.ref} is left {has} of {guaranteed} guaranteed replicas")
 
     def _look_at_preemption(self, environment: Version) -> None:
-        """Takes note of a higher priority as of a word to the placement: it may shrink, and move."""
+        """Takes note of a request for all replicas as of a word to the placement: it may shrink, and move."""
         told = {text(row, "uid"): integer(row, "yields.priority") for row in _list_yields(environment)}
         for placement in self._auditor.plane.all("ModelPlacement") if told else ():
             priority = told.get(placement.uid)
             is_lower = priority is not None and integer(placement.manifest, "spec.priority") < priority
-            if is_lower and flag(placement.manifest, "spec.preemptible"):
+            is_preempted = is_lower and flag(placement.manifest, "spec.preemptible")
+            has_no_guarantee = priority is not None and get(placement.manifest, "spec.guaranteedReplicas") == 0
+            if is_preempted or has_no_guarantee:
                 self._auditor.words.pods(placement.ref, self._auditor.plane.kernel.now)
 
     def _has_all(self, placement: Version) -> bool:
@@ -77,8 +79,12 @@ class LendingAuditor:
         if limits.guaranteed_gpus is None or limits.invalid:
             return _ALL
         left = limits.guaranteed_gpus
-        for placement in self._auditor.plane.all("ModelPlacement"):
-            if placement.ref.namespace == namespace and placement.controller and not _is_leaving(placement):
+        plane = self._auditor.plane
+        # What users write or forge themselves is no deployment's, and nothing is taken from it.
+        owners = {v.uid for v in plane.all("ModelDeployment") if v.ref.namespace == namespace}
+        for placement in plane.all("ModelPlacement"):
+            is_composed = text(placement.controller, "uid") in owners and placement.ref.namespace == namespace
+            if is_composed and not _is_leaving(placement):
                 nodes, gpus, replicas = self._auditor.shape(placement)
                 left -= nodes * gpus * min(integer(placement.manifest, "spec.guaranteedReplicas", _ALL), replicas)
         return left

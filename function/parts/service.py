@@ -40,9 +40,11 @@ def _keep_service(context: KeptPlacement, _: Decisions) -> PartOutcome[HeldServi
     placement = context.placement
     services = keep_services(context.call.observed, placement, scale_down=context.may_scale_down)
     requested = max(placement.replicas, services.replicas)
-    status = build_ready_replicas(services.remote.manifest)
+    observed = observed_status(context.call.xr)
+    withdrawn = report.withdraw_pool(observed, services.remote)
+    status = build_ready_replicas(services.remote.manifest) | withdrawn
     if services.composed:
-        status |= report.limit_replicas(observed_status(context.call.xr), services.allocated_replicas)
+        status |= report.limit_replicas({**observed, **withdrawn}, services.allocated_replicas)
     return PartOutcome(
         decision=services,
         desired=Desired(services.composed),

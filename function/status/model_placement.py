@@ -366,6 +366,15 @@ def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[s
     return tuple((name, value) for name, value in traits.items() if value)
 
 
+def withdraw_pool(status: Manifest, remote: ObservedObject) -> Manifest:
+    """Returns `status.service` without the InferencePool if no request may go to it any more; else empty."""
+    service = mapping(status, "service")
+    pool = text(service, "inferencePool")
+    if not pool or not remote.present or find_inference_pool(remote.manifest, pool):
+        return {}
+    return {"service": {key: value for key, value in service.items() if key != "inferencePool"}}
+
+
 def limit_replicas(status: Manifest, replicas: int) -> Manifest:
     """Returns the allocation in a status for at most this number of replicas; empty if it has no more."""
     service = mapping(status, "service")

@@ -113,6 +113,23 @@ def test_requests_may_go_to_the_pool_while_a_picker_answers(
     assert get(scene.outcome().status, "service.inferencePool") == expected
 
 
+@pytest.mark.parametrize(("pickers", "expected"), [(0, None), (1, POOL)])
+def test_a_placement_whose_model_is_missing_does_not_keep_a_pool_without_a_picker(
+    pickers: int, expected: str | None
+) -> None:
+    scene = load_scene(SEVERAL_NODES).edited(ASKED, ABLE, _reported(pickers), _recorded(POOL))
+    recorded = get(scene.xr, "status.service")
+    scene.answers.pop("model")
+    service = mapping(
+        {**scene.xr, "status": {**mapping(scene.xr, "status"), **scene.outcome().status}}, "status.service"
+    )
+    assert isinstance(recorded, dict)
+    assert service == {
+        **{k: v for k, v in recorded.items() if k != "inferencePool"},
+        **({"inferencePool": expected} if expected else {}),
+    }
+
+
 def test_conditions_of_the_picker_are_told_with_their_words() -> None:
     scene = load_scene(SEVERAL_NODES).edited(ASKED, ABLE, _reported(2, pool_ready="False", ready="False"))
     message = scene.condition("ServiceReady").message
