@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from function.cli.store import Ref, is_ours
-from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
 from function.remote.object_writer import with_provider_finalizer
 
 NOW = "2026-01-01T00:00:00Z"
@@ -101,10 +101,14 @@ def _claim(manifest: Manifest) -> tuple[Manifest, ...]:
     return (pending, bound) if "spec" in manifest else (bound,)
 
 
-def _job(_manifest: Manifest) -> tuple[Manifest, ...]:
+def _job(manifest: Manifest) -> tuple[Manifest, ...]:
+    """Return the stages of a Job; an Indexed one has some of its completions while it runs."""
+    parts = integer(manifest, "spec.completions", 1)
     running: Manifest = {"active": 1, "ready": 1, "startTime": NOW}
+    if parts > 1:
+        running |= {"succeeded": parts // 2, "completedIndexes": f"0-{parts // 2 - 1}" if parts > 3 else "0"}
     complete: Manifest = {
-        "succeeded": 1,
+        "succeeded": parts,
         "startTime": NOW,
         "completionTime": NOW,
         "conditions": [

@@ -261,7 +261,8 @@ class Auditor(invariants.Auditor):
 
     def _look_at_job(self, version: Version) -> None:
         seen = mapping(version.manifest, "status.atProvider.manifest")
-        if integer(seen, "status.succeeded") and text(condition(version.manifest, "Synced"), "status") == "True":
+        is_known = text(condition(version.manifest, "Synced"), "status") == "True"
+        if is_known and text(condition(seen, "Complete"), "status") == "True":
             template = mapping(remote(version), "spec.template.spec")
             (container,) = listing(template, "containers")
             source, directory = _texts(container.get("args"))

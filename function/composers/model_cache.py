@@ -47,7 +47,7 @@ NAMES = NamePatterns(
 )
 # Bytes of a response besides the composed manifests.
 _BASE_BYTES = 128 * 1024  # conditions, events and the like
-_ROW_BYTES = 768  # for each environment: its row of the status without the message, and its requirement
+_ROW_BYTES = 1024  # for each environment: its row of the status without the message, and its requirement
 _RESOURCE_BYTES = 24  # for each resource: the fields around its manifest
 
 
@@ -146,6 +146,7 @@ def _compose_on_cluster(call: Call, inputs: _Inputs, name: str, prefixed: Mappin
         consumers=consumers,
         named_by=named_by,
         writer=writer,
+        now=call.now,
     )
     joined = run_parts(PARTS, context)
     weights = joined.decision.of(CACHED_WEIGHTS_PART)

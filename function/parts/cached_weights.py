@@ -24,6 +24,7 @@ class CacheContext:
     consumers: Collection[Consumer]
     named_by: Collection[Placement]  # the placements that name the cache
     writer: ObjectWriter
+    now: float  # seconds since 1970
 
     @property
     def remote_namespace(self) -> str:
@@ -31,7 +32,7 @@ class CacheContext:
 
 
 def _reconcile_weights(context: CacheContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
-    weights = reconcile_weights(context.request, context.writer, context.recorded)
+    weights = reconcile_weights(context.request, context.writer, context.recorded, now=context.now)
     claims = list_claims(context.writer.observed.values())
     are_read = not may_delete_weights(claims, context.consumers, context.named_by, weights)
     return PartOutcome(decision=weights, desired=weights.current | weights.desire_previous(are_read=are_read))

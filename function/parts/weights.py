@@ -23,7 +23,8 @@ WEIGHTS_NAMES = f"{CLAIM_PREFIX}.+|(?:{JOB_PREFIX}|{SCRIPTS_PREFIX}|{SECRET_COPY
 def _reconcile_weights(context: PlacementContext, _: Decisions) -> PartOutcome[ReconciledWeights]:
     placement = context.resolved.placement
     request = request_weights(context.call, context.resolved)
-    weights = reconcile_weights(request, context.writer, placement.weights.download, placement.service.serving_uri)
+    record = placement.weights.download
+    weights = reconcile_weights(request, context.writer, record, placement.service.serving_uri, context.call.now)
     return PartOutcome(
         decision=weights,
         desired=weights.current,

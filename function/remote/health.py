@@ -83,6 +83,8 @@ def assess_job(manifest: Manifest) -> Health:
         return Health(Level.PROGRESSING, f"failed attempts so far: {integer(manifest, 'status.failed')}")
     if condition(manifest, "Suspended").get("status") == "True":
         return Health(Level.PROGRESSING, "suspended on the cluster; it continues once it is resumed there")
+    if integer(manifest, "status.succeeded"):
+        return Health(Level.PROGRESSING, "running")  # between two completions there is no pod for a moment
     if not integer(manifest, "status.active"):
         return Health(Level.PROGRESSING, "not started yet")
     if get(manifest, "status.ready") == 0:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from function.contract import RESPONSE_BYTES, Condition
 from function.domain.cache import CacheEntry, Consumer
 from function.domain.model import DownloadedSource, Model, Problem
-from function.domain.records.weights import build_download
+from function.domain.records.weights import DownloadProgress, build_download
 from function.kube.manifests import JSON, Manifest, prune
 from function.kube.messages import join_with_more, truncate_middle
-from function.kube.quantity import gib
+from function.kube.quantity import gib, mib
 from function.reasons import ConditionType, Hydrated, Phase, PlacementStorage, Status
 from function.weights.claim import LoadEstimate, Size, SizeFrom
 from function.weights.reconcile import ReconciledWeights
@@ -53,7 +53,19 @@ def describe_storage(state: WeightsState) -> str:
         message = state.remote.problem or message
     if problems and state.finding is WeightsFinding.HYDRATED:
         message = f"{message}; {problems}"
+    if state.progress and state.finding is WeightsFinding.JOB_RUNNING:
+        message = f"{message}; {describe_progress(state.progress)}"
     return ". Note: ".join([message, *map(str, state.remarks)])
+
+
+def describe_progress(progress: DownloadProgress) -> str:
+    """Formats how far a download is; the text changes only with the number of complete parts."""
+    message = f"{progress.parts_done} of {progress.parts} parts are complete"
+    if progress.bytes_total:
+        message = f"{message} (about {gib(progress.bytes_done)} of {gib(progress.bytes_total)})"
+    if progress.bytes_per_second:
+        message = f"{message}, at {mib(progress.bytes_per_second)} per second"
+    return f"{message}, all of them are expected by {progress.expected_at}" if progress.expected_at else message
 
 
 def format_redownload_note(weights_bytes: int | None, replicas: int = 1) -> str:

@@ -17,6 +17,11 @@ that also ends the Job. In both cases, the Job's own condition names the cause, 
 exit code into it. If an eviction or the kernel ends a pod, there is no code: the Job only shows that its attempts ran
 out.
 
+A large download from the hub is divided into parts: the Job is Indexed, and each completion downloads its share of the
+files, one after the other. The Job's own status thus tells how much is there, without a credential on the cluster. Only
+the last part completes the directory, as the one pod of an undivided download does. Whether the others did their share
+does not matter for that: the last part fetches and verifies whatever is missing.
+
 Where each pod downloads its own copy, the service's template has a container with the name of KServe's initializer, and
 KServe merges this container into its own. The download runs in the engine's pod: image, resources and variables are
 merged, images are pulled with the pod's Secrets, and the download's service account does not apply. KServe mounts
@@ -41,7 +46,7 @@ from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import read_written
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, label_weights, model_directory, source_uri
-from function.weights.scripts.download_script import OPENED, PROGRAM, STALL, STALL_SECONDS, XET, Exit
+from function.weights.scripts.download_script import OPENED, PARTS, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
 JOB_PREFIX = "job-"
@@ -81,7 +86,7 @@ _ENV: tuple[Manifest, ...] = (
 # All keys of a Secret may become variables. They must not decide what the script runs, how long it runs, or where a
 # token goes. A variable that is set here by name overrides a variable of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
-_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS)}
+_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS), PARTS: "1"}
 # Exit codes after which the Job must not try again, ascending as the API demands.
 _FINAL_CODES: dict[str, list[JSON]] = {
     CONTAINER: [*sorted(cause.gave_up for cause in Exit)],
@@ -149,6 +154,7 @@ class DownloadSpec:
     credential: Credential = Credential()
     retry: str = ""
     pull_secrets: tuple[str, ...] = ()  # of the environment, besides the download's own
+    parts: int = 1  # that the download is divided into
     is_prepared: bool = False  # root makes the directory first
     pool: Pool | None = None  # set if only the nodes of this pool, which read the weights, can write them
 
@@ -165,6 +171,9 @@ def build_job(spec: DownloadSpec) -> Manifest:
             "spec": _build_pod(spec),
         },
     }
+    if spec.parts > 1:
+        # One part at a time, so that the source and the network see the load of one download.
+        job_spec |= {"completionMode": "Indexed", "completions": spec.parts, "parallelism": 1}
     hashed = json.dumps(job_spec, sort_keys=True)
     metadata: Manifest = {
         "name": names.build_name(spec.stem, spec.namespace, spec.stem, hashed, spec.retry, limit=NAME_LIMIT),
@@ -181,7 +190,7 @@ def build_job(spec: DownloadSpec) -> Manifest:
 def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
     """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
 
-    The scripts have 30 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
+    The scripts have 35 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
     status that the provider reports. Changed scripts get a new ConfigMap.
     """
     content = [f"{name}\n{script}" for name, script in sorted(SCRIPT_FILES.items())]
@@ -347,6 +356,8 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
     ]
     if model_path := find_model_path(spec.source):
         own.append({"name": OPENED, "value": _escape_expansion(model_path)})
+    if spec.parts > 1:
+        own.append({"name": PARTS, "value": str(spec.parts)})
     env_from: list[JSON] = [*spec.credential.env_from]
     all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
@@ -462,7 +473,7 @@ def name_scripts(job: Manifest) -> str:
 
 
 def differs_in_scripts_alone(job: Manifest, other: Manifest) -> bool:
-    """Tells whether two Jobs differ only in the scripts, and in the variables and exit codes that belong to scripts."""
+    """Tells whether two Jobs differ only in the scripts and in what belongs to them: variables, exit codes, parts."""
     return _drop_scripts(job) == _drop_scripts(other)
 
 
@@ -476,6 +487,7 @@ def _drop_scripts(job: Manifest) -> Manifest:
     pod = {**pod, "containers": containers, "volumes": volumes}
     template = {**manifests.mapping(job, "spec.template"), "spec": pod}
     spec = {**manifests.mapping(job, "spec"), "template": template, "podFailurePolicy": None}
+    spec |= dict.fromkeys(("completionMode", "completions", "parallelism"))
     deadline = manifests.integer(spec, "activeDeadlineSeconds")
     if needs_privileges(job):
         spec["activeDeadlineSeconds"] = min(deadline, SECONDS_WITHOUT_POD)

@@ -16,6 +16,7 @@ from function.remote.object_writer import ManagementPolicy
 from function.weights.claim import ClaimPlan
 from function.weights.credentials import Credential, SecretCopy, list_pull_secret_copies, plan_credential
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
+from function.weights.progress import count_parts
 from function.weights.request import (
     StorageType,
     WeightsRequest,
@@ -156,6 +157,7 @@ def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: Weig
             is_prepared=download.prepare is Prepare.ALWAYS
             or (download.prepare is Prepare.AUTO and request.write_refused),
             pool=request.node_local_pool,
+            parts=count_parts(request.model),
         )
     )
     job = JobPlan(policy=job_policy, manifest=manifest, scripts=scripts)

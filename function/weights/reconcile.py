@@ -167,12 +167,12 @@ def decide_job(download: _Reconciliation) -> JobDecision:
 
 
 def reconcile_weights(
-    request: WeightsRequest, writer: ObjectWriter, recorded: DownloadRecord, serving_uri: str = ""
+    request: WeightsRequest, writer: ObjectWriter, recorded: DownloadRecord, serving_uri: str = "", now: float = 0
 ) -> ReconciledWeights:
     """Composes the objects of the weights for a placement or ModelCache, and describes their state.
 
     `recorded` is the download that status records as complete. `serving_uri` is the URI that a service already reads;
-    empty if none does.
+    empty if none does. `now`: seconds since 1970.
     """
     claim_name = name_claim(request)
     source = request.model.source
@@ -202,6 +202,8 @@ def reconcile_weights(
         claim=claim,
         claim_obstacle=_find_claim_obstacle(request, plan, claim),
         write_failures=write_failures,
+        bytes_total=request.model.disk or 0,
+        now=now,
     )
     if plan.job:
         plan = replace(plan, job=_keep_running_job(writer, plan.job, same_download))
@@ -252,6 +254,7 @@ def _compose_plan(download: _Reconciliation) -> ReconciledWeights:
         remarks=tuple(find_remarks(request)),
         for_cache=request.for_cache,
         storage_type=plan.storage_type,
+        progress=download.progress,
     )
     return ReconciledWeights(
         current=combine(

@@ -10,7 +10,7 @@ from enum import Enum
 
 from function.domain.cache import CacheEntry
 from function.domain.model import Problem
-from function.domain.records.weights import DownloadRecord
+from function.domain.records.weights import DownloadProgress, DownloadRecord
 from function.kube.manifests import Manifest, get, integer, text
 from function.reasons import Phase, PlacementStorage, Status
 from function.remote.composed_kinds import assess
@@ -20,6 +20,7 @@ from function.remote.observed_object import ObservedObject, State
 from function.weights.claim import READ_WRITE_MANY, ClaimPlan, get_access_mode
 from function.weights.credentials import SecretCopy
 from function.weights.job import JobFailure, find_failure, is_without_pods
+from function.weights.progress import follow_progress
 from function.weights.request import StorageType
 
 
@@ -95,7 +96,7 @@ class WeightsFinding(Enum):
         ),
     )
     CACHE_PENDING = PlacementStorage.CLAIM_PENDING, "The ModelCache reports: {message}"
-    CACHE_DOWNLOADING = PlacementStorage.DOWNLOADING, "The ModelCache is downloading"
+    CACHE_DOWNLOADING = PlacementStorage.DOWNLOADING, "The ModelCache is downloading: {message}"
     CACHE_FAILED = PlacementStorage.DOWNLOAD_FAILED, "The ModelCache reports: {message}"
     CACHE_UNREACHABLE = PlacementStorage.UNREACHABLE, "The ModelCache reports: {message}"
     CACHE_HYDRATED = PlacementStorage.HYDRATED, "The ModelCache's weights are downloaded and verified"
@@ -132,6 +133,7 @@ class WeightsState:
     remarks: tuple[Problem, ...] = ()  # worth knowing in every state
     for_cache: bool = False  # a ModelCache requests the weights, and no placement
     storage_type: StorageType | None = None  # of the plan, if there is one
+    progress: DownloadProgress | None = None  # of a divided download
 
     @property
     def status(self) -> Status:
@@ -172,6 +174,8 @@ class DownloadState:
     wanted: DownloadRecord  # what status records once the plan is carried out
     claim: ObservedObject
     job: ObservedObject | None = None  # the Job that stands for the planned one; None: none is planned
+    bytes_total: int = 0  # declared bound of the weights' bytes; 0: unknown
+    now: float = 0  # seconds since 1970
 
     @property
     def is_recorded(self) -> bool:
@@ -203,13 +207,23 @@ class DownloadState:
         return is_complete or self.is_recorded
 
     @property
+    def progress(self) -> DownloadProgress | None:
+        """How far the Job is; None once the weights are complete, and where the download is not divided."""
+        if self.job is None or self.is_hydrated:
+            return None
+        if self.job.state_unknown:
+            return self.recorded.progress
+        return follow_progress(self.recorded.progress, self.job.manifest, self.bytes_total, self.now)
+
+    @property
     def next_record(self) -> DownloadRecord:
         """What status records next: this completion, or the earlier one while it is of the same weights."""
         if not self.is_hydrated:
-            return self.recorded if self.job and self._is_same_download else self.wanted
+            record = self.recorded if self.job and self._is_same_download else self.wanted
+            return replace(record, progress=self.progress)
         if self.is_recorded:
             uid = self.recorded.claim_uid or self._claim_uid
-            return replace(self.recorded, claim_uid=uid, namespace=self.wanted.namespace)
+            return replace(self.recorded, claim_uid=uid, namespace=self.wanted.namespace, progress=None)
         return replace(self.wanted, completed_at=self._completion_time, claim_uid=self._claim_uid)
 
     @property

@@ -49,6 +49,7 @@ class Container:
     claim: Path
     initializer: Initializer
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
+    completion: int = 0  # of an Indexed Job
     before: Callable[[], None] | None = None  # runs in the process of the container, before the command
 
     @property
@@ -117,6 +118,8 @@ class Container:
         env: dict[str, str] = {}
         for entry in manifests.listing(self.spec, "env"):
             env[str(entry["name"])] = self._path(expanded(self._value(entry), env))
+        if manifests.text(self.job, "spec.completionMode") == "Indexed":
+            env["JOB_COMPLETION_INDEX"] = str(self.completion)
         return {"MODELPLANE_INITIALIZER": str(self._program), "PATH": os.environ["PATH"], **env}
 
     def _value(self, entry: Manifest) -> str:
@@ -149,6 +152,7 @@ def downloading(
     retry: str = "",
     backoff: int = 6,
     token: str = "",
+    parts: int = 1,
 ) -> Container:
     """Return the container of the Job that downloads a source, with these variables."""
     variables: tuple[Manifest, ...] = tuple({"name": name, "value": value} for name, value in env.items())
@@ -162,6 +166,7 @@ def downloading(
         download=replace(BUILT_IN.download, env=variables, backoff_limit=backoff),
         credential=plan_credential(source, None, "copy"),
         retry=retry,
+        parts=parts,
     )
     return Container(
         job=build_job(task),

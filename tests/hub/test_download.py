@@ -20,6 +20,7 @@ from types import MappingProxyType
 import pytest
 
 from function.domain.model import DownloadedSource, SecretKey, UriSource
+from function.kube import manifests
 from function.weights.scripts import download_script as script
 from function.weights.scripts.download_script import MARKER, Exit
 from tests.hub import weights
@@ -55,9 +56,10 @@ def container(hub: Hub, initializer: Initializer, tmp_path: Path) -> Start:
         retry: str = "",
         backoff: int = 6,
         variables: Mapping[str, str] = MappingProxyType({}),
+        parts: int = 1,
     ) -> Container:
         env = {"HF_ENDPOINT": hub.endpoint, **variables}
-        return downloading(claim, initializer, source, env=env, retry=retry, backoff=backoff, token=TOKEN)
+        return downloading(claim, initializer, source, env=env, retry=retry, backoff=backoff, token=TOKEN, parts=parts)
 
     return compose
 
@@ -77,6 +79,24 @@ def test_downloads_everything_and_a_second_run_asks_for_nothing(hub: Hub, contai
     hub.requests.clear()
     assert container(retry="again").run()[0] == 0
     assert hub.requests == []
+
+
+def test_downloads_in_parts_of_which_the_last_completes_the_directory(hub: Hub, container: Start) -> None:
+    shards = [f"model-0000{number}-of-00004[1].safetensors" for number in range(1, 5)]
+    hub.files = {"config.json": b"{}", **dict.fromkeys(shards, weights.safetensors())}
+    job_container = container(parts=3)
+    job_container.scripts["data"] = {
+        name: text.replace("LARGE, NAMES = 64 * 2**20", "LARGE, NAMES = 100")
+        for name, text in manifests.strings(job_container.scripts, "data").items()
+    }
+    fetched = []
+    for completion in range(3):
+        hub.requests.clear()
+        assert replace(job_container, completion=completion).run()[0] == 0
+        fetched.append(hub.fetched())
+        assert (job_container.directory / MARKER).is_file() == (completion == 2)
+    assert fetched == [shards[:2], shards[2:3], ["config.json", *shards[3:]]]
+    assert own(job_container.directory) == hub.files
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,8 @@ CASES = (
         "a failed attempt of a Job is followed by another one after a backoff",
         _of(JOB, {"active": 1, "failed": 2}), Level.PROGRESSING,
          "failed attempts so far: 2"),
+    Case("job-between-completions", "an Indexed Job has no pod for a moment between two completions",
+         _of(JOB, {"succeeded": 2}), Level.PROGRESSING, "running"),
     Case("job-failed", "a Job with a Failed condition is not running",
          _of(JOB, {"conditions": [{**_condition("Failed", "True", "Job was active too long"), "reason": "Deadline"}]}),
          Level.FAILED, "Deadline: Job was active too long"),

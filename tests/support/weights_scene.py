@@ -53,11 +53,16 @@ class Reconciled(ReconciledWeights):
 
 
 def reconcile_observed(
-    request: WeightsRequest, observed: Observed, earlier: DownloadRecord = NOTHING, *, serving_uri: str = ""
+    request: WeightsRequest,
+    observed: Observed,
+    earlier: DownloadRecord = NOTHING,
+    *,
+    serving_uri: str = "",
+    now: float = 0,
 ) -> Reconciled:
     """Reconciles weights where these Objects are observed."""
     writer = ObjectWriter(owner="kimi", namespace="team", provider_config="east", watch=False, observed=observed)
-    weights = reconcile_weights(request, writer, earlier, serving_uri=serving_uri)
+    weights = reconcile_weights(request, writer, earlier, serving_uri=serving_uri, now=now)
     without, with_previous = (weights.current | weights.desire_previous(are_read=read) for read in (False, True))
     ours = {key: m for key, m in observed.items() if key.partition("-")[0] in {"claim", "job", "scripts", "token"}}
     composed = keep_undropped(ours, without.composed, without.drops)

@@ -108,7 +108,7 @@ def test_file_that_goes_while_bytes_are_counted_counts_nothing(root: Path, monke
 @pytest.mark.parametrize(("value", "want"), [("", 900), ("60", 60), ("0", 900), ("-1", 900), ("soon", 900)])
 def test_reads_limit(monkeypatch: pytest.MonkeyPatch, value: str, want: int) -> None:
     monkeypatch.setenv("MODELPLANE_STALL_SECONDS", value)
-    assert script.read_stall_limit() == want
+    assert script.Watchdog(Path(), lambda: None).limit == want
 
 
 def test_condition_names_the_stall() -> None:

@@ -13,7 +13,7 @@ from function.kube.manifests import Manifest, get
 from function.remote.object_writer import ManagementPolicy
 from function.weights.job import DOWNLOAD, SCRIPT_FILES
 from function.weights.request import WeightsRequest
-from tests.support.weights_requests import SECRET, model, with_download
+from tests.support.weights_requests import GIB, SECRET, model, with_download
 from tests.support.weights_scene import (
     ABSENT,
     ALL_OWNED,
@@ -24,6 +24,7 @@ from tests.support.weights_scene import (
     RETAINED,
     RUNS,
     SILENT,
+    TOKEN_MODEL,
     USERS,
     Edit,
     list_policies,
@@ -282,6 +283,20 @@ def test_other_scripts_restart_no_running_download(
         assert found.composed[job].manifest["spec"] == observed[job]["spec"]
         assert scripts in found.composed
         assert not [key for key in found.composed if key.startswith("scripts-") and key != scripts]
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 600), (600, 100), (600, None)])
+def test_another_number_of_parts_restarts_no_running_download(before: int | None, after: int | None) -> None:
+    def declare(gibibytes: int | None) -> WeightsRequest:
+        disk = gibibytes and gibibytes * GIB
+        return request_weights(OWN, model=replace(TOKEN_MODEL, disk=disk))
+
+    observed = observe_started(declare(before), with_job_status(RUNS))
+    (job,) = jobs(observed)
+    assert reconcile_observed(declare(after), observed).composed[job].manifest["spec"] == observed[job]["spec"]
+    with_job_status(FAILED)(observed)
+    (successor,) = jobs(reconcile_observed(declare(after), observed).composed)
+    assert successor != job
 
 
 def test_kept_job_with_root_container_gets_its_full_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

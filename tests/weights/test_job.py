@@ -10,7 +10,7 @@ from function.domain.settings import BUILT_IN
 from function.kube import manifests
 from function.kube.manifests import JSON, Manifest
 from function.weights.credentials import plan_credential
-from function.weights.job import DOWNLOAD, SCRIPT_FILES, DownloadSpec, build_job
+from function.weights.job import DOWNLOAD, SCRIPT_FILES, DownloadSpec, build_job, differs_in_scripts_alone
 
 KEY = "e58d081b43957492"
 SOURCE = HuggingFaceSource(repo="moonshotai/Kimi-K2-Instruct")
@@ -84,6 +84,17 @@ def test_builds_container() -> None:
         "MODELPLANE_BACKOFF_LIMIT": "6",
         "MODELPLANE_JOB": None,
     }
+
+
+def test_divided_download_is_an_indexed_job() -> None:
+    divided = build_job(replace(TASK, parts=5))
+    whole = build_job(TASK)
+    assert environment(replace(TASK, parts=5)) == environment(TASK) | {"MODELPLANE_PARTS": "5"}
+    spec, other = manifests.mapping(divided, "spec"), manifests.mapping(whole, "spec")
+    added: Manifest = {"completionMode": "Indexed", "completions": 5, "parallelism": 1}
+    assert {**spec, "template": None} == {**other, **added, "template": None}
+    assert differs_in_scripts_alone(divided, whole)
+    assert manifests.get(divided, "metadata.name") != manifests.get(whole, "metadata.name")
 
 
 def test_failure_policy_ends_the_job_on_final_codes_only() -> None:

@@ -2,7 +2,24 @@
 
 from dataclasses import dataclass
 
-from function.kube.manifests import Manifest, prune, text
+from function.kube.manifests import Manifest, integer, mapping, prune, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownloadProgress:
+    """How far a running download is. It changes only when the number of complete parts does."""
+
+    parts: int
+    parts_done: int = 0
+    bytes_total: int = 0  # upper bound, as the model declares it; 0: unknown
+    changed_at: str  # RFC 3339: the start of the Job, then when this number of parts was first observed
+    bytes_per_second: int = 0  # between the last two changes; 0: unknown
+    expected_at: str = ""  # RFC 3339: when all parts are expected to be complete; empty: unknown
+
+    @property
+    def bytes_done(self) -> int:
+        """The share of the bytes that the complete parts stand for."""
+        return self.bytes_total * self.parts_done // self.parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +32,7 @@ class DownloadRecord:
     completed_at: str = ""  # RFC 3339; empty: not observed complete
     claim_uid: str = ""
     retry: str = ""
+    progress: DownloadProgress | None = None  # of a Job that runs; None: none runs, or its download is not divided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +50,21 @@ def parse_download(row: Manifest) -> DownloadRecord:
         namespace=text(row, "namespace"),
         claim_uid=text(row, "claimUid"),
         retry=text(row, "retry"),
+        progress=_parse_progress(mapping(row, "progress")),
+    )
+
+
+def _parse_progress(block: Manifest) -> DownloadProgress | None:
+    parts = integer(block, "parts")
+    if parts < 1:
+        return None
+    return DownloadProgress(
+        parts=parts,
+        parts_done=integer(block, "partsDone"),
+        bytes_total=integer(block, "bytesTotal"),
+        changed_at=text(block, "changedAt"),
+        bytes_per_second=integer(block, "bytesPerSecond"),
+        expected_at=text(block, "expectedAt"),
     )
 
 
@@ -46,6 +79,22 @@ def build_download(hydration: DownloadRecord) -> Manifest:
             "namespace": (is_complete and hydration.namespace) or None,
             "claimUid": hydration.claim_uid or None,
             "retry": (is_complete and hydration.retry) or None,
+            "progress": _build_progress(hydration.progress) if hydration.progress else None,
+        }
+    )
+
+
+def _build_progress(progress: DownloadProgress) -> Manifest:
+    is_size_known = bool(progress.bytes_total)
+    return prune(
+        {
+            "parts": progress.parts,
+            "partsDone": progress.parts_done,
+            "bytesTotal": progress.bytes_total or None,
+            "bytesDone": progress.bytes_done if is_size_known else None,
+            "bytesPerSecond": progress.bytes_per_second or None,
+            "changedAt": progress.changed_at,
+            "expectedAt": progress.expected_at or None,
         }
     )
 

@@ -7,7 +7,8 @@ that is not empty, so its exit code proves nothing: its output, the shards that 
 the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure gets another code on the
 last attempt that the Job allows, so that the Job can fail with that code in its own condition. An initializer that
 neither says anything nor writes a byte for a quarter of an hour is ended. Other Jobs may write to the same directory:
-no partial file is removed but what our own initializer had open.
+no partial file is removed but what our own initializer had open. The completions of an Indexed Job are parts, which its
+status counts: all but the last fetch their share of the large files that the hub lists, and prove only their lengths.
 """
 
 import base64
@@ -25,12 +26,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import IntEnum
 from fnmatch import fnmatch
+from glob import escape
+from http.client import HTTPException
 from math import prod
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from threading import Event, Thread
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
 
 
 class Exit(IntEnum):
@@ -56,11 +60,13 @@ class Exit(IntEnum):
 
 PROGRAM = "/storage-initializer/scripts/initializer-entrypoint"
 STATE, PARTIALS = ".modelplane", ".cache/huggingface/download"
-MARKER, IGNORED = f"{STATE}/complete.json", "STORAGE_IGNORE_PATTERNS"
+MARKER, ALLOWED, IGNORED = f"{STATE}/complete.json", "STORAGE_ALLOW_PATTERNS", "STORAGE_IGNORE_PATTERNS"
 RESERVED = (f"{STATE}/*", f"{PARTIALS}/*")  # no repository brings a marker of ours
 TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
 STALL, STALL_SECONDS, LOOK_SECONDS = "MODELPLANE_STALL_SECONDS", 900, 15
 XET = "HF_HUB_DISABLE_XET"
+PARTS = "MODELPLANE_PARTS"  # the completions of the Job
+LARGE, NAMES = 64 * 2**20, 100_000  # bytes: files below are the last part's; of names, because a variable has a limit
 OPENED = "MODELPLANE_MODEL_PATH"  # the folder or GGUF file that the engine opens, below the model's directory
 # The clients are written in Python and in Rust, each with its own words for a status, an address and an error number.
 STATUS = re.compile(
@@ -137,7 +143,9 @@ class Watchdog(Thread):
 
     def __init__(self, root: Path, end: Callable[[], None]) -> None:
         super().__init__(daemon=True)
-        self.root, self.end, self.limit = root, end, read_stall_limit()
+        self.root, self.end = root, end
+        seconds = re.fullmatch("[1-9][0-9]{0,5}", os.environ.get(STALL, ""))
+        self.limit = int(seconds[0]) if seconds else STALL_SECONDS
         self.lines = 0  # of output so far
         self.stalled = False
         self.over = Event()
@@ -160,10 +168,10 @@ class Watchdog(Thread):
         self.join()
 
 
-def fetch(uri: str, root: Path) -> tuple[int | None, str]:
-    """Run the initializer, stream what it says, and return its exit code and the end of its output.
+def fetch(uri: str, root: Path, part: dict[str, int] | None) -> tuple[int | None, str]:
+    """Run the initializer for these files, stream what it says, and return its exit code and the end of its output.
 
-    None in place of the code: it made no progress, and was ended.
+    No part: for all files. None in place of the code: it made no progress, and was ended.
     """
     running: list[int] = []
     handles: set[Path] = set()
@@ -179,6 +187,8 @@ def fetch(uri: str, root: Path) -> tuple[int | None, str]:
     command = [os.environ.get("MODELPLANE_INITIALIZER", PROGRAM), uri, str(root)]
     paths = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))  # for our sitecustomize.py
     env = os.environ | {IGNORED: json.dumps([*patterns(IGNORED), *RESERVED]), "PYTHONPATH": paths}
+    if part:
+        env[ALLOWED] = json.dumps([*map(escape, part)])
     if has_stalled(root / STATE) and XET not in env:
         say("an earlier attempt of this Job stalled; this one does without hf-xet")
         env[XET] = "1"
@@ -201,12 +211,6 @@ def fetch(uri: str, root: Path) -> tuple[int | None, str]:
     # Names that hold a part for the process as well: nobody else writes these files or picks them up.
     clear({path for path in handles & partials(root.resolve()) if path.name.count(".") == 3})
     return None if watchdog.stalled else code, tail
-
-
-def read_stall_limit() -> int:
-    """Return after how many seconds without progress the initializer is ended."""
-    seconds = re.fullmatch("[1-9][0-9]{0,5}", os.environ.get(STALL, ""))
-    return int(seconds[0]) if seconds else STALL_SECONDS
 
 
 def measure(root: Path) -> tuple[int, int]:
@@ -271,8 +275,46 @@ def patterns(name: str) -> list[str]:
 
 def wanted(path: str) -> bool:
     """Tell whether the patterns let this file through."""
-    allowed = any(fnmatch(path, pattern) for pattern in patterns("STORAGE_ALLOW_PATTERNS") or ["*"])
+    allowed = any(fnmatch(path, pattern) for pattern in patterns(ALLOWED) or ["*"])
     return allowed and not any(fnmatch(path, pattern) for pattern in patterns(IGNORED))
+
+
+def list_files(uri: str) -> dict[str, int]:
+    """Return the files of a repository that the patterns let through, with the bytes of each."""
+    repo, _, revision = uri.removeprefix("hf://").partition(":")
+    hub = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    url = f"{hub}/api/models/{quote(repo)}/revision/{quote(revision or 'main', safe='')}?blobs=true"
+    request = Request(url)  # noqa: S310  # the platform's own endpoint
+    if token := os.environ.get("HF_TOKEN", "").strip():
+        request.add_unredirected_header("Authorization", f"Bearer {token}")  # not where the hub redirects to
+    with urlopen(request, timeout=60) as answer:  # noqa: S310  # the platform's own endpoint
+        sizes = {file["rfilename"]: int(file["size"]) for file in json.loads(answer.read(HEADER))["siblings"]}
+    return {path: size for path, size in sizes.items() if wanted(path) and path.split("/")[0] not in (".cache", STATE)}
+
+
+def divide(sizes: dict[str, int], count: int) -> list[dict[str, int]]:
+    """Divide the large files, so that with each part at least its share of their bytes is there."""
+    parts, start = [dict[str, int]() for _ in range(count)], 0
+    large = {path: size for path, size in sorted(sizes.items()) if size >= LARGE}
+    for path, size in large.items():
+        parts[start * count // sum(large.values())][path] = size
+        start += size
+    return parts
+
+
+def choose_part(uri: str) -> dict[str, int] | None:
+    """Return the files of this completion with their bytes; None: all files, for the last or without a listing."""
+    count, index = (int(os.environ.get(name) or default) for name, default in ((PARTS, 1), ("JOB_COMPLETION_INDEX", 0)))
+    if index + 1 >= count:
+        return None
+    parts: list[dict[str, int]] = []
+    with suppress(OSError, HTTPException, *UNREADABLE):
+        parts = divide(list_files(uri), count)
+    if not any(parts) or len(json.dumps(parts[index])) > NAMES:
+        say("the source lists no large files, or too many: this part downloads everything")
+        return None
+    say(f"part {index + 1} of {count} has {len(parts[index])} files of {sum(parts[index].values())} bytes")
+    return parts[index]
 
 
 def partials(root: Path) -> set[Path]:
@@ -318,7 +360,7 @@ def check_folder(base: Path, root: Path) -> dict[Path, str]:
     weights = [path for path in first if path.suffix in WEIGHTS]
     described = {path.name: path for path in own if path.parent == base and path.name in DESCRIPTIONS}
     found = dict.fromkeys((path for path in described.values() if parsed(path) is None), "is no JSON object")
-    found |= {path: "is no index of files in its directory" for path in indexes if not shards(path)}
+    found |= {path: "is no index of files in its directory" for path in indexes if not named_files(path)}
     found |= {path: fault for path in weights if (fault := damage(path))}
     promised = {sibling: path.name for path in (indexes if whole else first) for sibling in announced(path)}
     for path in promised.keys() - {*own}:
@@ -328,11 +370,6 @@ def check_folder(base: Path, root: Path) -> dict[Path, str]:
     if not (described and loaded):
         found[base] = "holds no model: no config.json or params.json with safetensors or torch weights beside it"
     return found
-
-
-def named_files(index: Path) -> set[Path]:
-    """Return the files that an index names, none where it cannot be read."""
-    return {index.parent / name for name in shards(index)}
 
 
 def announced(path: Path) -> Iterator[Path]:
@@ -347,12 +384,12 @@ def announced(path: Path) -> Iterator[Path]:
             yield path.parent / f"{stem}{part:0{width}}-of-{last}{suffix}"
 
 
-def shards(index: Path) -> list[str]:
+def named_files(index: Path) -> set[Path]:
     """Return the files that an index names, none where it cannot be read or points out of its directory."""
     weight_map = (parsed(index) or {}).get("weight_map")
     names = [*weight_map.values()] if isinstance(weight_map, dict) else []
     inside = all(isinstance(name, str) and name[:1] != "/" and ".." not in name.split("/") for name in names)
-    return sorted({*names}) if inside else []
+    return {index.parent / name for name in names} if inside else set()
 
 
 def parsed(path: Path) -> dict[str, Any] | None:
@@ -455,6 +492,14 @@ def inspect(root: Path, before: set[Path]) -> dict[Path, str]:
     return found
 
 
+def inspect_part(root: Path, part: dict[str, int]) -> dict[Path, str]:
+    """Return the files of a part that are missing or have another length, and say how many there are."""
+    sizes = {root / path: size for path, size in part.items()}
+    found = {p: "is not as long as listed" for p, size in sizes.items() if not p.is_file() or p.stat().st_size != size}
+    say(f"{len(found)} of {len(part)} files are missing or not as long as listed")
+    return found
+
+
 def clear(paths: set[Path]) -> bool:
     """Remove these files; tell whether there were any."""
     for path in paths:
@@ -462,15 +507,15 @@ def clear(paths: set[Path]) -> bool:
     return bool(paths)
 
 
-def attempt(uri: str, root: Path) -> Exit | int:
-    """Download and verify; once more where removing damaged files gives a second run a chance."""
+def attempt(uri: str, root: Path, part: dict[str, int] | None = None) -> Exit | int:
+    """Download all files or a part and verify; once more where removing damaged files gives a second run a chance."""
     for _ in range(2):
         before = partials(root)
-        code, log = fetch(uri, root)
+        code, log = fetch(uri, root, part)
         if code == -signal.SIGTERM:
             return 128 + signal.SIGTERM
         cause = diagnose(uri, code, log)
-        found = {} if cause else inspect(root, before)
+        found = {} if cause else inspect_part(root, part) if part else inspect(root, before)
         if cause or not found:
             return cause or 0
         if not clear({path for path in found if path.is_file()} - partials(root)):
@@ -522,7 +567,11 @@ def deliver(uri: str, root: Path) -> Exit | int:
         marker.unlink()
     # Nothing of ours goes in before the first download: over an empty directory the client tells the truth.
     root.mkdir(parents=True, exist_ok=True)
-    outcome = attempt(uri, root)
+    part = choose_part(uri)
+    outcome = attempt(uri, root, part) if part else 0
+    if part is not None and outcome is not Exit.INCOMPLETE:
+        return outcome
+    outcome = attempt(uri, root)  # also where a part is not as the source lists it
     if outcome == 0:
         complete(uri, root)
         say(f"{root} is complete and verified")
