@@ -18,6 +18,7 @@ from function.cli.kept_claims import KeptClaim, find_kept_claims
 from function.cli.live import Cluster, connect, pause
 from function.cli.names import complete_names
 from function.cli.options import EVERY_FORM, WATCH, CliError, Code, Form, Sources, examples, form
+from function.cli.progress import format_progress
 from function.cli.store import Ref, Store
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, prune, text
 from function.kube.names import MANAGED_BY, VERSION, build_name
@@ -36,6 +37,7 @@ _COLUMNS = {
     "NAMESPACE": "namespace", "NAME": "name", "MODEL": "model", "ENVIRONMENT": "environment", "STATE": "phase",
     "SIZE": "size", "USED BY": "usedBy", "AGE": "created",
 }  # fmt: skip
+_PROGRESS_COLUMN = {"PROGRESS": "progress"}  # only while something is downloaded
 _WIDE_COLUMNS = {"CLAIM": "claim", "PATH": "path", "MESSAGE": "message"}
 _COLOURS: Mapping[str, str] = {Phase.READY: tables.GOOD, Phase.FAILED: tables.BAD}
 # Reasons that waiting does not clear.
@@ -134,7 +136,10 @@ def preload(  # noqa: PLR0913  # click's options
     lines = {Form.TABLE: applied, Form.NAME: f"modelcache.modelplane.ai/{ref.name}"}
     click.echo(lines.get(form) or tables.format_data(form, manifest))
     if wait and not dry_run:
-        _wait_for_weights(cluster, ref, timeout)
+        try:
+            _wait_for_weights(cluster, ref, timeout)
+        finally:
+            tables.draw_line("")
 
 
 @cache.command(epilog=examples("cache clear"))
@@ -233,8 +238,10 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
             hydrated = {}
         message = text(hydrated, "message")
         if message != last_message:
+            tables.draw_line("")
             click.echo(message, err=True)
             last_message = message
+        tables.draw_line(format_progress(_list_progress(manifest)))
         if hydrated.get("status") == Status.TRUE:
             return
         if text(hydrated, "reason") in _TERMINAL:
@@ -242,6 +249,12 @@ def _wait_for_weights(cluster: Cluster, ref: Ref, timeout: int) -> None:
             advice = "Correct the ModelCache" if is_invalid else "Then set another value of spec.retry"
             raise CliError(f"{message}. {advice}", Code.REFUSED)
         pause(deadline, f"{ref} is not complete after {timeout} seconds; it goes on. Watch 'cache list'")
+
+
+def _list_progress(cache: Manifest) -> list[Manifest]:
+    """Returns the progress of each environment that downloads the weights in parts."""
+    blocks = (mapping(row, "progress") for row in listing(cache, "status.environments"))
+    return [block for block in blocks if block]
 
 
 def _find_users(store: Store, ref: Ref) -> set[str]:
@@ -301,6 +314,7 @@ def _list_unused_claims(cluster: Cluster, inventory: Inventory, selector: Select
                 "claim": claim.name,
                 "path": f"models/{claim.key}" if claim.key else "",
                 "message": f"No deployment uses it. {claim.advice}",
+                "progress": {},
                 "usedBy": [],
             }
 
@@ -346,6 +360,7 @@ def _list_rows(manifest: Manifest, users: Iterable[str] = ()) -> Iterator[Manife
             "claim": text(storage, "claimName"),
             "path": text(storage, "path"),
             "message": text(storage, "message"),
+            "progress": mapping(storage, "progress"),
             "usedBy": [*sorted(users)],
         }
 
@@ -364,10 +379,12 @@ def _format_rows(rows: list[Manifest], form: Form) -> str:
             "phase": tables.paint(text(row, "phase"), _COLOURS.get(text(row, "phase"), tables.WAIT)),
             "usedBy": ", ".join(user.rpartition("/")[2] for user in list_texts(row, "usedBy")),
             "created": tables.format_age(text(row, "created")),
+            "progress": format_progress([mapping(row, "progress")]),
         }
         for row in rows
     ]
-    return tables.format_columns(_COLUMNS | (_WIDE_COLUMNS if form is Form.WIDE else {}), shown)
+    columns = _COLUMNS | (_PROGRESS_COLUMN if any(row["progress"] for row in shown) else {})
+    return tables.format_columns(columns | (_WIDE_COLUMNS if form is Form.WIDE else {}), shown)
 
 
 # A directory that does not exist is removed already.

@@ -110,11 +110,22 @@ def format_age(timestamp: str) -> str:
         since = datetime.fromisoformat(timestamp)
     except ValueError:
         return ""
-    seconds = int((datetime.now(UTC) - since).total_seconds())
+    return format_seconds(max(0, int((datetime.now(UTC) - since).total_seconds())))
+
+
+def format_seconds(seconds: int) -> str:
+    """Formats a time span as kubectl does: in one unit, rounded down."""
     for size, unit, below in ((1, "s", 120), (60, "m", 7200), (3600, "h", 172800)):
         if seconds < below:
-            return f"{max(0, seconds) // size}{unit}"
+            return f"{seconds // size}{unit}"
     return f"{seconds // 86400}d"
+
+
+def draw_line(text: str) -> None:
+    """Replaces the last line on standard error by this text, on a terminal only; the empty text clears it."""
+    if sys.stderr.isatty():
+        columns = shutil.get_terminal_size().columns
+        click.echo(f"\r\x1b[K{text[: columns - 1]}", err=True, nl=False)
 
 
 def print_watched(render: Callable[[], str], *, watch: bool) -> None:

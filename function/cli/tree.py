@@ -14,10 +14,11 @@ from function.cli.inputs import Inventory, load_inventory
 from function.cli.names import complete_names
 from function.cli.options import SELECTOR, WATCH, Form, Name, Sources, examples, form, read_namespaced, sources
 from function.cli.planning import compose_deployment, compose_files, find_condition, list_subjects, plan_deployments
+from function.cli.progress import format_progress
 from function.cli.store import Ref, Store, is_ours
 from function.cli.tables import STATUS_COLOURS, format_age, format_data, format_table, paint_status, print_watched
 from function.domain.allocation import format_replicas
-from function.kube.manifests import Manifest, condition, get, listing, text
+from function.kube.manifests import Manifest, condition, get, listing, mapping, text
 from function.kube.selectors import Selector
 from function.reasons import Status
 from function.remote.composed_kinds import assess
@@ -101,6 +102,10 @@ def _build_deployment(store: Store, ref: Ref, *, planned: bool = False) -> Node:
         name = f"{node.name} on {environment}" if environment else node.name
         state = text(placement, "status.phase") if placement.get("status") else node.state
         children = tuple(_build_object(manifest, planned=planned) for manifest in objects)
+        progress = format_progress([mapping(placement, "status.storage.progress")])
+        job = f"Job/{text(placement, 'status.storage.job')}"
+        if progress:
+            children = tuple(replace(c, message=f"{c.message} {progress}") if c.name == job else c for c in children)
         placements.append(replace(node, name=name, state=state, children=children))
     return replace(_build_composite(store[ref], planned=planned), children=tuple(placements))
 
