@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from function.domain.cache import CreatedStorage
+from function.domain.cache import CacheEntry, CreatedStorage
 from function.domain.model import Source, UriSource
 from function.domain.records.weights import DownloadProgress, DownloadRecord, build_download, parse_download
 from function.kube.manifests import Manifest, format_time, integer, parse_time, text
+from function.reasons import Phase
 from function.status.weights import describe_storage
 from function.weights.progress import count_parts, follow_progress
 from function.weights.request import WeightsRequest
-from function.weights.state import WeightsFinding
+from function.weights.state import WeightsFinding, describe_cache
 from tests.support.weights_requests import CACHE, GIB, KIMI, MULTI, model
 from tests.support.weights_scene import (
     COMPLETE,
@@ -191,3 +192,11 @@ def test_earlier_completion_keeps_no_progress() -> None:
 def test_large_download_is_divided_by_its_plan() -> None:
     (job,) = (m for key, m in observe_started(KIMI_600).items() if key.startswith("job-"))
     assert integer(job, f"{DESCRIBED}.spec.completions") == 8
+
+
+def test_consumer_of_a_cache_reports_its_progress() -> None:
+    entry = CacheEntry(
+        environment="east", phase=Phase.DOWNLOADING, message="Job kimi: running; 3 of 8 parts are complete"
+    )
+    state = describe_cache(entry, "team")
+    assert describe_storage(state) == "The ModelCache is downloading: Job kimi: running; 3 of 8 parts are complete"
