@@ -46,9 +46,9 @@ def follow_progress(
     first = DownloadProgress(parts=parts, bytes_total=bytes_total, changed_at=started_at)
     last = recorded or first
     changed = parse_time(last.changed_at) or 0
-    if last.parts != parts or last.parts_done > done or changed < start:  # of an earlier Job
+    if last.parts != parts or changed < start:  # of an earlier Job
         last, changed = first, start
-    if last.parts_done == done:
+    if last.parts_done >= done:  # fewer parts than before are those of an older view
         return last
     at = max(int(now), start)
     seconds = at - changed
