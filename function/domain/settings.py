@@ -71,9 +71,12 @@ class Kserve:
 
         For weights that are not on a claim, KServe's picker first downloads the whole model (docs/facts.md, KServe).
         """
+        obstacles = []
         if not (self.gateway and self.scheduler):
-            return f"kserve.{'scheduler' if self.gateway else 'gateway'} of the environment is false"
-        return "" if on_claim else "the weights are not on a claim; set modelCache.type: PVC"
+            obstacles.append(f"kserve.{'scheduler' if self.gateway else 'gateway'} of the environment is false")
+        if not on_claim:
+            obstacles.append("the weights are not on a claim; set modelCache.type: PVC")
+        return ", and ".join(obstacles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

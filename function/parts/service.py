@@ -9,6 +9,7 @@ from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.weights import WEIGHTS_PART
 from function.remote.composed_kinds import HASHED, OBJECT
 from function.remote.object_writer import SERVICE_PREFIX
+from function.remote.observed_object import read_written
 from function.serving.reconcile import PULL_PREFIX, HeldServices, ReconciledService, keep_services, reconcile_service
 from function.status import model_placement as report
 
@@ -41,7 +42,8 @@ def _keep_service(context: KeptPlacement, _: Decisions) -> PartOutcome[HeldServi
     services = keep_services(context.call.observed, placement, scale_down=context.may_scale_down)
     requested = max(placement.replicas, services.replicas)
     observed = observed_status(context.call.xr)
-    withdrawn = report.withdraw_pool(observed, services.remote)
+    written = read_written(next((item.manifest for item in services.composed.values()), None))
+    withdrawn = report.withdraw_pool(observed, services.remote, written)
     status = build_ready_replicas(services.remote.manifest) | withdrawn
     if services.composed:
         status |= report.limit_replicas({**observed, **withdrawn}, services.allocated_replicas)

@@ -134,6 +134,10 @@ def _report_service(manifest: Manifest) -> Manifest:
         },
         "router": {"gateways": [{"name": "kserve-ingress-gateway", "namespace": "kserve"}]},
     }
+    if scheduler := mapping(manifest, "spec.router.scheduler"):
+        mapping(reported, "workloads")["scheduler"] = {"readyReplicas": scheduler.get("replicas", 1)}
+        pool: Manifest = {"name": f"{text(manifest, 'metadata.name')}-inference-pool"}
+        mapping(reported, "router")["scheduler"] = {"inferencePool": pool}
     return {"status": {"observedGeneration": 1, "conditions": conditions, **reported}}
 
 

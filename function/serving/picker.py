@@ -5,10 +5,12 @@ goes, so it is not part of the spec digest.
 
 A gateway refuses requests to an InferencePool while no picker answers. So ModelServices may name the InferencePool only
 once KServe has reported the service Ready with it, and no longer when no picker is ready. A picker that is not
-requested any more stays until ModelServices have had the time to withdraw the InferencePool.
+requested any more stays until ModelServices have had the time to withdraw the InferencePool. A service gets its picker
+only once it has served: until then a gateway that accepts no pool would look like an engine that does not start.
 """
 
 import math
+from collections.abc import Iterable
 
 from function.domain.model import Routing
 from function.domain.records.service import ServiceRecord
@@ -20,6 +22,7 @@ from function.weights.request import parse_claim_uri
 PICKERS = 2  # of a service; they elect a leader, so that losing one of them costs no more than the time of an election
 WITHDRAWAL_SECONDS = 60  # until ModelServices, the provider and the gateway of the cluster have withdrawn a pool
 _SCHEDULER = "spec.router.scheduler"
+_MAX_NAME = 253  # of an InferencePool
 
 
 def wants_picker(request: ServingRequest) -> bool:
@@ -52,29 +55,41 @@ def with_picker_of(service: Manifest, other: Manifest) -> Manifest:
 
 
 def keep_while_used(built: Manifest, written: Manifest, record: ServiceRecord, now: float) -> Manifest:
-    """Returns a service with the picker of the written one while requests may still go to its InferencePool."""
+    """Returns a service with the router of the written one while requests may still go to its InferencePool."""
     if get(built, _SCHEDULER) is not None or get(written, _SCHEDULER) is None:
         return built
     since = record.pool_unused_since
     is_unused = not record.inference_pool and since is not None and now >= since + WITHDRAWAL_SECONDS
-    return built if is_unused else with_picker_of(built, written)
+    router = get(written, "spec.router")
+    return built if is_unused else {**built, "spec": {**mapping(built, "spec"), "router": router}}
 
 
-def find_inference_pool(service: Manifest, recorded: str) -> str:
+def without_new_picker(built: Manifest, written: Manifest) -> Manifest:
+    """Returns a service that has a picker only if the written one has it."""
+    return built if get(written, _SCHEDULER) is not None else with_picker_of(built, {})
+
+
+def find_inference_pool(service: Manifest, written: Manifest, recorded: str) -> str:
     """Returns the InferencePool that requests may go to; empty if there is none, or if none of its pickers is ready.
 
-    `recorded`: the one that was found last. It stays while pods of the engine restart.
+    `written`: the service as it was written last; without a picker, the one that is reported goes. `recorded`: the
+    pool that was found last. It stays while pods of the engine restart.
     """
     pool = text(service, "status.router.scheduler.inferencePool.name")
-    if not pool or not integer(service, "status.workloads.scheduler.readyReplicas"):
+    if not 0 < len(pool) <= _MAX_NAME or get(written, _SCHEDULER) is None:
+        return ""
+    if integer(service, "status.workloads.scheduler.readyReplicas") <= 0:
         return ""
     is_refused = text(condition(service, "InferencePoolReady"), "status") == "False"
     may_stay = pool == recorded and not is_refused
     return pool if may_stay or assess(service).up else ""
 
 
-def find_unused_since(service: Manifest, recorded: int | None, now: float) -> int | None:
-    """Returns since when a picker that is not requested any more has had no requests; None if there is no picker."""
-    if get(service, _SCHEDULER) is None:
+def find_unused_since(services: Iterable[Manifest], recorded: int | None, now: float) -> int | None:
+    """Returns since when a picker that is not requested any more has had no requests; None if there is no picker.
+
+    `services`: the service as composed, and as the cluster has it. A picker that was refused is on none, and goes too.
+    """
+    if all(get(service, _SCHEDULER) is None for service in services):
         return None
-    return math.ceil(now) if recorded is None or recorded > now else recorded
+    return recorded if recorded is not None and 0 < recorded <= now else math.ceil(now)

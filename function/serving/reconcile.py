@@ -31,7 +31,13 @@ from function.remote.object_writer import (
 )
 from function.remote.observed_object import ObservedObject, State, is_up, read_object, read_written
 from function.serving.digest import ServingRequest, compute_spec_digest
-from function.serving.picker import find_picker_obstacle, keep_while_used, wants_picker, with_picker_of
+from function.serving.picker import (
+    find_picker_obstacle,
+    keep_while_used,
+    wants_picker,
+    with_picker_of,
+    without_new_picker,
+)
 from function.serving.pod_deployment import PRIMARY_WORKLOAD
 from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
@@ -240,7 +246,8 @@ def _compose_requested(
     placement = resolved.placement
     key = SERVICE_PREFIX + request.name
     written = read_written(writer.observed.get(key))
-    service = built = keep_while_used(build_service(request), written, placement.service, now)
+    built = build_service(request) if placement.has_served else without_new_picker(build_service(request), written)
+    service = built = keep_while_used(built, written, placement.service, now)
     if written and _may_have_pods(writer.read(key), has_served=placement.has_served):
         is_unchanged = _read_digest(built) == _read_digest(written)
         service = _scale(with_picker_of(written, built) if is_unchanged else built, request.replicas)

@@ -22,7 +22,7 @@ from function.reasons import Admitted, ConditionType, Phase, ServiceAccepted, Se
 from function.remote.composed_kinds import assess
 from function.remote.health import Level, is_current
 from function.remote.object_writer import SERVICE_PREFIX
-from function.remote.observed_object import ObservedObject, State
+from function.remote.observed_object import ObservedObject, State, read_written
 from function.serving.picker import find_inference_pool, find_unused_since
 from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
 from function.status.conditions import faulty
@@ -272,6 +272,11 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
     serving_uri = find_serving_uri(reconciled.remote, observed, resolved.placement.service.serving_uri)
     backend_service_name = text(remote, "status.workloads.service.name")
     last, leaves = resolved.placement.service, reconciled.picker_leaves
+    key = SERVICE_PREFIX + text(remote, "metadata.name")
+    written = read_written(call.observed.get(key))
+    composed = [read_written(item.manifest) for item in reconciled.composed.values()]
+    # While the cluster does not answer, its routes still name the pool.
+    is_withdrawing = leaves and not reconciled.remote.state_unknown
     return ServiceRecord(
         name=text(remote, "metadata.name") or name_inference_service(resolved.placement, resolved.shape),
         namespace=text(remote, "metadata.namespace") or resolved.namespace,
@@ -280,8 +285,10 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
         applied_uri=find_applied_uri([item.manifest for item in reconciled.composed.values()], serving_uri),
         allocated=reconciled.allocated,
         backend_service_name=backend_service_name,
-        inference_pool="" if leaves else find_inference_pool(remote, last.inference_pool),
-        pool_unused_since=find_unused_since(remote, last.pool_unused_since, call.now) if leaves else None,
+        inference_pool="" if leaves else find_inference_pool(remote, written, last.inference_pool),
+        pool_unused_since=find_unused_since([remote, *composed], last.pool_unused_since, call.now)
+        if is_withdrawing
+        else None,
         # Clients cannot notice a service that has no Kubernetes Service yet.
         traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
         gateway=find_gateway(remote, resolved.environment),
@@ -366,11 +373,11 @@ def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[s
     return tuple((name, value) for name, value in traits.items() if value)
 
 
-def withdraw_pool(status: Manifest, remote: ObservedObject) -> Manifest:
+def withdraw_pool(status: Manifest, remote: ObservedObject, written: Manifest) -> Manifest:
     """Returns `status.service` without the InferencePool if no request may go to it any more; else empty."""
     service = mapping(status, "service")
     pool = text(service, "inferencePool")
-    if not pool or not remote.present or find_inference_pool(remote.manifest, pool):
+    if not pool or not remote.seen or find_inference_pool(remote.manifest, written, pool) == pool:
         return {}
     return {"service": {key: value for key, value in service.items() if key != "inferencePool"}}
 

@@ -248,13 +248,11 @@ def _serve_or_prepare(site: Site, plan: _Plan) -> Endpoint:
     rows += _list_withdrawn(site, plan, {p.name for p in shown}, is_applied=is_applied)
     entry = _build_entry(site, rows, weight, _find_state(site, plan, candidates), plan.entered[site.key])
     pools = {p.service.backend_service_name: p.service.inference_pool for p in candidates if p.service.inference_pool}
-    # A route without pools no longer says that they were refused.
-    are_refused = bool(pools) and (site.entry.pools_refused or refuses_pools(site.remote.manifest))
     return Endpoint(
         site=site,
-        entry=replace(entry, pools_refused=are_refused),
+        entry=entry,
         service_weights=workloads,
-        pools={} if are_refused else {name: pool for name, pool in pools.items() if name in workloads},
+        pools={} if entry.pools_refused else {name: pool for name, pool in pools.items() if name in workloads},
     )
 
 
@@ -308,8 +306,18 @@ def _build_entry(
         reason="" if weight else _join_reasons(rows) or _DELETING,
         weight=weight,
         since=since,
+        pools_refused=_are_pools_refused(site),
         backends=tuple(rows),
     )
+
+
+def _are_pools_refused(site: Site) -> bool:
+    """Tells whether a gateway does not know InferencePools, as far as a route has shown since they were switched on.
+
+    A route without pools no longer shows it.
+    """
+    are_leaving = any(p.service.pool_unused_since is not None for p in site.members)
+    return (site.entry.pools_refused and not are_leaving) or refuses_pools(site.remote.manifest)
 
 
 def _build_row(placement: Placement, weight: int, reason: str) -> BackendEntry:

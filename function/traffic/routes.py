@@ -94,11 +94,13 @@ def build_remote_route(
 
 
 def _build_remote_rule(service: ModelService, path: str, backends: Sequence[JSON]) -> Manifest:
-    """Returns the rule for a path below that of the service; empty: for all other paths."""
-    prefix: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": path or "/"}
+    """Returns the rule for one path below that of the service; empty: for all other paths."""
+    rewritten: Manifest = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+    if path:
+        rewritten = {"type": "ReplaceFullPath", "replaceFullPath": path}
     return {
         "matches": [_match(service, path)],
-        "filters": [{"type": "URLRewrite", "urlRewrite": {"path": prefix}}],
+        "filters": [{"type": "URLRewrite", "urlRewrite": {"path": rewritten}}],
         "backendRefs": list(backends),
         "timeouts": {**_TIMEOUTS},
     }
@@ -169,7 +171,7 @@ def refuses_pools(route: Manifest) -> bool:
 
 
 def _match(service: ModelService, path: str = "") -> Manifest:
-    return {"path": {"type": "PathPrefix", "value": service.path + path}}
+    return {"path": {"type": "Exact" if path else "PathPrefix", "value": service.path + path}}
 
 
 def _refer_to_pool(name: str, weight: int) -> JSON:

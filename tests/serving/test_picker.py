@@ -55,6 +55,45 @@ def test_a_service_without_a_picker_says_why(story: str, edits: tuple[Edit, ...]
     assert scene.edited(*edits).condition("ServiceReady").message == message + note
 
 
+def test_a_service_that_has_not_served_waits_with_its_picker() -> None:
+    scene = load_scene(SEVERAL_NODES).edited(ASKED, ABLE, lambda s: set_field(s.xr, "status.served", None))
+    assert get(composed_service(scene), "spec.router.scheduler") is None, "a gateway may accept no pool at all"
+    written = scene.edited(
+        edit_observed("service-", "spec.forProvider.manifest.spec.router.scheduler", {"replicas": 2})
+    )
+    assert get(composed_service(written), "spec.router.scheduler") == {"replicas": 2}
+
+
+def test_a_picker_that_the_cluster_refuses_can_be_taken_back() -> None:
+    denied: JSON = [{"type": "Synced", "status": "False", "message": "admission webhook denied the request"}]
+    scene = load_scene(SEVERAL_NODES).edited(
+        edit_observed("service-", "spec.forProvider.manifest.spec.router.scheduler", {"replicas": 2}),
+        edit_observed("service-", "status.conditions", denied),
+    )
+    first = replace(scene, now=NOW).outcome().status
+    assert get(first, "service.poolUnusedSince") == "2027-01-15T08:00:00Z"
+    later = scene.edited(lambda s: set_field(s.xr, "status.service", mapping(first, "service")))
+    assert get(composed_service(replace(later, now=NOW + 60)), "spec.router.scheduler") is None
+
+
+def test_the_time_to_withdraw_does_not_run_while_the_cluster_does_not_answer() -> None:
+    silent: JSON = [{"type": "Synced", "status": "False", "message": "dial tcp 10.0.0.1:443: i/o timeout"}]
+    scene = load_scene(SEVERAL_NODES).edited(
+        ASKED, _reported(2), _recorded(POOL), edit_observed("service-", "status.conditions", silent)
+    )
+    assert get(replace(scene, now=NOW).outcome().status, "service.poolUnusedSince") is None
+
+
+def test_without_a_gateway_the_router_goes_after_the_pool() -> None:
+    edits = ASKED, ABLE, edit_environment("kserve.gateway", False), _reported(2), _recorded(POOL)
+    scene = replace(load_scene(SEVERAL_NODES).edited(*edits), now=NOW)
+    assert get(composed_service(scene), "spec.router.scheduler") == {"replicas": 2}
+    assert get(scene.outcome().status, "service.poolUnusedSince") == "2027-01-15T08:00:00Z"
+    assert get(composed_service(replace(scene.edited(_withdrawn), now=NOW + 60)), "spec.router") is not None
+    done = scene.edited(_withdrawn, _recorded(None))
+    assert get(composed_service(replace(done, now=NOW + 60)), "spec.router") is None
+
+
 def test_without_a_gateway_there_is_no_picker() -> None:
     edits = ASKED, ABLE, edit_environment("kserve.gateway", False)
     scene = load_scene(SEVERAL_NODES).edited(*edits)
@@ -99,6 +138,7 @@ def _withdrawn(scene: Scene) -> None:
     [
         (_reported(2), None, POOL),
         (_reported(1), None, POOL),
+        (_reported(-1), None, None),
         (_reported(0), POOL, None),  # a gateway refuses requests while no picker answers
         (_reported(2, pool_ready="False", ready="False"), None, None),  # the gateway has not accepted it yet
         (_reported(2, pool_ready="False", ready="False"), POOL, None),

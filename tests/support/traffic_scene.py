@@ -88,6 +88,9 @@ def manifest_of(p: Placement) -> Manifest:
                 "namespace": p.service.namespace,
                 "workload": p.service.backend_service_name,
                 "inferencePool": p.service.inference_pool,
+                "poolUnusedSince": None
+                if p.service.pool_unused_since is None
+                else format_time(p.service.pool_unused_since),
                 "traits": dict(p.service.traits),
             },
             "conditions": [status] if p.unreachable else [],
@@ -193,14 +196,18 @@ class TrafficPlane:
 
     def remote_backends(self, host: str) -> dict[str, list[tuple[str, str]]]:
         """Returns the kinds and names of the backends of each path of the composed route on a cluster."""
-        key = gateway(f"http://{host}").key
-        route = mapping(self.outcome.composed[f"{key}/route"].manifest, "spec.forProvider.manifest")
         return {
             text(listing(rule, "matches")[0], "path.value"): [
                 (text(ref, "kind"), text(ref, "name")) for ref in listing(rule, "backendRefs")
             ]
-            for rule in listing(route, "spec.rules")
+            for rule in self.remote_rules(host)
         }
+
+    def remote_rules(self, host: str) -> list[Manifest]:
+        """Returns the rules of the composed route on a cluster."""
+        key = gateway(f"http://{host}").key
+        route = mapping(self.outcome.composed[f"{key}/route"].manifest, "spec.forProvider.manifest")
+        return listing(route, "spec.rules")
 
     def rows(self) -> dict[str, Manifest]:
         """Returns the endpoints of the status by environment."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from function.kube.manifests import text
+from function.kube.manifests import listing, text
 from tests.support.builders import with_service
 from tests.support.traffic_scene import at_rest, backends, serving
 
@@ -48,9 +48,29 @@ def test_a_gateway_that_does_not_know_pools_gets_services_from_then_on() -> None
         "1 of 1 endpoints get requests. No endpoint picker divides the requests on e1, as its gateway does not know "
         "InferencePools (ResolvedRefs is InvalidKind)"
     )
-    plane.replace(with_service(PLACEMENT, inference_pool=""))  # the platform sets kserve.scheduler to false
+    for pool in ("", "stable-pool"):  # the pickers restart
+        plane.replace(with_service(PLACEMENT, inference_pool=pool))
+        plane.settle()
+        assert plane.rows()["e1"]["inferencePoolsRefused"] is True
+        assert plane.remote_backends("10.0.0.1") == {ROOT: [SERVICE]}
+    since = int(plane.now)
+    plane.replace(with_service(PLACEMENT, inference_pool="", pool_unused_since=since))  # kserve.scheduler is false
     plane.settle()
     assert "inferencePoolsRefused" not in plane.rows()["e1"]
+
+
+def test_only_the_very_paths_of_inference_go_to_the_pool() -> None:
+    """A picker answers 400 to a request without a model, such as POST /v1/responses/{id}/cancel."""
+    plane = at_rest(backends(stable=1), PLACEMENT)
+    rules = plane.remote_rules("10.0.0.1")
+    assert [listing(rule, "matches")[0] for rule in rules] == [
+        *({"path": {"type": "Exact", "value": path}} for path in INFERENCE),
+        {"path": {"type": "PathPrefix", "value": ROOT}},
+    ]
+    assert [listing(rule, "filters")[0]["urlRewrite"] for rule in rules] == [
+        *({"path": {"type": "ReplaceFullPath", "replaceFullPath": path.removeprefix(ROOT)}} for path in INFERENCE),
+        {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}},
+    ]
 
 
 def test_a_placement_that_drains_keeps_its_pool_while_it_gets_requests() -> None:
