@@ -81,10 +81,12 @@ class LendingAuditor:
         left = limits.guaranteed_gpus
         plane = self._auditor.plane
         # What users write or forge themselves is no deployment's, and nothing is taken from it.
-        owners = {v.uid for v in plane.all("ModelDeployment") if v.ref.namespace == namespace}
+        owners = {v.uid: v for v in plane.all("ModelDeployment") if v.ref.namespace == namespace}
         for placement in plane.all("ModelPlacement"):
-            is_composed = text(placement.controller, "uid") in owners and placement.ref.namespace == namespace
-            if is_composed and not _is_leaving(placement):
+            owner = owners.get(text(placement.controller, "uid"))
+            if owner is None or placement.ref.namespace != namespace:
+                continue
+            if not _is_leaving(placement) and not _is_kept(placement, owner):
                 nodes, gpus, replicas = self._auditor.shape(placement)
                 left -= nodes * gpus * min(integer(placement.manifest, "spec.guaranteedReplicas", _ALL), replicas)
         return left
@@ -128,6 +130,12 @@ def _list_yields(environment: Version) -> list[Manifest]:
 
 def _is_leaving(placement: Version) -> bool:
     return placement.deleting or flag(placement.manifest, "spec.draining")
+
+
+def _is_kept(placement: Version, deployment: Version) -> bool:
+    """Tells whether a placement only stays until its replacement is Ready; it keeps its number (decision 46)."""
+    environment = text(placement.manifest, "spec.inferenceEnvironmentRef.name")
+    return f"ept on {environment}" in text(condition(deployment.manifest, "Scheduled"), "message")
 
 
 def _guaranteed(fixed: Manifest) -> int:
