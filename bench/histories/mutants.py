@@ -52,7 +52,7 @@ MUTANTS = (
             Change(
                 "function.capacity.reclaim",
                 "find_kept",
-                "max(yields.keep, 0 if is_preempted else placement.guaranteed_replicas)",
+                "max(yields.keep, 0 if is_preempted else guaranteed)",
                 "max(0, yields.keep - 1)",
             ),
         ),

@@ -209,11 +209,12 @@ class ReclaimPlan:
         return not is_under_way, lent.is_preempted, placement.priority, _Youngest(placement.created), lent.key
 
 
-def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yield] | None:
+def find_kept(environment: Environment, placement: Placement, guaranteed: int = 0) -> tuple[int, Yield] | None:
     """Returns how many replicas a placement keeps, and for whom it gives back the others; None if it keeps all.
 
     Whatever the status of the environment says, the placement keeps what it is guaranteed, unless the platform allows
-    that a higher priority takes this too.
+    that a higher priority takes this too. `guaranteed`: the replicas that are guaranteed to it from now on; what its
+    spec has of them may be fewer.
     """
     request = placement.requested
     if request is None or not may_lend(placement):
@@ -224,7 +225,8 @@ def find_kept(environment: Environment, placement: Placement) -> tuple[int, Yiel
     if yields is None:
         return None
     is_preempted = placement.preemptible and placement.priority < yields.priority
-    return max(yields.keep, 0 if is_preempted else placement.guaranteed_replicas), yields
+    guaranteed = max(placement.guaranteed_replicas, guaranteed)
+    return max(yields.keep, 0 if is_preempted else guaranteed), yields
 
 
 def find_last_move(yields: Yield) -> int | None:

@@ -338,7 +338,8 @@ def _hold_replicas(division: Division, kept: Sequence[Placement]) -> None:
     inputs = division.inputs
     holding: dict[str, Held] = {}  # replicas that are given back, and may stay for now, by environment
     for placement in kept:
-        found = find_kept(inputs.environments[placement.environment], placement)
+        guaranteed = inputs.request.find_guarantee(placement)
+        found = find_kept(inputs.environments[placement.environment], placement, guaranteed)
         assigned = division.assignments.get(placement.environment)
         if found and assigned and (until := find_time_to_move(found[1], inputs.now)):
             surplus = max(0, placement.running_replicas - assigned.replicas)

@@ -5,7 +5,7 @@ are lent, whatever its spec says: nothing is taken back for them, and others may
 has several placements, the older ones come first; divided replicas that were guaranteed stay so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from function.capacity.pools import compute_shape
@@ -57,11 +57,23 @@ def share_guaranteed(
     If the replicas are divided, replicas that run are guaranteed first, and of these the ones that were guaranteed
     before.
     """
+    had = {a.environment: a.placement.guaranteed_replicas if a.placement else 0 for a in assignments}
+    return _share(request, had, placements)
+
+
+def list_guarantees(request: SchedulingRequest, own: Sequence[Placement]) -> tuple[tuple[str, int], ...]:
+    """Returns how many replicas are guaranteed to each placement of a deployment from now on, by environment."""
+    had = {p.environment: p.guaranteed_replicas for p in own}
+    placements = [replace(p, guaranteed=request.deployment.guaranteed) for p in own if not p.is_leaving]
+    return tuple((p.environment, p.guaranteed_replicas) for p in _share(request, had, placements))
+
+
+def _share(request: SchedulingRequest, had: Mapping[str, int], placements: Sequence[Placement]) -> list[Placement]:
+    """Returns the placements, each with the replicas that are guaranteed to it; `had`: these so far."""
     deployment, gpus = request.deployment, request.guaranteed_gpus
     divides = deployment.divides_replicas
     if gpus is None and (deployment.guaranteed is None or not divides):
         return [*placements]
-    had = {a.environment: a.placement.guaranteed_replicas if a.placement else 0 for a in assignments}
     parts: dict[str, int] = {}
     left = deployment.guaranteed_replicas
 

@@ -7,7 +7,7 @@ from function.capacity.pools import compute_shape
 from function.capacity.reclaim import find_kept
 from function.domain.environment import Environment
 from function.domain.model import Shape
-from function.domain.placement import Deployment, Placement
+from function.domain.placement import Placement
 from function.reasons import Refused
 from function.scheduling.filters import (
     CHECKS,
@@ -38,7 +38,7 @@ def scale_existing(
     requested = placement.requested
     assert shape is not None
     assert requested is not None
-    desired, taken_back = _limit_to_kept(request.deployment, environment, placement)
+    desired, taken_back = _limit_to_kept(request, environment, placement)
     current = placement.replicas
     if (placement.uid, placement.pool) in environment.rejected:
         current = min(current, environment.count_admitted(placement.uid, requested) or 0)
@@ -78,15 +78,16 @@ def scale_existing(
 
 
 def _limit_to_kept(
-    deployment: Deployment, environment: Environment, placement: Placement
+    request: SchedulingRequest, environment: Environment, placement: Placement
 ) -> tuple[int, Refusal | None]:
     """Returns how many replicas a placement may have that gives some back, and why they are fewer."""
+    deployment = request.deployment
     desired = deployment.replicas
     guaranteed = placement.guaranteed_replicas
     if not deployment.divides_replicas:  # a placement that lost all its replicas is guaranteed some all the same
         most = deployment.replicas if placement.guaranteed is None else placement.guaranteed
         guaranteed = min(most, deployment.guaranteed_replicas)
-    kept, yields = find_kept(environment, placement) or (desired, None)
+    kept, yields = find_kept(environment, placement, request.find_guarantee(placement)) or (desired, None)
     if yields is None or desired <= kept:
         return desired, None
     refusal = Refusal(

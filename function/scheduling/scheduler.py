@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import compute_shape
+from function.capacity.reclaim import find_kept
 from function.domain.allocation import QuotaUsage
 from function.domain.environment import Environment, Pool
 from function.domain.model_service import ServiceView
@@ -29,7 +30,7 @@ from function.scheduling.filters import (
     filter_for_reschedule,
     satisfies_requirements,
 )
-from function.scheduling.guarantee import limit_to_guarantee, list_guaranteed_numbers, sort_by_age
+from function.scheduling.guarantee import limit_to_guarantee, list_guaranteed_numbers, list_guarantees, sort_by_age
 from function.scheduling.limits import charge_assignments
 from function.scheduling.refusals import Field, Refusal
 from function.scheduling.scaling import scale_existing
@@ -163,7 +164,10 @@ def schedule(
     others = [p for p in placements if p.deployment != deployment.name or p.namespace != deployment.namespace]
     known = sorted((e for e in environments if not e.deleting), key=attrgetter("name"))
     ledger = CapacityView(others, own)
-    inputs = SchedulingInputs(request, {e.name: e for e in known}, ledger, make_filter, usage, now)
+    by_name = {e.name: e for e in known}
+    if any(p.environment in by_name and find_kept(by_name[p.environment], p) for p in own):
+        request = replace(request, guarantees=list_guarantees(request, own))
+    inputs = SchedulingInputs(request, by_name, ledger, make_filter, usage, now)
 
     retained = retain(request, inputs.environments, own, ledger)
     if deployment.divides_replicas:

@@ -31,6 +31,8 @@ class SchedulingRequest:
     takes_back: bool = False  # lent replicas of others count as free, as far as they can be taken back
     # GPUs that can still be guaranteed to the deployment, as the guarantee of its namespace allows; None: no limit.
     guaranteed_gpus: int | None = None
+    # Replicas that are guaranteed to its placements from now on, by environment; only if any gives some back.
+    guarantees: tuple[tuple[str, int], ...] = ()
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -55,6 +57,10 @@ class SchedulingRequest:
     def with_replicas(self, replicas: int) -> "SchedulingRequest":
         """Returns the request for another number of replicas."""
         return replace(self, deployment=replace(self.deployment, replicas=replicas))
+
+    def find_guarantee(self, placement: Placement) -> int:
+        """Returns how many replicas are guaranteed to a placement from now on; 0 unless it may give some back."""
+        return dict(self.guarantees).get(placement.environment, 0)
 
     def count_guaranteed(self, replicas: int, shape: Shape) -> int:
         """Returns how many of so many replicas of a placement can be guaranteed."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from function.capacity.guarantee import find_guarantee
-from function.domain.allocation import Limits, QuotaUsage
+from function.domain.allocation import Grant, Limits, QuotaUsage, Yield
 from function.domain.environment import Environment
 from function.domain.model import Model
 from function.domain.placement import Deployment, Placement
@@ -286,3 +286,15 @@ def test_settles_whatever_order_and_however_old_the_view(teams: list[Team], gpus
     assert {name: each.guaranteed_replicas for name, each in state.items()} == count(teams, gpus)
     for team in teams:
         assert reconcile(team, state.values(), gpus, state[team.name]) == state[team.name], "nothing flips"
+
+
+@pytest.mark.parametrize(("gpus", "kept"), [(None, 2), (16, 2), (15, 1), (8, 1), (0, 0)])
+def test_replicas_that_are_guaranteed_from_now_on_are_not_given_back(gpus: int | None, kept: int) -> None:
+    """Its two replicas of 8 GPUs were lent until now, and the environment takes both back."""
+    told = Yield(keep=0, uid="owner", namespace="team-b", name="owner", priority=0, gpus=16)
+    lent = replace(placement("a", replicas=2, ready=True, has_served=True), uid="own", guaranteed=0)
+    assert lent.requested
+    grant = Grant(uid="own", namespace=lent.namespace, name=lent.name, share=lent.requested, yields=told)
+    there = replace(environment("a", pool(nodes=2)), admitted=(grant,))
+    decision = schedule(ask(deployment(replicas=2), model(profile(shape=shape())), gpus), [there], [lent])
+    assert [a.replicas for a in decision.assignments] == [kept]

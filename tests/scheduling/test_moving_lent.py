@@ -114,7 +114,9 @@ def _decide(case: Case, since: int | None = SINCE) -> dict[str, tuple[int, int]]
         _take_back(each, lent[each.name], case.keeps[each.name], since) if each.name in case.keeps else each
         for each in fleet(**case.nodes)
     ]
-    decision = schedule(request(case.replicas), sites, [*lent.values()], now=SINCE + case.after)
+    asked = request(case.replicas)
+    asked = replace(asked, deployment=replace(asked.deployment, fixed_guaranteed=0))
+    decision = schedule(asked, sites, [*lent.values()], now=SINCE + case.after)
     return {a.environment: (a.replicas, a.held.replicas if a.held else 0) for a in decision.assignments}
 
 
