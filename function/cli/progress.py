@@ -23,7 +23,7 @@ def format_progress(blocks: Sequence[Manifest]) -> str:
         sum(integer(block, key) for block in blocks)
         for key in ("parts", "partsDone", "bytesTotal", "bytesDone", "bytesPerSecond")
     )
-    if not parts:
+    if not 0 <= done <= parts or not parts:
         return ""
     filled = done * _WIDTH // parts
     shown = [f"[{'#' * filled}{'-' * (_WIDTH - filled)}] {done * 100 // parts}%"]

@@ -44,9 +44,9 @@ def build_router(request: ServingRequest) -> Manifest:
 def with_picker_of(service: Manifest, other: Manifest) -> Manifest:
     """Returns a service with the picker that another one has; without a picker if that one has none."""
     router = mapping(service, "spec.router")
-    if not router:
-        return service
     scheduler = get(other, _SCHEDULER)
+    if not router or router.get("scheduler") == scheduler:
+        return service
     own = {key: value for key, value in router.items() if key != "scheduler"}
     return {
         **service,
@@ -56,7 +56,7 @@ def with_picker_of(service: Manifest, other: Manifest) -> Manifest:
 
 def keep_while_used(built: Manifest, written: Manifest, record: ServiceRecord, now: float) -> Manifest:
     """Returns a service with the router of the written one while requests may still go to its InferencePool."""
-    if get(built, _SCHEDULER) is not None or get(written, _SCHEDULER) is None:
+    if get(written, _SCHEDULER) is None or get(built, _SCHEDULER) is not None:
         return built
     since = record.pool_unused_since
     is_unused = not record.inference_pool and since is not None and now >= since + WITHDRAWAL_SECONDS
@@ -66,7 +66,7 @@ def keep_while_used(built: Manifest, written: Manifest, record: ServiceRecord, n
 
 def without_new_picker(built: Manifest, written: Manifest) -> Manifest:
     """Returns a service that has a picker only if the written one has it."""
-    return built if get(written, _SCHEDULER) is not None else with_picker_of(built, {})
+    return with_picker_of(built, {}) if get(written, _SCHEDULER) is None else built
 
 
 def find_inference_pool(service: Manifest, written: Manifest, recorded: str) -> str:

@@ -273,8 +273,7 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
     backend_service_name = text(remote, "status.workloads.service.name")
     last, leaves = resolved.placement.service, reconciled.picker_leaves
     key = SERVICE_PREFIX + text(remote, "metadata.name")
-    written = read_written(call.observed.get(key))
-    composed = [read_written(item.manifest) for item in reconciled.composed.values()]
+    composed = (read_written(item.manifest) for item in reconciled.composed.values())
     # While the cluster does not answer, its routes still name the pool.
     is_withdrawing = leaves and not reconciled.remote.state_unknown
     return ServiceRecord(
@@ -285,7 +284,9 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
         applied_uri=find_applied_uri([item.manifest for item in reconciled.composed.values()], serving_uri),
         allocated=reconciled.allocated,
         backend_service_name=backend_service_name,
-        inference_pool="" if leaves else find_inference_pool(remote, written, last.inference_pool),
+        inference_pool=""
+        if leaves
+        else find_inference_pool(remote, read_written(call.observed.get(key)), last.inference_pool),
         pool_unused_since=find_unused_since([remote, *composed], last.pool_unused_since, call.now)
         if is_withdrawing
         else None,

@@ -157,7 +157,7 @@ def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: Weig
             is_prepared=download.prepare is Prepare.ALWAYS
             or (download.prepare is Prepare.AUTO and request.write_refused),
             pool=request.node_local_pool,
-            parts=count_parts(request.model),
+            parts=count_parts(request.model) if job_policy is ManagementPolicy.FULL else 1,
         )
     )
     job = JobPlan(policy=job_policy, manifest=manifest, scripts=scripts)

@@ -14,15 +14,17 @@ from function.kube.manifests import Manifest, format_time, integer, parse_time, 
 from function.kube.quantity import GIB
 
 # A part has at least 32 GiB, so that the start of a pod takes little of its time. There are few numbers to choose from,
-# because the Jobs of all composites that share a download must be equal, also if their models declare other margins.
+# so that few edits of a declared size change the Job.
 NUMBERS_OF_PARTS = (8, 4, 2)
 PART_BYTES = 32 * GIB
+_LONGEST_SECONDS = 365 * 24 * 3600  # between two parts; more comes from a clock that is wrong
 
 
 def count_parts(model: Model) -> int:
     """Returns how many parts the download of a model has; only the hub lists files with their sizes.
 
-    The number follows from the model alone, whatever the environment and the claim are.
+    This is for the Job of one composite. A Job that several composites may describe has one part: it must be the same
+    Job for all of them, and their models may declare other sizes for the same files.
     """
     if not isinstance(model.source, HuggingFaceSource):
         return 1
@@ -46,14 +48,16 @@ def follow_progress(
     first = DownloadProgress(parts=parts, bytes_total=bytes_total, changed_at=started_at)
     last = recorded or first
     changed = parse_time(last.changed_at) or 0
-    if last.parts != parts or changed < start:  # of an earlier Job
+    # A Job that was suspended begins again, with the parts that it has: nobody knows how long these took.
+    is_resumed = last.parts == parts and last.parts_done > 0 and 0 < changed < start
+    if last.parts != parts or changed < start:  # of an earlier Job, or of this one before it was suspended
         last, changed = first, start
     if last.parts_done >= done:  # fewer parts than before are those of an older view
         return last
     at = max(int(now), start)
     seconds = at - changed
     progress = replace(first, parts_done=done, changed_at=format_time(at))
-    if seconds <= 0 or done == parts:
+    if is_resumed or done == parts or not 0 < seconds < _LONGEST_SECONDS:
         return progress
     new_parts = done - last.parts_done
     return replace(

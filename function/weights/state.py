@@ -213,6 +213,8 @@ class DownloadState:
             return None
         if self.job.state_unknown:
             return self.recorded.progress
+        if assess(self.job.manifest).level is not Level.PROGRESSING:  # failed, or complete for an earlier claim
+            return None
         return follow_progress(self.recorded.progress, self.job.manifest, self.bytes_total, self.now)
 
     @property

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from function.kube.manifests import JSON, Manifest, get, mapping
+from function.kube.manifests import JSON, Manifest, get, mapping, text
+from function.remote.composed_kinds import find_gpu_cluster_kind
+from function.serving.picker import find_inference_pool
 from tests.serving.test_rollouts import free, replicas
 from tests.support.remote_scene import (
     ONE_NODE,
@@ -168,6 +170,15 @@ def test_a_placement_whose_model_is_missing_does_not_keep_a_pool_without_a_picke
         **{k: v for k, v in recorded.items() if k != "inferencePool"},
         **({"inferencePool": expected} if expected else {}),
     }
+
+
+def test_previews_show_the_pool() -> None:
+    """KServe names it after the service; `modelplane render` follows a service until all that exists is there."""
+    service = composed_service(load_scene(SEVERAL_NODES).edited(ASKED, ABLE))
+    kind = find_gpu_cluster_kind(service)
+    assert kind
+    name = text(service, "metadata.name")
+    assert find_inference_pool({**service, **kind.report_up(service)}, service, "") == f"{name}-inference-pool"
 
 
 def test_conditions_of_the_picker_are_told_with_their_words() -> None:

@@ -171,3 +171,44 @@ def test_names_are_no_patterns(run: Runner, hub: Hub, tmp_path: Path) -> None:
     assert run(0)[0] == 0
     assert (run.root / odd).is_file()
     assert not (run.root / "a1.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", ["../other/model.safetensors", "/", "./.modelplane/failures", "", "a//b"])
+def test_no_name_of_a_listing_leads_out_of_the_directory(run: Runner, hub: Hub, name: str) -> None:
+    """A part removes what is damaged, and another model's weights may lie beside the directory."""
+    other = run.root.parent / "other" / "model.safetensors"
+    other.parent.mkdir()
+    other.write_bytes(b"damaged")
+    listed = str(other) if name == "/" else name
+    hub.files[listed], hub.sizes[listed] = b"", 10**9
+    assert run(0) == (0, [ALL]), "the listing is not believed"
+    assert other.read_bytes() == b"damaged"
+
+
+def test_sound_files_stay_if_the_listing_is_wrong(run: Runner, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are there without a marker, and the listing calls each a byte longer than it is."""
+    assert run(PARTS - 1) == (0, [ALL])
+    (run.root / MARKER).unlink()
+    removed: list[Path] = []
+
+    def clear(paths: set[Path]) -> bool:
+        removed.extend(paths)
+        return bool(paths)
+
+    monkeypatch.setattr(script, "clear", clear)
+    hub.sizes |= {name: len(content) + 1 for name, content in hub.files.items()}
+    code, calls = run(0)
+    assert (code, calls[-1], removed) == (0, ALL, [])
+    assert run.is_complete
+
+
+def test_names_that_are_too_long_for_a_file_system_do_not_fail_the_job(run: Runner, hub: Hub) -> None:
+    hub.files["x" * 300], hub.sizes["x" * 300] = b"", 10**9
+    assert run(PARTS - 2)[0] == 0
+
+
+def test_an_undivided_download_does_not_read_the_index(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Secret may hold a variable of this name."""
+    monkeypatch.setenv("MODELPLANE_PARTS", "1")
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "odd")
+    assert script.main(URI, str(run.root)) == 0

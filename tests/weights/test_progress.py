@@ -95,6 +95,23 @@ def test_progress_of_an_earlier_job_does_not_count() -> None:
     assert _follow(replace(_at(10, 1), changed_at="soon"), _job(1), 20) == _at(20, 1, PART // (20 * MINUTE), 140)
 
 
+def test_a_job_that_was_suspended_has_no_speed_until_its_next_part() -> None:
+    """The Job controller sets a new start time, and counts the parts that are complete (Kubernetes 1.34)."""
+    resumed = format_time(BEGIN + 30 * MINUTE)
+    first = _follow(_at(20, 3, 5, 70), _job(3, started_at=resumed), 31)
+    assert first == _at(31, 3)
+    assert _follow(first, _job(4, started_at=resumed), 41) == _at(41, 4, PART // (10 * MINUTE), 40)
+
+
+def test_a_start_long_ago_gives_no_speed() -> None:
+    assert _follow(None, _job(1, started_at="0001-01-01T00:00:00Z"), 5) == _at(5, 1)
+
+
+@pytest.mark.parametrize(("parts", "done"), [(8, 9), (8, -1), (0, 0), (-1, -1)])
+def test_odd_records_are_none(parts: int, done: int) -> None:
+    assert parse_download({"progress": {"parts": parts, "partsDone": done}}).progress is None
+
+
 def test_older_view_of_the_job_takes_nothing_back() -> None:
     assert _follow(_at(40, 2), _job(1), 50) == _at(40, 2)
 

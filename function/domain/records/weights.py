@@ -55,12 +55,12 @@ def parse_download(row: Manifest) -> DownloadRecord:
 
 
 def _parse_progress(block: Manifest) -> DownloadProgress | None:
-    parts = integer(block, "parts")
-    if parts < 1:
+    parts, parts_done = integer(block, "parts"), integer(block, "partsDone")
+    if not 0 <= parts_done <= parts or not parts:
         return None
     return DownloadProgress(
         parts=parts,
-        parts_done=integer(block, "partsDone"),
+        parts_done=parts_done,
         bytes_total=integer(block, "bytesTotal"),
         changed_at=text(block, "changedAt"),
         bytes_per_second=integer(block, "bytesPerSecond"),

@@ -1,14 +1,13 @@
 """Download weights with the storage-initializer and prove that they are complete.
 
-This file runs inside the initializer's image: the Job starts that image's python with it, the URI and the directory.
-Hence the standard library only. The rule: the marker is written last and only over proven bytes; where it stands they
-are proven again, and nothing else is done. The initializer reports success when the hub refuses it over a directory
-that is not empty, so its exit code proves nothing: its output, the shards that the indexes name and the lengths that
-the files' own headers claim do. Exit codes say why it failed. A cause that a retry may cure gets another code on the
-last attempt that the Job allows, so that the Job can fail with that code in its own condition. An initializer that
-neither says anything nor writes a byte for a quarter of an hour is ended. Other Jobs may write to the same directory:
-no partial file is removed but what our own initializer had open. The completions of an Indexed Job are parts, which its
-status counts: all but the last fetch their share of the large files that the hub lists, and prove only their lengths.
+The image's own python runs this file, hence the standard library only. The rule: the marker is written last and only
+over proven bytes; where it stands they are proven again, and nothing else is done. The initializer reports success when
+the hub refuses it over a directory that is not empty, so its exit code proves nothing: its output, the shards that the
+indexes name and the lengths that the files' own headers claim do. Exit codes say why it failed. A cause that a retry
+may cure gets another code on the last attempt that the Job allows, so that the Job can fail with that code in its own
+condition. An initializer that neither says anything nor writes a byte for a quarter of an hour is ended. Other Jobs may
+write to the same directory: no partial file is removed but what our own initializer had open. The completions of an
+Indexed Job are parts, which its status counts: all but the last fetch a share of the files, and prove only lengths.
 """
 
 import base64
@@ -90,25 +89,21 @@ BY_ERRNO = {
 FULL = re.compile(r"No space left on device|Errno 28\b|Disk quota exceeded|Errno 122\b")
 # What the hub's client says before it exits 0 without having asked for everything.
 PRETENDED = re.compile(r"remote repo cannot be accessed|Defaulting to existing file")
+NOT_TRUSTED = (
+    r"ProxyError|[pP]roxy ?[aA]uthentication|CERTIFICATE_VERIFY_FAILED|[cC]ertificate ?[vV]erif|SSLError"
+    r"|invalid peer certificate|InvalidCertificate"
+)
+NOT_REACHED = (
+    r"Connect(ion)?Error|Connection (refused|reset|aborted|broken)|Failed to connect|timed out"
+    r"|Could not connect to the endpoint|Timeout:|closed connection|disconnected|name resolution"
+    r"|Name or service|unreachable|Consistency check failed|error sending request|IncompleteBody|dns error"
+)
 WORDS = (
-    (
-        Exit.UNREACHABLE,
-        (
-            r"ProxyError|[pP]roxy ?[aA]uthentication|CERTIFICATE_VERIFY_FAILED|[cC]ertificate ?[vV]erif|SSLError"
-            r"|invalid peer certificate|InvalidCertificate"
-        ),
-    ),
+    (Exit.UNREACHABLE, NOT_TRUSTED),
     (Exit.UNAUTHORISED, r"[aA]uthentication failed|[aA]ccess ?[dD]enied|[cC]redentials|Forbidden"),
     (Exit.NOT_FOUND, r"not found|No model found|does not exist|Invalid .{1,40}URI|Cannot recognize storage"),
     (Exit.RATE_LIMITED, r"Too Many Requests|SlowDown|[rR]ate limit"),
-    (
-        Exit.UNREACHABLE,
-        (
-            r"Connect(ion)?Error|Connection (refused|reset|aborted|broken)|Failed to connect|timed out"
-            r"|Could not connect to the endpoint|Timeout:|closed connection|disconnected|name resolution"
-            r"|Name or service|unreachable|Consistency check failed|error sending request|IncompleteBody|dns error"
-        ),
-    ),
+    (Exit.UNREACHABLE, NOT_REACHED),
 )
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|KEY|-headers", re.IGNORECASE)
 SERIES = re.compile(r"(.+[-_])([0-9]{1,6})-of-([0-9]{1,6})(\.[a-z]+)")
@@ -289,28 +284,30 @@ def list_files(uri: str) -> dict[str, int]:
         request.add_unredirected_header("Authorization", f"Bearer {token}")  # not where the hub redirects to
     with urlopen(request, timeout=60) as answer:  # noqa: S310  # the platform's own endpoint
         sizes = {file["rfilename"]: int(file["size"]) for file in json.loads(answer.read(HEADER))["siblings"]}
-    return {path: size for path, size in sizes.items() if wanted(path) and path.split("/")[0] not in (".cache", STATE)}
+    is_safe = not any({"", ".", ".."} & {*path.split("/")} for path in sizes)  # no absolute names either
+    return {p: size for p, size in sizes.items() if is_safe and wanted(p) and p.split("/")[0] not in (".cache", STATE)}
 
 
 def divide(sizes: dict[str, int], count: int) -> list[dict[str, int]]:
     """Divide the large files, so that with each part at least its share of their bytes is there."""
     parts, start = [dict[str, int]() for _ in range(count)], 0
-    large = {path: size for path, size in sorted(sizes.items()) if size >= LARGE}
-    for path, size in large.items():
-        parts[start * count // sum(large.values())][path] = size
+    large = [(path, size) for path, size in sorted(sizes.items()) if size >= LARGE]
+    total = sum(size for _, size in large)
+    for path, size in large:
+        parts[start * count // total][path] = size
         start += size
     return parts
 
 
 def choose_part(uri: str) -> dict[str, int] | None:
     """Return the files of this completion with their bytes; None: all files, for the last or without a listing."""
-    count, index = (int(os.environ.get(name) or default) for name, default in ((PARTS, 1), ("JOB_COMPLETION_INDEX", 0)))
-    if index + 1 >= count:
+    count = int(os.environ.get(PARTS) or 1)
+    if count == 1 or (index := int(os.environ["JOB_COMPLETION_INDEX"])) + 1 >= count:
         return None
     parts: list[dict[str, int]] = []
     with suppress(OSError, HTTPException, *UNREADABLE):
         parts = divide(list_files(uri), count)
-    if not any(parts) or len(json.dumps(parts[index])) > NAMES:
+    if not any(parts) or len(json.dumps([*map(escape, parts[index])])) > NAMES:
         say("the source lists no large files, or too many: this part downloads everything")
         return None
     say(f"part {index + 1} of {count} has {len(parts[index])} files of {sum(parts[index].values())} bytes")
@@ -494,8 +491,11 @@ def inspect(root: Path, before: set[Path]) -> dict[Path, str]:
 
 def inspect_part(root: Path, part: dict[str, int]) -> dict[Path, str]:
     """Return the files of a part that are missing or have another length, and say how many there are."""
-    sizes = {root / path: size for path, size in part.items()}
-    found = {p: "is not as long as listed" for p, size in sizes.items() if not p.is_file() or p.stat().st_size != size}
+    found = {root / path: "is not as long as listed" for path in part}
+    for path, size in part.items():
+        with suppress(OSError):  # it is missing, or its name is too long for the file system
+            if (root / path).stat().st_size == size:
+                del found[root / path]
     say(f"{len(found)} of {len(part)} files are missing or not as long as listed")
     return found
 
@@ -518,8 +518,8 @@ def attempt(uri: str, root: Path, part: dict[str, int] | None = None) -> Exit | 
         found = {} if cause else inspect_part(root, part) if part else inspect(root, before)
         if cause or not found:
             return cause or 0
-        if not clear({path for path in found if path.is_file()} - partials(root)):
-            break
+        if not clear({path for path in found if path.is_file() and (not part or damage(path))} - partials(root)):
+            break  # what is as long as its own header says stays: the listing may be wrong
     return Exit.INCOMPLETE
 
 
