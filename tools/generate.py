@@ -3,7 +3,7 @@
 Of the typed models, only what the function reads is generated: `spec` of each kind, and the input's own fields.
 ClusterModel's schema serves Model too, whose XRD is made from ClusterModel's (model_definition.py). Descriptions stay
 in the XRDs. Each object becomes a class named after its field; equal objects share a class, whichever kinds have them,
-and where two differ under one name the later one takes its parent's name in front. The result depends on the
+and where two differ under one name the later one takes the names of its parents in front. The result depends on the
 inputs alone, so that a test can tell when it is stale.
 """
 
@@ -56,7 +56,7 @@ class Classes:
 
     found: Manifest = field(default_factory=dict)
 
-    def convert(self, node: Manifest, name: str, parent: str) -> Manifest:
+    def convert(self, node: Manifest, name: str, *parents: str) -> Manifest:
         """Return the JSON schema of a node, with every object in it replaced by a reference to its class."""
         kept: Manifest = {k: node[k] for k in KEPT if k in node}
         if node.get("x-kubernetes-list-type") in ("set", "map"):
@@ -66,28 +66,29 @@ class Classes:
             branches: JSON = [{"type": "integer"}, {"type": "string"}]
             return {"anyOf": branches, **_default(kept)}
         if "properties" in node:
-            return self._reference(node, kept, name, parent)
+            return self._reference(node, kept, name, parents)
         for key, element in (("items", name.removesuffix("s")), ("additionalProperties", name)):
             if key in node:
-                kept[key] = self._element(mapping(node, key), element, parent)
+                kept[key] = self._element(mapping(node, key), element, parents)
         if node.get("x-kubernetes-preserve-unknown-fields"):
             kept["additionalProperties"] = True
         return kept
 
-    def _element(self, node: Manifest, name: str, parent: str) -> Manifest:
-        converted = self.convert(node, name, parent)
+    def _element(self, node: Manifest, name: str, parents: tuple[str, ...]) -> Manifest:
+        converted = self.convert(node, name, *parents)
         # A bounded string in a list or map would become a class of its own, for nothing that a reader gains.
         return {k: v for k, v in converted.items() if k not in BOUNDS}
 
-    def _reference(self, node: Manifest, kept: Manifest, name: str, parent: str) -> Manifest:
+    def _reference(self, node: Manifest, kept: Manifest, name: str, parents: tuple[str, ...]) -> Manifest:
         default = _default(kept)
         properties: Manifest = {
-            key: self.convert(mapping(node, f"properties.{key}"), key[0].upper() + key[1:], name)
+            key: self.convert(mapping(node, f"properties.{key}"), key[0].upper() + key[1:], *parents, name)
             for key in mapping(node, "properties")
         }
         shape: Manifest = {k: v for k, v in kept.items() if k != "default"} | {"properties": properties}
-        if self.found.get(name, shape) != shape:
-            name = parent.removesuffix("Spec") + name
+        for parent in reversed(parents):
+            if self.found.get(name, shape) != shape:
+                name = parent.removesuffix("Spec") + name
         assert self.found.setdefault(name, shape) == shape, f"two different objects are called {name}"
         return {"$ref": f"#/$defs/{name}", **default}
 
@@ -100,7 +101,7 @@ def render() -> str:
     """Return the text of the module."""
     classes = Classes()
     for name, manifest in SOURCES.items():
-        classes.convert(_schema(manifest), name, "")
+        classes.convert(_schema(manifest), name)
     text = generate(
         json.dumps({"$defs": classes.found}),
         input_file_type=InputFileType.JsonSchema,
