@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
+from bench.histories.adapters import list_read_uris, list_served
 from bench.histories.clusters import Place, config, pods, remote
 from bench.histories.grants import Row, find_row, read_grants, read_row
 from bench.histories.kept import KeptAuditor
@@ -243,7 +244,7 @@ class Auditor(invariants.Auditor):
         for version in self._services_there():
             where = config(version), text(remote(version), "metadata.namespace")
             seen = mapping(version.manifest, "status.atProvider.manifest")
-            uris = {text(remote(version), "spec.model.uri"), text(seen, "spec.model.uri")}
+            uris = {uri for each in (remote(version), seen) for uri in list_read_uris(each)}
             if any((*where, parse_claim(uri)) == place for uri in uris) and self._stays(version):
                 yield version
 
@@ -349,19 +350,17 @@ class Auditor(invariants.Auditor):
         return text(condition(seen, "Ready"), "status") == "True" and version.uid not in self.plane.provider.gone
 
     def _look_at_bytes(self, version: Version) -> None:
-        """A service is written on bytes that are there, and are its model's."""
-        uri = text(remote(version), "spec.model.uri")
-        if not uri.startswith("pvc://") or parse_claim(uri).startswith(OWN_CLAIM):
-            return
-        place = Directory(config(version), text(remote(version), "metadata.namespace"), uri)
-        source, until = self._filled.get(place, ("", 0.0))
-        unheard = until > 0 and config(version) in self.plane.provider.out
-        if self.plane.kernel.now >= until and not unheard:
-            self._say(f"{version.ref} is written on {uri}, which no download has filled")
-            return
-        served = text(remote(version), "spec.model.name")
-        if not source.removeprefix("hf://").startswith(served):
-            self._say(f"{version.ref} serves {source} as {served}")
+        """A service is written on bytes that are there, and are its model's and those of its adapters."""
+        for served, uri in list_served(remote(version)):
+            if not uri.startswith("pvc://") or parse_claim(uri).startswith(OWN_CLAIM):
+                continue
+            place = Directory(config(version), text(remote(version), "metadata.namespace"), uri)
+            source, until = self._filled.get(place, ("", 0.0))
+            unheard = until > 0 and config(version) in self.plane.provider.out
+            if self.plane.kernel.now >= until and not unheard:
+                self._say(f"{version.ref} is written on {uri}, which no download has filled")
+            elif not source.removeprefix("hf://").startswith(served):
+                self._say(f"{version.ref} serves {source} as {served}")
 
     # -- places
     def _look_at_grants(self, before: Version, now: Version) -> None:

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from bench.histories.adapters import allow_adapters
 from bench.simulator import fleet
 from bench.simulator.races import MODELS as DECLARED
 from function.kube.manifests import JSON, Manifest, integer, listing, mapping, text
@@ -22,7 +23,8 @@ def models() -> list[Manifest]:
     (profile,) = listing(spec, "serving")
     serving: list[JSON] = [{key: value for key, value in profile.items() if key != "replicaTopology"}]
     sized = {**sized, "spec": {**spec, "serving": serving, "resources": {"vram": "200Gi"}}}
-    return [*(_named(fleet.model(name, nodes)) for name, nodes in DECLARED.items()), sized]
+    declared = (_named(fleet.model(name, nodes)) for name, nodes in DECLARED.items())
+    return [allow_adapters(model) for model in (*declared, sized)]
 
 
 def _named(made: Manifest) -> Manifest:

@@ -7,6 +7,7 @@ from bench.histories.planting import Change, Mutant
 
 _SERVE = ("create_deployment", "create_deployment")
 _LEND = ("create_deployment", "lend_replicas", "lend_replicas", "scale_up", "lend_replicas", "delete_deployment")
+_ADAPT = ("create_deployment", "create_deployment", "edit_deployment", "create_deployment", "edit_deployment")
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
 _IS_OWN = "names.include(name, manifest)"
@@ -16,6 +17,32 @@ _HAS_LABEL = (
 )
 
 MUTANTS = (
+    Mutant(
+        "adapter-loaded-too-soon",
+        "46: a service loads an adapter whose download is not complete",
+        _ADAPT,
+        (
+            Change(
+                "function.parts.adapters",
+                "_choose",
+                "download is not None and download.service_may_read",
+                "download is not None",
+            ),
+        ),
+    ),
+    Mutant(
+        "adapter-taken-for-another",
+        "46: a service loads the first adapter under the name of each",
+        _ADAPT,
+        (
+            Change(
+                "function.parts.adapters",
+                "_reconcile_adapters",
+                "downloads[_name_scope(r)]",
+                "next(iter(downloads.values()))",
+            ),
+        ),
+    ),
     Mutant(
         "takes-back-nothing",
         "45: who is entitled to GPUs waits beside lent replicas",

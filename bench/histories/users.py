@@ -6,6 +6,7 @@ of its steps is otherwise the same: that is how a failing one is made smaller.
 
 from random import Random
 
+from bench.histories.adapters import choose_adapters
 from bench.histories.auditor import OWN_CLAIM, Auditor
 from bench.histories.models import NAMES, other_bytes, other_shape, other_size, served_otherwise
 from bench.histories.plane import Plane
@@ -116,7 +117,7 @@ class Users:
         model = text(cache.manifest, "spec.modelRef.name") if cache else self.random.choice(NAMES)
         weights: Manifest = {"modelCache": {"name": cache.ref.name}} if cache else self._weights()
         spec: Manifest = {"modelRef": {"name": model}, "environments": self.random.choice((1, 1, 2)), **weights}
-        made = fleet.deployment(self.step, **spec, **self._selected())
+        made = fleet.deployment(self.step, **spec, **self._selected(), **choose_adapters(self.random))
         namespace = cache.ref.namespace if cache else self.namespace()
         made["metadata"] = {"name": name, "namespace": namespace}
         self.tell(f"create {self.plane.create(made)} {made['spec']}")
@@ -149,6 +150,7 @@ class Users:
             (self._selected() or {"environmentSelector": {}}, False),
             ({"modelRef": {"name": self.random.choice(NAMES)}}, True),
             (self._weights() or {"modelCache": None}, True),
+            (choose_adapters(self.random) or {"adapters": None}, True),
         )
         change, pods = self.random.choice(changes)
         self.edit(found, change, pods=pods)

@@ -13,7 +13,7 @@ from function.kube.manifests import JSON, get, listing, text
 
 LIST = "spec.crossplane.resourceRefs"
 _DIGITS = 19  # of the largest number of 64 bits
-_SEEN_BY_PODS = ("spec.modelRef", "spec.modelCache", "spec.profile")
+_SEEN_BY_PODS = ("spec.modelRef", "spec.modelCache", "spec.adapters", "spec.profile")
 
 
 class Words:
