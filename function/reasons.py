@@ -122,6 +122,7 @@ class Refused(StrEnum):
     INVALID_PROFILE = "InvalidProfile", "has no valid profile"
     NO_POOL_SATISFIES_REQUIREMENTS = "NoPoolSatisfiesRequirements", "has no pool that satisfies the requirements"
     ROUTING_NOT_SUPPORTED = "RoutingNotSupported", "has no endpoint picker"
+    ADAPTERS_NOT_SUPPORTED = "AdaptersNotSupported", "has no profile that allows the adapters"
     SHARED_STORAGE_MISSING = "SharedStorageMissing", "has no shared storage"
     STORAGE_TOO_SMALL = "StorageTooSmall", "has too little storage"
     CACHE_NOT_ON_ENVIRONMENT = "CacheNotOnEnvironment", "lacks the cache", Outlook.CAN_WAIT

@@ -37,6 +37,7 @@ from function.domain.engines import (
     find_model_faults,
     find_shape_faults,
     find_stock_engine,
+    parse_flags,
     parse_parallel_flags,
 )
 from function.domain.model import (
@@ -49,6 +50,7 @@ from function.domain.model import (
     EngineName,
     EngineResources,
     HuggingFaceSource,
+    Lora,
     Model,
     OciSource,
     Parallelism,
@@ -156,7 +158,9 @@ def _parse_hugging_face(block: schemas.HuggingFace, secrets: _SecretRule, proble
     if file:
         _check_file(file, allow, ignore, problems["file"])
     if path:
-        _check_path(path, file, problems["path"])
+        check_folder(path, problems["path"])
+        if file:
+            problems["path"].add_invalid(path, "left out together with file, which is a path of its own")
     own_files = (PART.sub(r"-*-of-\2.gguf", file),) if file else (f"{path}/*",) if path else ()
     return HuggingFaceSource(
         repo=block.repo,
@@ -169,11 +173,10 @@ def _parse_hugging_face(block: schemas.HuggingFace, secrets: _SecretRule, proble
     )
 
 
-def _check_path(path: str, file: str, problems: Problems) -> None:
+def check_folder(path: str, problems: Problems) -> None:
+    """Adds a problem for what is no folder of a repository."""
     if any(part in {"", ".", ".."} for part in path.split("/")):
         problems.add_invalid(path, "a folder within the repository, without .. and without / at its ends")
-    if file:
-        problems.add_invalid(path, "left out together with file, which is a path of its own")
     refuse_expansions(path, problems)
 
 
@@ -194,6 +197,16 @@ def _check_file(file: str, allow: tuple[str, ...], ignore: tuple[str, ...], prob
 def _parse_uri(block: schemas.Uri, secrets: _SecretRule, problems: Problems) -> UriSource:
     uri = block.uri
     at = problems["uri"]
+    check_address(uri, at)
+    if not at.list() and (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
+        at.add_invalid(uri, f"one file with its {parts} parts merged, as no other file is fetched")
+    if uri.startswith("gs://") and block.secret_ref and block.secret_ref.key is None:
+        problems["secretRef.key"].add_required("as the credentials for gs:// are one file")
+    return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, secrets, problems["secretRef"]))
+
+
+def check_address(uri: str, at: Problems) -> None:
+    """Adds a problem for an address that the storage-initializer cannot download, or that has a source of its own."""
     scheme, separator, rest = uri.partition("://")
     if separator and scheme in _OWN_SOURCE:
         at.add_invalid(uri, f"given as source {_OWN_SOURCE[scheme]}")
@@ -205,12 +218,7 @@ def _parse_uri(block: schemas.Uri, secrets: _SecretRule, problems: Problems) -> 
         at.add_invalid(uri, f"given as spec.huggingFace.repo: {page[1]}, as this is a web page")
     elif _FILE_PAGE.fullmatch(uri):
         at.add_invalid(uri, "written with /resolve/ in place of /blob/, as this is a web page")
-    elif (parts := parse_part(find_single_file(UriSource(uri=uri)))[1]) > 1:
-        at.add_invalid(uri, f"one file with its {parts} parts merged, as no other file is fetched")
     refuse_expansions(uri, at)
-    if scheme == "gs" and block.secret_ref and block.secret_ref.key is None:
-        problems["secretRef.key"].add_required("as the credentials for gs:// are one file")
-    return UriSource(uri=uri, secret=_parse_secret(block.secret_ref, secrets, problems["secretRef"]))
 
 
 def _parse_secret(
@@ -264,6 +272,8 @@ def _parse_profile(
     engine = _parse_engine(block.engine, secrets, problems["engine"])
     if engine is None:
         return None
+    if block.lora:
+        _check_adapter_flags(engine, problems["engine.args"])
     placement = topology.placement if topology else None
     return Profile(
         name=block.name,
@@ -274,7 +284,15 @@ def _parse_profile(
         pods_across_nodes=Spread(placement.pods_across_nodes) if placement and placement.pods_across_nodes else None,
         replicas_across_nodes=Spread(placement.replicas_across_nodes) if placement else Spread.NONE,
         routing=Routing(block.routing),
+        lora=Lora(max_adapters=block.lora.max_adapters, max_rank=block.lora.max_rank) if block.lora else None,
     )
+
+
+def _check_adapter_flags(engine: Engine, problems: Problems) -> None:
+    """Adds a problem for each argument that lora of the profile and the adapters of deployments stand for."""
+    for flag in parse_flags(engine.args):
+        if flag.name in ENGINES[engine.name].adapter_flags.names:
+            problems[flag.index].add_invalid(flag.text, "left out, as lora of the profile sets it")
 
 
 def _parse_engine(block: schemas.Engine, secrets: _SecretRule, problems: Problems) -> Engine | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from function import schemas
+from function.api.adapters import parse_adapters
 from function.api.cluster_model import parse_shape
 from function.api.model_cache import parse_cache_choice
 from function.api.model_service import check_routing
@@ -23,7 +24,7 @@ from function.domain.placement import Deployment, Gate, Placement, Preference, R
 from function.domain.records.admission import parse_admission
 from function.domain.records.rollout import parse_rollout
 from function.domain.records.service import parse_service
-from function.domain.records.weights import parse_weights
+from function.domain.records.weights import parse_download, parse_weights
 from function.kube import names, quantity
 from function.kube.manifests import (
     Manifest,
@@ -68,6 +69,7 @@ def parse_deployment(manifest: Manifest) -> Parsed[Deployment | None]:
         selector=parse_selector(spec.environment_selector, problems["environmentSelector"]),
         tolerations=_parse_tolerations(spec.tolerations or (), problems["tolerations"]),
         storage_choice=parse_cache_choice(spec.model_cache, problems["modelCache"]),
+        adapters=parse_adapters(spec.adapters, text(manifest, "metadata.namespace"), problems["adapters"]),
         prefer=Preference(spec.placement.prefer) if spec.placement else Preference.DECLARED,
         rollout=_parse_rollout(spec.rollout),
         replaces_when_full=spec.rollout is not None and spec.rollout.when_full == "Replace",
@@ -130,6 +132,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
     spec, problems = validate(schemas.PlacementSpec, manifest.get("spec"), "spec")
     shape = parse_shape(spec.topology, problems["topology"])
     cache = parse_cache_choice(spec.model_cache, problems["modelCache"])
+    adapters = parse_adapters(spec.adapters, text(manifest, "metadata.namespace"), problems["adapters"])
     environment = spec.inference_environment_ref.name
     if not environment:
         return Parsed(None, problems.list())
@@ -159,6 +162,7 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         preemptible=bool(spec.preemptible),
         priority=spec.priority or 0,
         storage_choice=cache,
+        adapters=adapters,
         uid=text(manifest, "metadata.uid"),
         generation=integer(manifest, "metadata.generation"),
         version=text(manifest, "metadata.resourceVersion"),
@@ -183,6 +187,9 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         draining=bool(spec.draining),
         admission=parse_admission(manifest),
         weights=parse_weights(mapping(manifest, "status.storage")),
+        adapter_downloads=tuple(
+            (text(row, "name"), parse_download(row)) for row in listing(manifest, "status.adapters")
+        ),
         service=parse_service(mapping(manifest, "status"), exclusive_replica_nodes=is_exclusive),
         rollout=parse_rollout(mapping(manifest, "status.rollout")),
     )

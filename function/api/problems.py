@@ -80,6 +80,9 @@ PATTERN_FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$": (
         "of letters, digits, ., _ and -, and must begin and end with a letter or digit"
     ),
+    r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": (
+        "of letters, digits, ., _, / and -, and must begin and end with a letter or digit"
+    ),
     r"^[-._a-zA-Z0-9]+$": "a key of a Secret, of letters, digits, -, . and _",
     r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$": (
         "of letters, digits, ., _, :, /, @, + and -, and must begin with a letter or digit"

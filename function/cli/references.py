@@ -89,6 +89,7 @@ def request_storage(store: Store, user: Deployment | Placement, model: Model) ->
     return WeightsRequest(
         model=model,
         choice=user.storage_choice,
+        adapters=user.adapters,
         named_cache=parse_model_cache(cache).value if cache else None,
         namespace=user.namespace,
         owner=user.name,

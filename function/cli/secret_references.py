@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from function.api.cluster_model import parse_model
 from function.api.inference_environment import parse_environment
-from function.domain.model import DownloadedSource, HuggingFaceSource, Problem, SecretKey
+from function.api.model_deployment import parse_deployment
+from function.domain.model import DownloadedSource, HuggingFaceSource, Problem, SecretKey, Source
 from function.domain.pods import KEY
 from function.domain.settings import Settings
 from function.kube.manifests import Manifest, get, mapping, text
@@ -46,12 +47,15 @@ def _list_references(manifest: Manifest, settings: Settings) -> Iterator[Referen
     match text(manifest, "kind"):
         case "ClusterModel" | "Model":
             model = parse_model(manifest, settings).value
-            if model and isinstance(model.source, DownloadedSource) and model.source.secret:
-                block = "huggingFace" if isinstance(model.source, HuggingFaceSource) else "uri"
-                yield Reference(f"spec.{block}.secretRef", model.source.secret)
+            if model:
+                yield from _list_of_source(model.source, "spec")
             for profile in model.profiles if model else ():
                 for secret in profile.engine.pull_secrets:
                     yield Reference(f"spec.serving[{profile.name}].engine.imagePullSecrets", secret)
+        case "ModelDeployment":
+            deployment = parse_deployment(manifest).value
+            for adapter in deployment.adapters if deployment else ():
+                yield from _list_of_source(adapter.source, f"spec.adapters[{adapter.name}]")
         case "InferenceEnvironment":
             parsed = parse_environment(manifest, settings)
             block = "gke" if get(manifest, "spec.cluster.gke") else "existing"
@@ -61,6 +65,12 @@ def _list_references(manifest: Manifest, settings: Settings) -> Iterator[Referen
                 yield Reference(f"spec.cluster.{block}.identitySecretRef", parsed.access.identity)
             sources = (pull.source for pull in parsed.value.pull_secrets)
             yield from (Reference("spec.imagePullSecrets", source) for source in sources if source)
+
+
+def _list_of_source(source: Source, path: str) -> Iterator[Reference]:
+    if isinstance(source, DownloadedSource) and source.secret:
+        block = "huggingFace" if isinstance(source, HuggingFaceSource) else "uri"
+        yield Reference(f"{path}.{block}.secretRef", source.secret)
 
 
 def _describe_fault(secret: SecretKey, keys: Mapping[tuple[str, str], tuple[str, ...]]) -> str:

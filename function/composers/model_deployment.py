@@ -28,7 +28,7 @@ from function.domain.model import Model, Problem, Shape
 from function.domain.placement import Deployment, Placement
 from function.domain.settings import BUILT_IN, Settings
 from function.kube import names
-from function.kube.manifests import JSON, Manifest, condition, find_controller, get, integer, mapping, prune, text
+from function.kube.manifests import Manifest, condition, find_controller, get, integer, mapping, prune, text
 from function.kube.messages import join_with_more
 from function.parts import requirements
 from function.parts.autoscaler import compose_autoscaler, limit_replicas
@@ -224,6 +224,7 @@ def _build_request(call: Call, deployment: Deployment, model: Model, scope: Scop
     storage_request = WeightsRequest(
         model=model,
         choice=deployment.storage_choice,
+        adapters=deployment.adapters,
         named_cache=scope.cache,
         namespace=deployment.namespace,
         owner=deployment.name,
@@ -500,7 +501,8 @@ def _compose_placements(call: Call, scheduling: Scheduling, placed: Sequence[Pla
     composed: dict[str, Composed] = {}
     for assignment, placement in zip(scheduling.decision.assignments, placed, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
-        manifest = build_placement(scheduling.request.deployment, placement, get(call.xr, "spec.modelCache"))
+        blocks: Manifest = {key: get(call.xr, f"spec.{key}") for key in ("modelCache", "adapters")}
+        manifest = build_placement(scheduling.request.deployment, placement, blocks)
         composed[key] = Composed(manifest=manifest, ready=placement.ready)
         if key in call.observed and not assignment.is_rescheduled:
             # The observed pool may be stale. Applying it again must not overwrite a later decision.
@@ -508,8 +510,8 @@ def _compose_placements(call: Call, scheduling: Scheduling, placed: Sequence[Pla
     return composed
 
 
-def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -> Manifest:
-    """Returns the ModelPlacement that records a decision; `cache` is the deployment's `modelCache`, unchanged."""
+def build_placement(deployment: Deployment, placement: Placement, blocks: Manifest) -> Manifest:
+    """Returns the ModelPlacement that records a decision; `blocks` of the deployment's spec are repeated unchanged."""
     shape = placement.shape
     price = placement.price
     when_full = "Replace" if deployment.replaces_when_full else None
@@ -546,7 +548,7 @@ def build_placement(deployment: Deployment, placement: Placement, cache: JSON) -
                 "priority": placement.priority or None,
                 "preemptible": placement.preemptible or None,
                 "rollout": rollout or None,
-                "modelCache": cache,
+                **blocks,
             }
         ),
     }

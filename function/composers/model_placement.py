@@ -19,6 +19,7 @@ from function.domain.placement import Placement
 from function.domain.settings import Settings
 from function.kube.manifests import get
 from function.parts import requirements
+from function.parts.adapters import ADAPTERS_PART, list_planned
 from function.parts.admission import ADMISSION_PART, KEPT_ADMISSION_PART
 from function.parts.cache_usage import CACHE_USAGE_PART, KEPT_CACHE_USAGE_PART
 from function.parts.monitor import MONITOR_PART
@@ -45,6 +46,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     ADMISSION_PART,
     NAMESPACE_PART,
     WEIGHTS_PART,
+    ADAPTERS_PART,
     SERVICE_PART,
     PREVIOUS_WEIGHTS_PART,
     CACHE_USAGE_PART,
@@ -115,7 +117,8 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     storage = request_weights(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
-    request = build_serving_request(resolved, plan_weights(storage), placement.replicas)
+    plan = plan_weights(storage)
+    request = build_serving_request(resolved, plan, placement.replicas, list_planned(resolved, storage, plan))
     return request.name, compute_spec_digest(request)
 
 

@@ -100,6 +100,20 @@ class ManagedFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterFlags:
+    """Flags for LoRA adapters, which the author must leave out where the profile allows adapters."""
+
+    enable: str
+    adapters: str  # with `name=path` of each adapter
+    rank: str  # the highest
+    slots: str  # adapters that one batch may use
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.enable, self.adapters, self.rank, self.slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
     stock_image: str  # repository of the engine's own image, from whichever registry
     command: tuple[str, ...]  # starts the server
@@ -120,6 +134,7 @@ class EngineSpec:
     common_flags: tuple[str, ...]  # others that authors often write, known only to notice a misspelt one
     # Flags that may name another repository than the model's, or let the engine look for one, in every spelling.
     repository_flags: tuple[str, ...]
+    adapter_flags: AdapterFlags
     tokenizer_flag: str
     context_flag: str  # tokens of the longest request with its answer
     whole_number_flags: tuple[str, ...]  # common flags whose value every version reads as a whole number
@@ -203,6 +218,9 @@ _VLLM = EngineSpec(
         *("--speculative-config", "-sc", "--spec-model", "--speculative-model"),
         *("--lora-modules", "--default-mm-loras", "--prompt-adapters", "--qlora-adapter-name-or-path"),
     ),
+    adapter_flags=AdapterFlags(
+        enable="--enable-lora", adapters="--lora-modules", rank="--max-lora-rank", slots="--max-loras"
+    ),
     tokenizer_flag="--tokenizer",
     context_flag="--max-model-len",
     whole_number_flags=("--max-num-seqs", "--max-loras", "--max-lora-rank"),
@@ -261,6 +279,9 @@ _SGLANG = EngineSpec(
         *("--tokenizer-path", "--trust-remote-code", "--model-checksum"),
         *("--speculative-draft-model-path", "--speculative-draft-model", "--speculative-token-map"),
         *("--lora-paths", "--uno-lora-path"),
+    ),
+    adapter_flags=AdapterFlags(
+        enable="--enable-lora", adapters="--lora-paths", rank="--max-lora-rank", slots="--max-loras-per-batch"
     ),
     tokenizer_flag="--tokenizer-path",
     context_flag="--context-length",

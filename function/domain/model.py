@@ -38,6 +38,15 @@ class SecretKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterBase:
+    """The model that an adapter is verified against when it is downloaded."""
+
+    key: str  # cache key of the model's weights
+    path: str  # of their folder on the claim, which the adapter is downloaded to as well; empty: it is not there
+    max_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceSource:
     repo: str  # owner/name
     revision: str = "main"
@@ -46,6 +55,7 @@ class HuggingFaceSource:
     ignore: tuple[str, ...] = ()
     file: str = ""  # the only file that the engine reads; empty: all
     path: str = ""  # the folder with the model; empty: the repository's root
+    base: AdapterBase | None = None  # None: a model, and no adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,7 @@ class UriSource:
 
     uri: str
     secret: SecretKey | None = None
+    base: AdapterBase | None = None  # None: a model, and no adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +270,14 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """What a profile allows of LoRA adapters."""
+
+    max_adapters: int
+    max_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     name: str
     engine: Engine
@@ -268,6 +287,7 @@ class Profile:
     pods_across_nodes: Spread | None = None  # None: not set
     replicas_across_nodes: Spread = Spread.NONE
     routing: Routing = Routing.DEFAULT
+    lora: Lora | None = None  # None: no adapters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from function.domain.adapter import Adapter
 from function.domain.allocation import Price, Share
 from function.domain.cache import CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
@@ -10,7 +11,7 @@ from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.records.admission import AdmissionRecord
 from function.domain.records.rollout import RolloutRecord
 from function.domain.records.service import ServiceRecord
-from function.domain.records.weights import WeightsRecord
+from function.domain.records.weights import DownloadRecord, WeightsRecord
 from function.domain.scaling import LoadScaling
 from function.domain.settings import Settings
 from function.kube.selectors import Selector, Toleration
@@ -59,6 +60,7 @@ class Deployment:
     selector: Selector = Selector()
     tolerations: tuple[Toleration, ...] = ()
     storage_choice: StorageChoice = CreatedStorage()
+    adapters: tuple[Adapter, ...] = ()
     prefer: Preference = Preference.DECLARED
     rollout: Rollout | None = None  # None: all environments change at once
     replaces_when_full: bool = False  # pods end before the new ones start, where there is no room for both
@@ -101,6 +103,7 @@ class Placement:
     priority: int = 0
     preemptible: bool = False  # a higher priority also takes guaranteed replicas
     storage_choice: StorageChoice = CreatedStorage()
+    adapters: tuple[Adapter, ...] = ()
     uid: str = ""
     generation: int = 0  # of its spec; 0 in a file
     version: str = ""  # metadata.resourceVersion; empty in a file
@@ -124,6 +127,7 @@ class Placement:
     draining: bool = False  # ModelServices stop sending requests, because its deployment is about to delete it
     admission: AdmissionRecord = AdmissionRecord()
     weights: WeightsRecord = WeightsRecord()
+    adapter_downloads: tuple[tuple[str, DownloadRecord], ...] = ()  # by the name of the adapter
     service: ServiceRecord = ServiceRecord()
     rollout: RolloutRecord = RolloutRecord()
 

@@ -2,6 +2,7 @@
 
 from function.contract import Desired, Event
 from function.domain.records.service import build_ready_replicas
+from function.parts.adapters import ADAPTERS_PART
 from function.parts.admission import ADMISSION_PART
 from function.parts.outcome import observed_status
 from function.parts.part import Decisions, Part, PartOutcome
@@ -17,7 +18,8 @@ from function.status import model_placement as report
 def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartOutcome[ReconciledService]:
     resolved = context.resolved
     admission = decisions.of(ADMISSION_PART)
-    reconciled = reconcile_service(resolved, context.writer, decisions.of(WEIGHTS_PART), admission, context.call.now)
+    weights, adapters = decisions.of(WEIGHTS_PART), decisions.of(ADAPTERS_PART)
+    reconciled = reconcile_service(resolved, context.writer, weights, adapters, admission, context.call.now)
     events: tuple[Event, ...] = ()
     if reconciled.rollout_blocked:
         blocked = report.build_rollout_blocked(

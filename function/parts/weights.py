@@ -1,4 +1,7 @@
-"""The weights that a placement is planned to read: claim, Job, scripts and copies of Secrets."""
+"""The weights that a placement is planned to read: claim, Job, scripts and copies of Secrets.
+
+StorageReady is also about adapters, so the next part has it (parts/adapters.py).
+"""
 
 from function.contract import Call
 from function.domain.placement import ResolvedPlacement
@@ -26,10 +29,7 @@ def _reconcile_weights(context: PlacementContext, _: Decisions) -> PartOutcome[R
     record = placement.weights.download
     weights = reconcile_weights(request, context.writer, record, placement.service.serving_uri, context.call.now)
     return PartOutcome(
-        decision=weights,
-        desired=weights.current,
-        conditions=(report.build_storage_ready(weights.state),),
-        status=report.build_storage(context.call, context.resolved, weights),
+        decision=weights, desired=weights.current, status=report.build_storage(context.call, context.resolved, weights)
     )
 
 
@@ -44,6 +44,7 @@ def request_weights(call: Call, resolved: ResolvedPlacement) -> WeightsRequest:
         namespace=resolved.namespace,
         owner=placement.name,
         named_cache=resolved.cache,
+        adapters=placement.adapters,
         service_exists=any(key.startswith(SERVICE_PREFIX) for key in call.observed),
     )
     return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)

@@ -17,6 +17,7 @@ from function.api.parse_cache import CacheStats
 from function.capacity.ledger import CapacityView
 from function.capacity.pools import PoolCapacity, compute_shape, count_in_empty_pool
 from function.contract import noop
+from function.domain.adapter import find_adapter_obstacle
 from function.domain.allocation import QuotaUsage, Share
 from function.domain.engines import find_shape_faults, find_tls_faults
 from function.domain.environment import Environment, Pool
@@ -137,6 +138,15 @@ def check_routing(candidate: Candidate) -> Refusal | None:
     return candidate.refuse(Field.ROUTING, routing, obstacle, Refused.ROUTING_NOT_SUPPORTED) if obstacle else None
 
 
+def check_adapters(candidate: Candidate) -> Refusal | None:
+    """Refuses a profile that cannot serve the adapters of the deployment."""
+    adapters = candidate.request.deployment.adapters
+    obstacle = find_adapter_obstacle(adapters, candidate.profile, candidate.request.model.served_name)
+    if not obstacle:
+        return None
+    return candidate.refuse(Field.ADAPTERS, len(adapters), obstacle, Refused.ADAPTERS_NOT_SUPPORTED)
+
+
 def check_multi_node(candidate: Candidate) -> Refusal | None:
     nodes = candidate.shape.nodes if candidate.shape else 1
     return candidate.refuse(Field.MULTI_NODE, nodes, "false") if nodes > 1 and not candidate.pool.multi_node else None
@@ -208,6 +218,7 @@ CHECKS: tuple[Check, ...] = (
     _check_requirement(Field.PRECISION, lambda has, formats: set(formats) <= set(has)),
     check_claim_size,
     check_routing,
+    check_adapters,
     check_shared_storage,
     partial(Candidate.refuse_storage, reason=Refused.STORAGE_TOO_SMALL),
     partial(Candidate.refuse_storage, reason=Refused.CACHE_NOT_ON_ENVIRONMENT),

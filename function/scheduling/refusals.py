@@ -238,6 +238,7 @@ class Field(Enum):
         lambda r: f"routing {r.required} needs an endpoint picker: {r.actual}",
         lambda r: (f"routing {r.required}", _format(r, r.actual)),
     )
+    ADAPTERS = FieldRow("adapters", lambda r: f"{r.actual}", lambda r: (f"{r.required} adapters", _format(r, r.actual)))
     STORAGE = FieldRow("storage")  # described by its `StorageFault`
     REPLICAS = FieldRow("replicas", _describe_capacity, _compare_capacity)
     LENT = FieldRow(

@@ -75,6 +75,11 @@ class EnvironmentSelector(BaseModel):
     match_expressions: list[MatchExpression] | None = Field(None, alias="matchExpressions", max_length=32)
 
 
+class Lora(BaseModel):
+    max_adapters: StrictInt = Field(..., alias="maxAdapters", ge=1, le=16)
+    max_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(16, alias="maxRank")
+
+
 class Parallelism(BaseModel):
     tensor: StrictInt | None = Field(None, ge=1, le=4096)
     pipeline: StrictInt | None = Field(None, ge=1, le=4096)
@@ -142,6 +147,7 @@ class Serving(BaseModel):
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     routing: Literal["Default", "PrefixAware"] = "Default"
+    lora: Lora | None = None
     replica_topology: ReplicaTopology | None = Field(None, alias="replicaTopology")
     engine: Engine
 
@@ -562,6 +568,39 @@ class Scaling(BaseModel):
     fixed: Fixed = Field({}, validate_default=True)
 
 
+class HuggingFaceSecretRef(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    key: StrictStr = Field("HF_TOKEN", max_length=253, min_length=1, pattern="^[-._a-zA-Z0-9]+$")
+
+
+class AdapterHuggingFace(BaseModel):
+    repo: StrictStr = Field(
+        ..., max_length=193, min_length=1, pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*/[A-Za-z0-9_][A-Za-z0-9._-]*$"
+    )
+    revision: StrictStr = Field("main", max_length=128, min_length=1, pattern="^[A-Za-z0-9_][A-Za-z0-9._-]*$")
+    path: StrictStr | None = Field(None, max_length=256, min_length=1, pattern="^[A-Za-z0-9._+@=/-]+$")
+    secret_ref: HuggingFaceSecretRef | None = Field(None, alias="secretRef")
+
+
+class AdapterUriSecretRef(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    key: StrictStr | None = Field(None, max_length=253, min_length=1, pattern="^[-._a-zA-Z0-9]+$")
+
+
+class AdapterUri(BaseModel):
+    uri: StrictStr = Field(..., max_length=2048, min_length=1, pattern="^[a-z][a-z0-9+.-]*://\\S+$")
+    secret_ref: AdapterUriSecretRef | None = Field(None, alias="secretRef")
+
+
+class Adapter(BaseModel):
+    name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+    source: Literal["HuggingFace", "URI", "PVC"] = "HuggingFace"
+    hugging_face: AdapterHuggingFace | None = Field(None, alias="huggingFace")
+    uri: AdapterUri | None = None
+    retry: StrictStr | None = Field(None, max_length=253)
+    pvc: Pvc | None = None
+
+
 class ModelCache(BaseModel):
     name: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     claim_name: StrictStr | None = Field(
@@ -591,6 +630,7 @@ class DeploymentSpec(BaseModel):
     placement: DeploymentPlacement | None = None
     rollout: Rollout | None = None
     scaling: Scaling = Field({}, validate_default=True)
+    adapters: list[Adapter] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=16)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
 
@@ -626,6 +666,7 @@ class PlacementSpec(BaseModel):
     preemptible: StrictBool | None = None
     rollout: PlacementRollout | None = None
     draining: StrictBool | None = None
+    adapters: list[Adapter] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=16)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
 

@@ -16,8 +16,9 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from function.domain.adapter import ServedAdapter
 from function.domain.environment import Pool, own_taints
-from function.domain.model import HuggingFaceSource, Mode, Model, OciSource, Profile, PvcSource, Shape, UriSource
+from function.domain.model import HuggingFaceSource, Lora, Mode, Model, OciSource, Profile, PvcSource, Shape, UriSource
 from function.domain.pods import InterNode, PullSecret, build_copied_secret, name_pull_secrets
 from function.domain.settings import Initializer, Kserve
 from function.kube.names import hash_parts
@@ -41,6 +42,8 @@ class ServingRequest:
     pull_secrets: tuple[PullSecret, ...] = ()  # of the environment
     weights_bytes: int | None = None  # None: unknown
     read_bandwidth: int | None = None  # bytes per second at which a pod reads the weights; None: unknown
+    adapters: tuple[ServedAdapter, ...] = ()
+    lora: Lora | None = None  # set together with adapters
 
     @property
     def all_pull_secrets(self) -> tuple[PullSecret, ...]:
@@ -57,13 +60,13 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     # Which model it was, its other profiles, and what decides the placement.
     Model: frozenset({"kind", "name", "generation", "profiles", "broken", "vram", "disk", "selector"}),
     # `ServingRequest.uri` identifies the bytes. Only the file of a repository is not part of it.
-    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore", "path"}),
+    HuggingFaceSource: frozenset({"repo", "revision", "secret", "allow", "ignore", "path", "base"}),
     OciSource: frozenset({"image"}),
-    UriSource: frozenset({"uri", "secret"}),
+    UriSource: frozenset({"uri", "secret", "base"}),
     PvcSource: frozenset({"claim", "path"}),
     # `ServingRequest.shape` is the recorded shape; the others decide the placement.
-    # How requests reach the pods changes without a restart (serving/picker.py).
-    Profile: frozenset({"name", "shape", "selector", "requires", "routing"}),
+    # How requests reach the pods changes without a restart (serving/picker.py). `ServingRequest.lora` is what applies.
+    Profile: frozenset({"name", "shape", "selector", "requires", "routing", "lora"}),
     # Capacity and what decides the placement.
     Pool: frozenset(
         {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}

@@ -49,6 +49,7 @@ from function.kube.manifests import text
 from function.serving.digest import ServingRequest
 
 CERTIFICATES = "/var/run/kserve/tls"  # where KServe's presets mount the certificate of a service
+_ADAPTERS_MOUNT = "/mnt/lora"
 _SHUTDOWN_TIMEOUT = "--shutdown-timeout"
 _NODE_FLAGS = ("--nnodes=$(LWS_GROUP_SIZE)", "--node-rank=$(LWS_WORKER_INDEX)")  # of every engine
 _DRAIN_SECONDS = 40  # what KServe's presets leave of a minute for this
@@ -178,7 +179,7 @@ def _start_vllm(request: ServingRequest) -> Group:
     """Starts vLLM by the preset, or by a command of ours: on one node, as ranks of data parallelism, or over nodes."""
     engine = request.profile.engine
     shape = request.shape
-    author_args = _list_author_args(request)
+    author_args = (*_list_adapter_args(request), *_list_author_args(request))
     if is_started_by_preset(engine, shape, find_single_file(request.model.source)):
         flags = _list_parallel_flags(request, DATA, EXPERT) if shape.mode is Mode.SINGLE else ()
         variables = _list_variable_names(request)
@@ -250,13 +251,31 @@ def _start_sglang(request: ServingRequest) -> Group:
     )
     if spans_nodes:
         args += (*_NODE_FLAGS, "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000", *_list_join_flags(engine))
-    launch = Launch(command=ENGINES[engine.name].command, args=(*args, *_list_author_args(request)))
+    author_args = (*_list_adapter_args(request), *_list_author_args(request))
+    launch = Launch(command=ENGINES[engine.name].command, args=(*args, *author_args))
     return Group(leader=launch, worker=launch if spans_nodes else None)
 
 
 def _list_author_args(request: ServingRequest) -> tuple[str, ...]:
     """Returns the author's arguments without the weights and the served name, which the commands have."""
     return drop_repeated_flags(request.profile.engine.name, request.profile.engine.args, request.model.source)
+
+
+def _list_adapter_args(request: ServingRequest) -> tuple[str, ...]:
+    """Returns the flags for adapters: the flag with one value for each adapter first, so that another flag ends it."""
+    if request.lora is None:
+        return ()
+    flags = ENGINES[request.profile.engine.name].adapter_flags
+    values = (
+        f"{adapter.name}={path}" for adapter, path in zip(request.adapters, list_adapter_paths(request), strict=True)
+    )
+    slots = (f"{flags.slots}={request.lora.max_adapters}", f"{flags.rank}={request.lora.max_rank}")
+    return (flags.adapters, *values, flags.enable, *slots)
+
+
+def list_adapter_paths(request: ServingRequest) -> list[str]:
+    """Returns where in the engine's container each adapter is mounted."""
+    return [f"{_ADAPTERS_MOUNT}/{index}" for index, _ in enumerate(request.adapters)]
 
 
 def _find_weights(request: ServingRequest) -> str:

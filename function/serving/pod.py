@@ -38,7 +38,7 @@ from function.kube.manifests import JSON, Manifest, get, list_texts, mapping, pr
 from function.kube.names import LABEL_SERVICE
 from function.kube.quantity import GIB
 from function.serving.digest import ServingRequest
-from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, wrap_in_shell
+from function.serving.engine import CERTIFICATES, JOIN_SECONDS, Launch, drain_seconds, list_adapter_paths, wrap_in_shell
 from function.weights.claim import compute_load_seconds
 from function.weights.request import parse_claim_uri
 
@@ -87,6 +87,7 @@ _USER_VARIABLES: Mapping[str, str] = {"USER": "engine"}
 # Prefixes of variables about a hub.
 _HUB_VARIABLES = ("HF_", "HUGGING_FACE_")
 
+_ADAPTERS_VOLUME = "lora"
 _TLS_VOLUME = "tls-certs"  # as KServe's presets name it
 
 
@@ -240,6 +241,12 @@ def _list_volumes(request: ServingRequest) -> tuple[list[JSON], list[JSON]]:
     if _has_compile_cache(request):
         volumes.append({"name": _COMPILE_CACHE, "emptyDir": {}})
         mounts.append({"name": _COMPILE_CACHE, "mountPath": _COMPILE_CACHE_PATH})
+    claims = {adapter.claim: f"{_ADAPTERS_VOLUME}-{index}" for index, adapter in enumerate(request.adapters)}
+    for claim, name in claims.items():
+        volumes.append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
+    for adapter, path in zip(request.adapters, list_adapter_paths(request), strict=True):
+        mount: Manifest = {"name": claims[adapter.claim], "mountPath": path, "readOnly": True}
+        mounts.append(mount | ({"subPath": adapter.path} if adapter.path else {}))
     if request.kserve.tls and without_preset:
         # KServe's Secret. KServe shortens names of more than 63 characters, but our names are never that long.
         secret: Manifest = {"secretName": f"{request.name}-kserve-self-signed-certs"}

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from function.capacity.admission import Admission
 from function.contract import Composed, Drop
+from function.domain.adapter import ChosenAdapters, ServedAdapter, find_adapter_obstacle
 from function.domain.allocation import Share
-from function.domain.model import Problem, Shape
+from function.domain.model import Lora, Problem, Shape
 from function.domain.placement import Placement, ResolvedPlacement
 from function.kube.manifests import Manifest, get, integer, listing, mapping, strings, text
 from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_DEPLOYMENT, MANAGED_BY, build_name, label_value
@@ -68,6 +69,7 @@ class ServiceDecision(Enum):
     WEIGHTS_NOT_READY = "the weights are not ready"
     COMPLETION_NOT_RECORDED = "another service would be replaced before the status says that the weights are complete"
     CLUSTER_UNREACHABLE = "the service would move to other nodes or GPUs of a cluster that does not answer"
+    ADAPTERS_NOT_READY = "an adapter is downloaded, or a loaded adapter cannot be replaced"
     NOT_ITS_TURN = "the deployment changes other environments first"
 
 
@@ -102,7 +104,12 @@ def name_inference_service(placement: Placement, shape: Shape) -> str:
 
 
 def reconcile_service(
-    resolved: ResolvedPlacement, writer: ObjectWriter, weights: ReconciledWeights, admission: Admission, now: float
+    resolved: ResolvedPlacement,
+    writer: ObjectWriter,
+    weights: ReconciledWeights,
+    adapters: ChosenAdapters,
+    admission: Admission,
+    now: float,
 ) -> ReconciledService:
     """Composes the service of a placement, or keeps what runs while it cannot or may not be composed.
 
@@ -113,13 +120,21 @@ def reconcile_service(
     written = read_written(writer.observed.get(key))
     replicas = _limit_replicas(resolved, weights, admission, written)
     kept = _keep_one_service(resolved, writer, key, replicas.if_kept)
-    request = build_serving_request(resolved, weights.plan, replicas.if_composed) if weights.plan else None
-    problems = find_service_problems(request) if request else ()
+    request = None
+    if weights.plan:
+        request = build_serving_request(resolved, weights.plan, replicas.if_composed, adapters.served)
+    problems = (*find_service_problems(request), *_find_adapter_problems(resolved)) if request else ()
     rolls_out_in_order = resolved.placement.allowed_digest is not None
-    requested_digest = compute_spec_digest(request) if request and rolls_out_in_order else ""
+    # What the deployment gives turns for: with adapters that are still downloaded.
+    planned = (
+        replace(request, adapters=adapters.planned, lora=_get_lora(resolved, adapters.planned)) if request else None
+    )
+    requested_digest = compute_spec_digest(planned) if planned and rolls_out_in_order else ""
     waits = _find_wait(resolved, writer.read(key), written, requested_digest, kept)
     if request and _waits_for_weights(weights, written, request):
         waits = ServiceDecision.WEIGHTS_NOT_READY
+    elif adapters.waits:
+        waits = waits or ServiceDecision.ADAPTERS_NOT_READY
     decision = decide_service(
         weights, admission, written, problems, replaces_another=any(name != key for name in kept), waits=waits
     )
@@ -492,7 +507,14 @@ def _may_have_pods(remote: ObservedObject, *, has_served: bool) -> bool:
     return not remote.present or health.up or (has_served and health.level is not Level.FAILED)
 
 
-def build_serving_request(resolved: ResolvedPlacement, plan: WeightsPlan, replicas: int) -> ServingRequest:
+def _find_adapter_problems(resolved: ResolvedPlacement) -> tuple[Problem, ...]:
+    obstacle = find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
+    return (Problem("spec.adapters", obstacle),) if obstacle else ()
+
+
+def build_serving_request(
+    resolved: ResolvedPlacement, plan: WeightsPlan, replicas: int, adapters: tuple[ServedAdapter, ...]
+) -> ServingRequest:
     placement = resolved.placement
     environment = resolved.environment
     return ServingRequest(
@@ -510,4 +532,10 @@ def build_serving_request(resolved: ResolvedPlacement, plan: WeightsPlan, replic
         pull_secrets=environment.pull_secrets,
         weights_bytes=plan.bound,
         read_bandwidth=environment.storage.read_bandwidth if plan.claim_name else None,
+        adapters=adapters,
+        lora=_get_lora(resolved, adapters),
     )
+
+
+def _get_lora(resolved: ResolvedPlacement, adapters: tuple[ServedAdapter, ...]) -> Lora | None:
+    return resolved.profile.lora if adapters else None

@@ -12,8 +12,8 @@ from function.domain.engines import ENGINES, find_model_faults, find_shape_fault
 from function.domain.environment import Pool
 from function.domain.model import Mode, Problem, Profile, Shape
 from function.domain.settings import Kserve
-from function.kube.manifests import Manifest, prune, text
-from function.kube.names import ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
+from function.kube.manifests import Manifest, prune, strings, text
+from function.kube.names import ANNOTATION_ADAPTERS, ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
 from function.remote.composed_kinds import SERVING_VERSION
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import is_started_by_preset, start_group
@@ -22,6 +22,9 @@ from function.serving.pod import build_pod
 
 # KServe routes by model name only if this annotation says that the engine answers to both names; its presets do.
 _ROUTED_BY_NAME = "serving.kserve.io/model-based-routing-enabled"
+
+
+_SEPARATOR = ","  # which no name of an adapter contains
 
 
 def find_service_problems(request: ServingRequest) -> tuple[Problem, ...]:
@@ -77,7 +80,7 @@ def build_service(request: ServingRequest) -> Manifest:
             "namespace": request.namespace,
             "labels": {**request.labels},
             # KServe does not hand these on to pods, so they may change while a service runs (docs/facts.md, KServe).
-            "annotations": {ANNOTATION_SPEC_DIGEST: digest},
+            "annotations": {ANNOTATION_SPEC_DIGEST: digest, **_name_adapters(request)},
         },
         "spec": prune(
             {
@@ -93,6 +96,17 @@ def build_service(request: ServingRequest) -> Manifest:
             }
         ),
     }
+
+
+def _name_adapters(request: ServingRequest) -> dict[str, str]:
+    loaded = _SEPARATOR.join(adapter.name for adapter in request.adapters)
+    return {ANNOTATION_ADAPTERS: loaded} if loaded else {}
+
+
+def list_loaded_adapters(service: Manifest) -> list[str]:
+    """Returns the names of the adapters that the engines of a service load."""
+    names = strings(service, "metadata.annotations").get(ANNOTATION_ADAPTERS, "")
+    return names.split(_SEPARATOR) if names else []
 
 
 def _build_parallelism(shape: Shape) -> Manifest:

@@ -1,6 +1,6 @@
 """Status, conditions and events of a ModelPlacement: admission, weights, service and phase."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,12 +9,24 @@ from function.contract import Call, Condition, Event
 from function.domain.allocation import Free, format_replicas
 from function.domain.engines import ENGINES, get_last_value
 from function.domain.environment import Environment, Pool
-from function.domain.model import Engine, Routing, Shape
+from function.domain.model import Engine, PvcSource, Routing, Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
-from function.domain.records.weights import DownloadRecord, WeightsRecord, build_weights
-from function.kube.manifests import Manifest, condition, flag, format_time, get, integer, listing, mapping, prune, text
+from function.domain.records.weights import DownloadRecord, WeightsRecord, build_download, build_weights
+from function.kube.manifests import (
+    JSON,
+    Manifest,
+    condition,
+    flag,
+    format_time,
+    get,
+    integer,
+    listing,
+    mapping,
+    prune,
+    text,
+)
 from function.kube.messages import format_count, join_with_more, truncate_middle
 from function.kube.quantity import gib
 from function.kube.urls import parse_origin
@@ -25,6 +37,7 @@ from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import ObservedObject, State, read_written
 from function.serving.picker import find_inference_pool, find_unused_since
 from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
+from function.serving.service import list_loaded_adapters
 from function.status.conditions import faulty
 from function.status.inference_environment import note_missing_plugin, note_tcp_fallback, note_unusable_nodes
 from function.status.weights import build_load_status, describe_storage
@@ -50,6 +63,10 @@ _NOT_COMPOSED: Mapping[ServiceDecision, tuple[ServiceAccepted, str]] = {
         ServiceAccepted.WAITING_FOR_STORAGE,
         "The service is not created, because its pods cannot all mount the claim",
     ),
+    ServiceDecision.ADAPTERS_NOT_READY: (
+        ServiceAccepted.WAITING_FOR_STORAGE,
+        "The service is created once its adapters are downloaded or have failed",
+    ),
 }
 _WAITING = (ServiceReady.STARTING, ServiceReady.DEGRADED)
 _HAS_PODS = (ServiceReady.SERVING, *_WAITING)
@@ -57,8 +74,44 @@ _accepted = partial(Condition, ConditionType.SERVICE_ACCEPTED)
 _service_ready = partial(Condition, ConditionType.SERVICE_READY)
 
 
-def build_storage_ready(state: WeightsState) -> Condition:
-    return Condition(ConditionType.STORAGE_READY, state.status, state.reason, describe_storage(state))
+def build_storage_ready(state: WeightsState, adapters: Mapping[str, ReconciledWeights]) -> Condition:
+    """Returns StorageReady: of the model's weights, and once these are there, of the first adapter that is not."""
+    message = describe_storage(state)
+    if state.status is Status.TRUE and adapters:
+        missing = {name: download.state for name, download in adapters.items() if not download.service_may_read}
+        # First the one that somebody must do something about.
+        name = min(missing, key=lambda name: (missing[name].phase is not Phase.FAILED, name), default="")
+        if name:
+            state = missing[name]
+            message = f"Adapter {name}: {describe_storage(state)}"
+            if len(missing) > 1:
+                message = f"{message}. Not downloaded either: {join_with_more(sorted(missing.keys() - {name}))}"
+            return Condition(ConditionType.STORAGE_READY, state.status, state.reason, message)
+        message = f"{message}, with {format_count(len(adapters), 'adapter')}"
+    return Condition(ConditionType.STORAGE_READY, state.status, state.reason, message)
+
+
+def build_adapters(placement: Placement, downloads: Mapping[str, ReconciledWeights], obstacle: str) -> Manifest:
+    """Returns `status.adapters`; `obstacle` is why none of them is downloaded."""
+    recorded = dict(placement.adapter_downloads)
+    waiting = obstacle or "The download starts once the weights of the model are there"
+    rows: list[JSON] = []
+    for adapter in placement.adapters:
+        download = downloads.get(adapter.name)
+        if download:
+            rows.append(_build_adapter(adapter.name, download))
+        elif isinstance(adapter.source, PvcSource) and not obstacle:
+            rows.append({"name": adapter.name, "phase": Phase.READY})
+        else:
+            record = build_download(recorded.get(adapter.name, DownloadRecord()))
+            rows.append({"name": adapter.name, "phase": Phase.PENDING, "message": waiting, **record})
+    return {"adapters": rows} if rows else {}
+
+
+def _build_adapter(name: str, download: ReconciledWeights) -> Manifest:
+    message = "" if download.service_may_read else truncate_middle(describe_storage(download.state))
+    displayed = prune({"message": message or None, "job": download.job_name or None})
+    return {"name": name, "phase": download.state.phase, **displayed, **build_download(download.download)}
 
 
 def build_service_conditions(resolved: ResolvedPlacement, reconciled: ReconciledService) -> tuple[Condition, Condition]:
@@ -291,7 +344,7 @@ def _record_service(call: Call, resolved: ResolvedPlacement, reconciled: Reconci
         if is_withdrawing
         else None,
         # Clients cannot notice a service that has no Kubernetes Service yet.
-        traits=_list_traits(resolved, serving_uri) if backend_service_name else (),
+        traits=_list_traits(resolved, serving_uri, list_loaded_adapters(remote)) if backend_service_name else (),
         gateway=find_gateway(remote, resolved.environment),
     )
 
@@ -359,13 +412,14 @@ def find_gateway(service: Manifest, environment: Environment) -> Gateway | None:
     )
 
 
-def _list_traits(resolved: ResolvedPlacement, serving_uri: str) -> tuple[tuple[str, str], ...]:
-    """Returns what clients can notice of a service: its name, the longest request, the weights and the engine."""
+def _list_traits(resolved: ResolvedPlacement, serving_uri: str, adapters: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Returns what clients can notice of a service: its names, the longest request, the weights and the engine."""
     engine = resolved.profile.engine
     # Each placement may have a claim of its own; the path identifies the weights.
     on_claim = parse_claim_uri(serving_uri)
     weights = on_claim[1] if on_claim else serving_uri
     traits = {
+        "adapters": join_with_more([*adapters]),
         "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
         "engine": engine.image.rpartition("/")[2],
         "model": resolved.model.served_name,

@@ -17,7 +17,14 @@ from function.traffic.endpoints import Traffic
 
 _endpoints_ready = partial(Condition, ConditionType.ENDPOINTS_READY)
 _route_ready = partial(Condition, ConditionType.ROUTE_READY)
-_TRAITS = {"model": "served name", "contextLength": "context length", "weights": "weights", "engine": "engine"}
+_TRAITS = {
+    "model": "served name",
+    "contextLength": "context length",
+    "weights": "weights",
+    "engine": "engine",
+    "adapters": "LoRA adapters",
+}
+_DEFAULTS = {"adapters": "none"}  # of a service with traits that does not record this one
 
 
 def build_backends_resolved(service: ModelService, placements: Iterable[Placement]) -> Condition:
@@ -81,7 +88,8 @@ def build_backends_alike(service: ModelService, placements: Sequence[Placement])
         if trait == "weights":
             groups = [[p for p in placements if p.deployment == name] for name in service.backends]
         for group in groups:
-            values = {dict(p.service.traits)[trait]: p for p in reversed(group) if trait in dict(p.service.traits)}
+            known = ((p, {**_DEFAULTS, **dict(p.service.traits)}) for p in reversed(group) if p.service.traits)
+            values = {traits[trait]: p for p, traits in known if trait in traits}
             if len(values) > 1:
                 shown = join_with_more([f"{value} ({p.deployment} on {p.environment})" for value, p in values.items()])
                 differences.append(f"{word}: {shown}")

@@ -20,6 +20,7 @@ from function.weights.request import StorageType, WeightsRequest, cache_key, sou
 from function.weights.state import WeightsFinding, WeightsState
 
 _HOUR, _MINUTE = 3600, 60
+_RETRY = {True: "retry of the ModelCache", False: "modelCache.retry"}  # by whether a ModelCache requests the weights
 _NOT_DOWNLOADED = (WeightsFinding.PRESTAGED, WeightsFinding.NOT_PRELOADED)
 # What makes room on a claim whose size neither a deployment nor a ModelCache sets.
 _SIZE_ADVICE: Mapping[StorageType | None, str] = {
@@ -45,7 +46,7 @@ def describe_storage(state: WeightsState) -> str:
         redownload=format_redownload_note(state.bytes_per_pod),
         failure=state.failure.label if state.failure else "",
         advice=state.failure.value.format(size_advice=size_advice) if state.failure else "",
-        retry="retry of the ModelCache" if state.for_cache else "modelCache.retry",
+        retry=f"retry of adapter {state.adapter}" if state.adapter else _RETRY[state.for_cache],
         problems=problems,
         obstacle=state.remote.problem,
     )
@@ -53,6 +54,8 @@ def describe_storage(state: WeightsState) -> str:
         message = state.remote.problem or message
     if problems and state.finding is WeightsFinding.HYDRATED:
         message = f"{message}; {problems}"
+    if state.adapter and state.finding is WeightsFinding.HYDRATED:
+        message = "The adapter is downloaded and verified"
     if state.progress and state.finding is WeightsFinding.JOB_RUNNING:
         message = f"{message}; {describe_progress(state.progress)}"
     return ". Note: ".join([message, *map(str, state.remarks)])

@@ -104,6 +104,8 @@ def _describe_access_mode(fault: StorageFault) -> str:
 def _describe_empty_dir(fault: StorageFault) -> str:
     if fault.is_of_cache or fault.nodes > 1:
         return f"EmptyDir belongs to one pod; use PVC for {'a ModelCache' if fault.is_of_cache else 'several nodes'}"
+    if fault.required == _ADAPTERS:
+        return "adapters are downloaded to a claim; use PVC"
     return "KServe cannot download this source into an EmptyDir, only into a claim; use PVC"
 
 
@@ -123,6 +125,7 @@ def _describe_missing_class(fault: StorageFault) -> str:
     return f"{SHARED_STORAGE} Its {missing}" if fault.nodes > 1 else f"its {missing}"
 
 
+_ADAPTERS = "a claim for adapters"
 _DOWNLOAD_TO_PVC = "set modelCache.type: PVC"
 _ADD_SHARED_CLASS = "Set spec.storage.storageClassName of InferenceEnvironment {environment} to a ReadWriteMany class"
 
@@ -134,6 +137,15 @@ class FaultKind(Enum):
         Refused.INVALID_DEPLOYMENT,
         lambda f: f"model {f.actual} has a source that is not downloaded, so nothing can be cached",
         "a source that is downloaded",
+    )
+    ADAPTERS_WITHOUT_CLAIM = FaultRow(
+        Refused.INVALID_DEPLOYMENT,
+        lambda f: (
+            f"only source PVC is possible, as the weights of model {f.actual} are not downloaded, so that there is no "
+            "claim that adapters could be downloaded to"
+        ),
+        "adapters on a claim",
+        "adapters that are downloaded",
     )
     CLAIM_BESIDE_SOURCE = FaultRow(
         Refused.INVALID_DEPLOYMENT,
@@ -356,6 +368,8 @@ def _fault(
 
 def _check_source(request: WeightsRequest) -> Iterator[StorageFault]:
     source = request.model.source
+    if request.downloads_adapters and not isinstance(source, DownloadedSource):
+        yield _fault(request, FaultKind.ADAPTERS_WITHOUT_CLAIM, "spec.adapters", actual=request.model.name)
     if request.for_cache and request.storage_type in (StorageType.OCI, StorageType.PRESTAGED):
         yield _fault(request, FaultKind.NOTHING_TO_CACHE, "spec.modelRef", actual=request.model.name)
     elif isinstance(request.choice, ModelCacheChoice) and not isinstance(source, DownloadedSource):
@@ -369,7 +383,8 @@ def _check_source(request: WeightsRequest) -> Iterator[StorageFault]:
 def _check_empty_dir(request: WeightsRequest) -> Iterator[StorageFault]:
     """An EmptyDir belongs to one pod, and KServe fills it with the identity of that pod."""
     if request.created_storage.type is CacheType.EMPTY_DIR and request.storage_type in CREATED_CLAIM:
-        yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR)
+        required = _ADAPTERS if request.downloads_adapters else ""
+        yield _fault(request, FaultKind.EMPTY_DIR, "type", actual=CacheType.EMPTY_DIR, required=required)
     if request.storage_type is not StorageType.EMPTY_DIR or request.service_exists:
         return
     if not request.created_storage.preload:

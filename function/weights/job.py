@@ -22,6 +22,9 @@ files, one after the other. The Job's own status thus tells how much is there, w
 the last part completes the directory, as the one pod of an undivided download does. Whether the others did their share
 does not matter for that: the last part fetches and verifies whatever is missing.
 
+An adapter is downloaded by the same script. A second script then compares it with the model, whose weights are on the
+same claim, because engines refuse some adapters only when they start, and serve others with wrong answers.
+
 Where each pod downloads its own copy, the service's template has a container with the name of KServe's initializer, and
 KServe merges this container into its own. The download runs in the engine's pod: image, resources and variables are
 merged, images are pulled with the pod's Secrets, and the download's service account does not apply. KServe mounts
@@ -30,7 +33,7 @@ certificates only for `s3://`, for the variables that it reads itself; for the h
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from importlib import resources
@@ -46,7 +49,8 @@ from function.remote.object_writer import ObjectWriter
 from function.remote.observed_object import read_written
 from function.weights.credentials import Credential
 from function.weights.request import cache_key, label_weights, model_directory, source_uri
-from function.weights.scripts.download_script import OPENED, PARTS, PROGRAM, STALL, STALL_SECONDS, XET, Exit
+from function.weights.scripts.adapter_script import MAX_RANK, AdapterExit
+from function.weights.scripts.download_script import ADAPTER, OPENED, PARTS, PROGRAM, STALL, STALL_SECONDS, XET, Exit
 from function.weights.scripts.prepare_script import FULL, REFUSED
 
 JOB_PREFIX = "job-"
@@ -55,12 +59,13 @@ CONTAINER, PREPARE_CONTAINER = "download", "prepare"
 NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
 SECONDS_WITHOUT_POD = 600
 
-DOWNLOAD, PREPARE = "download.py", "prepare.py"
+DOWNLOAD, PREPARE, CHECK_ADAPTER = "download.py", "prepare.py", "adapter.py"
 SCRIPT_FILES = {
     name: resources.files("function.weights.scripts").joinpath(file).read_text()
     for name, file in (
         (DOWNLOAD, "download_script.py"),
         (PREPARE, "prepare_script.py"),
+        (CHECK_ADAPTER, "adapter_script.py"),
         ("sitecustomize.py", "sitecustomize.py"),
     )
 }
@@ -86,12 +91,9 @@ _ENV: tuple[Manifest, ...] = (
 # All keys of a Secret may become variables. They must not decide what the script runs, how long it runs, or where a
 # token goes. A variable that is set here by name overrides a variable of a Secret (docs/facts.md, Kubernetes).
 _GUARDED = {"MODELPLANE_INITIALIZER": PROGRAM, "HF_ENDPOINT": "https://huggingface.co"}
-_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS), PARTS: "1"}
-# Exit codes after which the Job must not try again, ascending as the API demands.
-_FINAL_CODES: dict[str, list[JSON]] = {
-    CONTAINER: [*sorted(cause.gave_up for cause in Exit)],
-    PREPARE_CONTAINER: [FULL, REFUSED],
-}
+_GUARDED |= {OPENED: "", STALL: str(STALL_SECONDS), PARTS: "1", MAX_RANK: "", ADAPTER: ""}
+# Exit codes of a download after which the Job must not try again.
+_FINAL_CODES = tuple(cause.gave_up for cause in Exit)
 _POD_COUNTS = ("active", "failed", "succeeded", "terminating")
 
 
@@ -109,6 +111,22 @@ class JobFailure(Enum):
     INCOMPLETE = (
         "files are missing or truncated after the download, or no config.json lies beside the weights; the pod's log "
         "names them: check the repository, its file or path, and the patterns"
+    )
+    ADAPTER_UNDESCRIBED = (
+        "there is no adapter_config.json with r, lora_alpha and target_modules, or no adapter_model.safetensors: check "
+        "the repository and the path of the adapter"
+    )
+    ADAPTER_RANK_TOO_HIGH = (
+        "the rank of the adapter is above lora.maxRank of the serving profile; the pod's log has both: raise maxRank, "
+        "or use an adapter of a lower rank"
+    )
+    ADAPTER_OF_OTHER_MODEL = (
+        "the tensors of the adapter do not fit this model; the pod's log names the first ones: use an adapter that was "
+        "trained for it"
+    )
+    ADAPTER_UNSUPPORTED = (
+        "the adapter is not a plain LoRA adapter, which is all that engines load beside a model; the pod's log says "
+        "what it is: use another adapter"
     )
     RATE_LIMITED = "the source keeps limiting the rate: use a token or a mirror, or wait"
     UNREACHABLE = "the source cannot be reached from the cluster: check proxies, mirrors, certificates and its network"
@@ -136,7 +154,11 @@ class JobFailure(Enum):
         return self.name.title().replace("_", "")
 
 
-_BY_CODE = {cause.gave_up: JobFailure[cause.name] for cause in Exit} | {REFUSED: JobFailure.NOT_WRITABLE}
+_BY_CODE: Mapping[int, JobFailure] = {
+    **{cause.gave_up: JobFailure[cause.name] for cause in Exit},
+    **{int(cause): JobFailure[cause.name] for cause in AdapterExit},
+    REFUSED: JobFailure.NOT_WRITABLE,
+}
 _CODE = re.compile(r"exit code ([0-9]{1,3})(?![0-9])")
 _BY_REASON = {"DeadlineExceeded": JobFailure.DEADLINE_EXCEEDED, "BackoffLimitExceeded": JobFailure.EXHAUSTED}
 
@@ -164,7 +186,7 @@ def build_job(spec: DownloadSpec) -> Manifest:
     job_spec: Manifest = {
         "activeDeadlineSeconds": spec.download.active_deadline_seconds,
         "backoffLimit": spec.download.backoff_limit,
-        "podFailurePolicy": {"rules": _build_failure_rules(is_prepared=spec.is_prepared)},
+        "podFailurePolicy": {"rules": _build_failure_rules(spec)},
         "template": {
             # A mesh's sidecar would outlive the download, and the Job would never complete.
             "metadata": {"labels": {**labels, "sidecar.istio.io/inject": "false"}},
@@ -187,13 +209,14 @@ def build_job(spec: DownloadSpec) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job_spec}
 
 
-def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
+def build_scripts(namespace: str, stem: str, key: str, *owner: str, for_adapter: bool = False) -> Manifest:
     """Builds the ConfigMap that carries the scripts into the pods of a Job; `stem` begins its name.
 
     The scripts have 35 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
     status that the provider reports. Changed scripts get a new ConfigMap.
     """
-    content = [f"{name}\n{script}" for name, script in sorted(SCRIPT_FILES.items())]
+    files = {name: script for name, script in SCRIPT_FILES.items() if for_adapter or name != CHECK_ADAPTER}
+    content = [f"{name}\n{script}" for name, script in sorted(files.items())]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -203,7 +226,7 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str) -> Manifest:
             "labels": {**names.MANAGED_BY, names.LABEL_CACHE_KEY: key},
         },
         "immutable": True,
-        "data": {**SCRIPT_FILES},
+        "data": {**files},
     }
 
 
@@ -282,11 +305,14 @@ def with_pod_start_deadline(job: Manifest, written: Manifest, observed: Manifest
     return {**job, "spec": spec}
 
 
-def _build_failure_rules(*, is_prepared: bool) -> list[JSON]:
+def _build_failure_rules(spec: DownloadSpec) -> list[JSON]:
+    final_codes = {CONTAINER: _FINAL_CODES, PREPARE_CONTAINER: (FULL, REFUSED)}
+    if spec.source.base:
+        final_codes[CONTAINER] = (*_FINAL_CODES, *map(int, AdapterExit))
     rules: list[JSON] = [
-        {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": codes}}
-        for name, codes in _FINAL_CODES.items()
-        if is_prepared or name != PREPARE_CONTAINER
+        {"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": [*sorted(codes)]}}
+        for name, codes in final_codes.items()
+        if spec.is_prepared or name != PREPARE_CONTAINER
     ]
     # A pod on a drained node has not failed, and must not use up the backoff limit.
     return [*rules, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
@@ -358,13 +384,16 @@ def _build_container(spec: DownloadSpec, env: list[Manifest]) -> Manifest:
         own.append({"name": OPENED, "value": _escape_expansion(model_path)})
     if spec.parts > 1:
         own.append({"name": PARTS, "value": str(spec.parts)})
+    if base := spec.source.base:
+        own.append({"name": MAX_RANK, "value": str(base.max_rank)})
+        own.append({"name": ADAPTER, "value": _escape_expansion(f"{MOUNT}/{base.path}")})
     env_from: list[JSON] = [*spec.credential.env_from]
     all_env: list[JSON] = [*add_variables([*env, *own], _GUARDED if env_from else {})]
     return manifests.prune(
         {
             "name": CONTAINER,
             "image": download.image,
-            "command": ["python3", f"{_SCRIPTS_DIRECTORY}/{DOWNLOAD}"],
+            "command": ["python3", f"{_SCRIPTS_DIRECTORY}/{CHECK_ADAPTER if spec.source.base else DOWNLOAD}"],
             "args": build_download_args(spec.source),
             "env": all_env,
             "envFrom": env_from or None,

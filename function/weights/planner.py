@@ -1,13 +1,13 @@
 """Plans how the weights of one model reach its pods on one environment: the case table.
 
 No case has a builder of its own. A row defines who owns the claim and the Job; one claim builder and one Job builder
-serve all rows.
+serve all rows. An adapter has the row of the model beside which it is served: its Job writes to the same claim.
 """
 
 from dataclasses import dataclass, replace
 
 from function.domain.cache import ModelCacheChoice, UserClaim
-from function.domain.model import DownloadedSource, OciSource, PvcSource
+from function.domain.model import AdapterBase, DownloadedSource, OciSource, PvcSource
 from function.domain.pods import name_pull_secrets
 from function.domain.settings import Initializer, Prepare
 from function.kube import manifests, names
@@ -18,6 +18,7 @@ from function.weights.credentials import Credential, SecretCopy, list_pull_secre
 from function.weights.job import DownloadSpec, build_initializer, build_job, build_scripts
 from function.weights.progress import count_parts
 from function.weights.request import (
+    CREATED_CLAIM,
     StorageType,
     WeightsRequest,
     cache_key,
@@ -82,8 +83,9 @@ def plan_weights(request: WeightsRequest) -> WeightsPlan:
 
     The request may have only faults that do not count if the claim and the weights exist.
     """
-    source = request.model.source
-    plan = WeightsPlan(storage_type=request.storage_type, uri=source_uri(source), bound=request.weights_upper_bound)
+    source = request.source
+    bound = None if request.adapter else request.weights_upper_bound
+    plan = WeightsPlan(storage_type=request.storage_type, uri=source_uri(source), bound=bound)
     match source:
         case OciSource():
             return plan
@@ -91,6 +93,8 @@ def plan_weights(request: WeightsRequest) -> WeightsPlan:
             claim = ClaimPlan(name=source.claim, namespace=request.namespace, policy=ManagementPolicy.OBSERVE_ONLY)
             return replace(plan, claim=claim, claim_name=source.claim, path=source.path.strip("/"))
     plan = replace(plan, key=cache_key(source))
+    if request.adapter:
+        return _plan_download(request, source, plan)
     if entry := request.named_cache_entry:
         claim_name, path = entry.download.claim, entry.download.path
         return replace(plan, uri=claim_uri(claim_name, serving_path(source, path)), claim_name=claim_name, path=path)
@@ -101,11 +105,26 @@ def plan_weights(request: WeightsRequest) -> WeightsPlan:
     return _plan_download(request, source, plan)
 
 
+def plan_adapters(request: WeightsRequest, model: WeightsPlan, max_rank: int) -> tuple[WeightsRequest, ...]:
+    """Returns a request for each adapter of a request that is downloaded, to the claim of the planned model."""
+    source = request.model.source
+    if not isinstance(source, DownloadedSource) or not model.claim_name:
+        return ()
+    base = AdapterBase(key=model.key, path=serving_path(source, model.path), max_rank=max_rank)
+    return tuple(
+        replace(request, adapter=replace(adapter, source=replace(adapter.source, base=base)))
+        for adapter in request.adapters
+        if isinstance(adapter.source, DownloadedSource)
+    )
+
+
 def name_claim(request: WeightsRequest) -> str:
     """Names the claim that a request downloads to, or that a source names; empty where there is none of its own."""
     source = request.model.source
     if isinstance(source, PvcSource):
         return source.claim
+    if request.adapter and request.named_cache_entry:
+        return request.named_cache_entry.download.claim
     if request.storage_type not in CASES or isinstance(source, OciSource):
         return ""
     if isinstance(request.choice, UserClaim):
@@ -115,12 +134,16 @@ def name_claim(request: WeightsRequest) -> str:
         return request.environment.storage.shared_claim
     if request.storage_type is StorageType.RETAINED:
         return names.build_name(f"weights-{key}", request.namespace, key)
-    return names.build_name(request.owner, request.namespace, *_owner_identity(request), request.owner, key)
+    owner = _owner_identity(replace(request, adapter=None))
+    return names.build_name(request.owner, request.namespace, *owner, request.owner, key)
 
 
 def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: WeightsPlan) -> WeightsPlan:
-    """Adds the claim, and unless the user fills it, the Job with its scripts and Secrets."""
-    claim_policy, job_policy = CASES[request.storage_type]
+    """Adds the claim, and unless the user fills it, the Job with its scripts and Secrets.
+
+    An adapter goes to a claim that exists, which may be the one of a ModelCache or one that the user fills.
+    """
+    claim_policy, job_policy = CASES.get(request.storage_type, CASES[StorageType.USER_CLAIM])
     path = model_directory(source)
     claim = ClaimPlan(
         name=name_claim(request),
@@ -133,16 +156,21 @@ def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: Weig
     )
     uri = claim_uri(claim.name, serving_path(source, path))
     plan = replace(plan, uri=uri, claim_name=claim.name, path=path, claim=claim)
-    if isinstance(request.choice, ModelCacheChoice) or not request.choice.preload:
+    if isinstance(request.choice, ModelCacheChoice):
+        # Of its claims, only those on which it already has the model are known here.
+        plan = replace(plan, claim=None)
+    is_filled_by_others = isinstance(request.choice, ModelCacheChoice) or not request.choice.preload
+    if is_filled_by_others and not request.adapter:
         return plan
     # Objects that several placements describe at once must not carry the name of one of them.
     stem = f"weights-{plan.key}" if job_policy is ManagementPolicy.RETAIN else request.owner
     # The Job for a user's claim, and its token, belong to that claim: another claim may be filled at the same time.
-    owner = (plan.claim_name,) if request.storage_type is StorageType.USER_CLAIM else _owner_identity(request)
+    is_created = request.storage_type in CREATED_CLAIM
+    owner = _owner_identity(request, plan.key) if is_created else (plan.claim_name,)
     download = request.environment.storage.download
     credential = _plan_credential(request, source, stem, *owner)
     pull_secrets = name_pull_secrets(request.environment.pull_secrets, stem, request.namespace, *owner)
-    scripts = build_scripts(request.namespace, stem, plan.key, *owner)
+    scripts = build_scripts(request.namespace, stem, plan.key, *owner, for_adapter=request.adapter is not None)
     manifest = build_job(
         DownloadSpec(
             namespace=request.namespace,
@@ -157,17 +185,24 @@ def _plan_download(request: WeightsRequest, source: DownloadedSource, plan: Weig
             is_prepared=download.prepare is Prepare.ALWAYS
             or (download.prepare is Prepare.AUTO and request.write_refused),
             pool=request.node_local_pool,
-            parts=count_parts(request.model) if job_policy is ManagementPolicy.FULL else 1,
+            parts=1 if request.adapter or job_policy is not ManagementPolicy.FULL else count_parts(request.model),
         )
     )
     job = JobPlan(policy=job_policy, manifest=manifest, scripts=scripts)
     return replace(plan, job=job, copies=(*credential.copies, *list_pull_secret_copies(pull_secrets)))
 
 
-def _owner_identity(request: WeightsRequest) -> tuple[str, ...]:
-    """Returns what distinguishes a ModelCache's objects by environment, and from those of a namesake placement."""
-    is_own = request.for_cache and request.storage_type is StorageType.MANAGED
-    return ("ModelCache", request.environment.name) if is_own else ()
+def _owner_identity(request: WeightsRequest, key: str = "") -> tuple[str, ...]:
+    """Returns what distinguishes objects from those of a namesake.
+
+    A ModelCache may have the name of a placement, and has objects on several environments. An adapter has objects of
+    the same kinds as its model, by its cache key.
+    """
+    if request.storage_type is not StorageType.MANAGED:
+        return ()
+    if request.for_cache:
+        return ("ModelCache", request.environment.name)
+    return ("adapter", key) if request.adapter else ()
 
 
 def _plan_credential(request: WeightsRequest, source: DownloadedSource, stem: str, *owner: str) -> Credential:

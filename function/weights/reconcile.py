@@ -175,19 +175,20 @@ def reconcile_weights(
     empty if none does. `now`: seconds since 1970.
     """
     claim_name = name_claim(request)
-    source = request.model.source
+    source = request.source
     same_download: tuple[str, ...] = ()
     if claim_name and isinstance(source, DownloadedSource):
         same_download = find_jobs_of_download(writer, request.namespace, claim_name, source)
     write_failures = find_write_failures(writer, same_download)
+    entry = request.named_cache_entry if request.adapter else None
     claim = writer.read(CLAIM_PREFIX + claim_name)
     request = replace(
         request,
-        observed_access_mode=get_access_mode(claim.manifest),
+        observed_access_mode=get_access_mode(claim.manifest) or (entry.access_mode if entry else ""),
         user_claim_capacity=get_capacity(claim.manifest) if isinstance(request.choice, UserClaim) else None,
         write_refused=bool(write_failures),
     )
-    faults = find_faults(request)
+    faults = () if request.adapter else find_faults(request)  # an adapter has the faults of its model
     # First the faults that matter even if claim and weights exist. Only a plan tells whether they do.
     if list_remaining_faults(faults, claim_exists=True, weights_exist=True):
         return _refuse(request, faults, recorded)
@@ -202,7 +203,7 @@ def reconcile_weights(
         claim=claim,
         claim_obstacle=_find_claim_obstacle(request, plan, claim),
         write_failures=write_failures,
-        bytes_total=request.model.disk or 0,
+        bytes_total=0 if request.adapter else request.model.disk or 0,
         now=now,
     )
     if plan.job:
@@ -251,8 +252,9 @@ def _compose_plan(download: _Reconciliation) -> ReconciledWeights:
         _describe(download, decision),
         environment=request.environment.name,
         namespace=request.namespace,
-        remarks=tuple(find_remarks(request)),
+        remarks=() if request.adapter else tuple(find_remarks(request)),
         for_cache=request.for_cache,
+        adapter=request.adapter.name if request.adapter else "",
         storage_type=plan.storage_type,
         progress=download.progress,
     )
@@ -306,7 +308,7 @@ def _find_claim_obstacle(request: WeightsRequest, plan: WeightsPlan, claim: Obse
 
 def _compose_claim(download: _Reconciliation) -> dict[str, Composed]:
     claim = download.plan.claim
-    if claim is None:
+    if claim is None or download.request.adapter:
         return {}
     # Complete weights fit into the claim, so the claim must not grow because a bound has drifted since.
     if download.is_hydrated and download.claim.seen and claim.size and not claim.size.is_stated:
@@ -441,14 +443,14 @@ def _describe(download: _Reconciliation, decision: JobDecision) -> WeightsState:
     request = download.request
     if claim_obstacle and not (download.is_hydrated and claim_obstacle.finding is WeightsFinding.CLAIM_REFUSED):
         return claim_obstacle
-    if plan.storage_type is StorageType.MODEL_CACHE:
+    if plan.storage_type is StorageType.MODEL_CACHE and not request.adapter:
         return describe_cache(request.named_cache_entry, request.namespace)
     if plan.claim and job is None:
         if plan.claim.policy is ManagementPolicy.OBSERVE_ONLY:
             return WeightsState(finding=WeightsFinding.PRESTAGED)
         return describe_unfilled(plan.claim_name, plan.path)  # the function makes the claim, and it is empty
-    if plan.claim and download.is_hydrated and job and not job.state_unknown:
-        problems = find_immutable_changes(plan.claim, claim.manifest)
+    if download.is_hydrated and job and not job.state_unknown:
+        problems = find_immutable_changes(plan.claim, claim.manifest) if plan.claim and not request.adapter else ()
         if claim_obstacle:
             problems = (*problems, Problem(f"claim {plan.claim_name}", claim_obstacle.message))
         return WeightsState(finding=WeightsFinding.HYDRATED, problems=problems)

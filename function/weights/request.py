@@ -8,7 +8,8 @@ The cache key identifies the bytes. It is the first 16 hex digits of the SHA-256
 of the URI without revision, the revision ("" where the source has none), the allow and the ignore patterns, each sorted
 and without repetition, and the model's folder if it has one, in the compact form and in this order. Names, tokens and
 mirrors are not part of the key: the same bytes have the same key for every model that points to them. Another revision,
-pattern or folder gives another key.
+pattern or folder gives another key. An adapter's key also identifies the model that it was verified against, and the
+highest rank: an adapter that is complete for one model is not complete for another.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
+from function.domain.adapter import Adapter
 from function.domain.cache import (
     CacheEntry,
     CacheType,
@@ -78,6 +80,8 @@ class WeightsRequest:
     pool: Pool | None = None  # where the weights are read; None: unknown
     named_cache: ModelCache | None = None  # that the deployment names; None: no ModelCache has the name
     for_cache: bool = False  # a ModelCache requests them, and no placement
+    adapters: tuple[Adapter, ...] = ()  # of the deployment
+    adapter: Adapter | None = None  # what is requested, beside the weights and on their claim; None: the weights
     # What is observed; nothing where an environment is only considered.
     observed_access_mode: str = ""  # of the claim that the weights are on; empty: unknown, or it does not exist
     user_claim_capacity: int | None = None  # bytes; None: unknown, or the claim is ours
@@ -97,6 +101,14 @@ class WeightsRequest:
         )
 
     @property
+    def source(self) -> Source:
+        return self.adapter.source if self.adapter else self.model.source
+
+    @property
+    def downloads_adapters(self) -> bool:
+        return any(isinstance(adapter.source, DownloadedSource) for adapter in self.adapters)
+
+    @property
     def named_cache_entry(self) -> CacheEntry | None:
         """What the named ModelCache last reported of the environment; None where it has not."""
         return self.named_cache.entry(self.environment.name) if self.named_cache else None
@@ -114,6 +126,8 @@ class WeightsRequest:
     @property
     def retry(self) -> str:
         """The value whose change starts the download again."""
+        if self.adapter:
+            return self.adapter.retry
         return "" if isinstance(self.choice, ModelCacheChoice) else self.choice.retry
 
     @property
@@ -133,6 +147,7 @@ class WeightsRequest:
         # In these cases, the initializer of a pod cannot fetch the weights, or cannot fetch them to the folder that
         # engines open, whatever the options are.
         needs_claim = self.for_cache or self.shape_nodes > 1 or is_refused_by_kserve or is_in_folder
+        needs_claim |= self.downloads_adapters
         if not needs_claim and self.created_storage.type is not CacheType.PVC:
             return StorageType.EMPTY_DIR
         if self.environment.storage.is_shared:
@@ -205,6 +220,8 @@ def cache_key(source: DownloadedSource) -> str:
         parts += [source.path] if source.path else []
     else:
         parts = [source.uri.rstrip("/"), "", [], []]
+    if source.base:
+        parts += ["adapter", source.base.key, str(source.base.max_rank)]
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:16]
 
 

@@ -132,6 +132,7 @@ class WeightsState:
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # whose state is unknown
     remarks: tuple[Problem, ...] = ()  # worth knowing in every state
     for_cache: bool = False  # a ModelCache requests the weights, and no placement
+    adapter: str = ""  # name of the adapter whose download it is; empty: the model's
     storage_type: StorageType | None = None  # of the plan, if there is one
     progress: DownloadProgress | None = None  # of a divided download
 

@@ -82,3 +82,14 @@ def test_checks_the_secrets_of_other_sources_and_of_images(tmp_path: Path) -> No
     assert f"{model}uri.secretRef: is Secret b/s3, and these files have s3 in namespace default" in done.stdout
     want = "Secret b/pull in these files has no key .dockerconfigjson (it has password); create it as a docker-registry"
     assert f"{model}serving[one-gpu].engine.imagePullSecrets: {want} Secret" in done.stdout
+
+
+def test_checks_the_secrets_of_adapters_which_are_beside_the_deployment(tmp_path: Path) -> None:
+    manifests = copy.deepcopy(example("lora"))
+    (sql, *_) = listing(mapping(find_manifest(manifests, "ModelDeployment"), "spec"), "adapters")
+    mapping(sql, "huggingFace")["secretRef"] = {"name": "ours"}
+    done = run("validate", write(tmp_path, *manifests, secret({"name": "ours", "namespace": "a"}, "HF_TOKEN")))
+    want = (
+        "spec.adapters[sql].huggingFace.secretRef: is Secret assistants/ours, and these files have ours in namespace a"
+    )
+    assert want in done.stdout

@@ -48,12 +48,12 @@ WANT: Manifest = {
 
 def test_records_complete_decision() -> None:
     deployment = builders.deployment(cache=ModelCacheChoice(name="weights"))
-    assert build_placement(deployment, DECIDED, {"name": "weights"}) == WANT
+    assert build_placement(deployment, DECIDED, {"modelCache": {"name": "weights"}}) == WANT
 
 
 def test_omits_unknown_fields() -> None:
     bare = replace(DECIDED, shape=None, vram=None)
-    made = build_placement(builders.deployment(), bare, None)
+    made = build_placement(builders.deployment(), bare, {})
     labels = mapping(WANT, "metadata.labels")
     want = copy.deepcopy(WANT)
     set_field(want, "metadata.annotations", None)
@@ -62,7 +62,7 @@ def test_omits_unknown_fields() -> None:
     set_field(want, "spec.modelCache", None)
     assert made == want
     narrow = replace(DECIDED, shape=builders.shape(1, 1, Parallelism(tensor=1)))
-    made = build_placement(builders.deployment(), narrow, None)
+    made = build_placement(builders.deployment(), narrow, {})
     split: Manifest = {"tensor": 1, "pipeline": 1, "expert": "disabled"}
     assert mapping(made, "spec.topology") == {"nodes": 1, "gpusPerNode": 1, "parallelism": split}
 
@@ -70,7 +70,7 @@ def test_omits_unknown_fields() -> None:
 @pytest.mark.parametrize("vram", [None, "80Gi"])
 def test_ledger_reads_exclusive_nodes_annotation(vram: str | None) -> None:
     apart = replace(builders.placement(vram=vram), exclusive_replica_nodes=True)
-    found = parse_placement(build_placement(builders.deployment(), apart, None)).value
+    found = parse_placement(build_placement(builders.deployment(), apart, {})).value
     assert found
     assert (found.requested, found.vram) == (apart.requested, apart.vram)
     assert found.exclusive_replica_nodes

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from function.capacity.ledger import CapacityView
+from function.domain.adapter import Adapter
 from function.domain.cache import CacheType, CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
 from function.domain.model import EngineName, Profile
@@ -35,6 +36,7 @@ class Case:
     profile: Profile = profile(shape=shape())
     pool: Pool = pool()
     choice: StorageChoice = CreatedStorage()
+    adapters: tuple[Adapter, ...] = ()
     cache: ModelCache | None = None
     kind: FaultKind | None = None
     environment: Environment = environment()
@@ -405,9 +407,9 @@ def check(case: Case) -> None:
     """Checks that the filter returns the expected refusal, and no other."""
     asked = model(case.profile, vram=case.vram, disk=case.disk)
     request = SchedulingRequest(
-        deployment=deployment(replicas=case.replicas),
+        deployment=replace(deployment(replicas=case.replicas), adapters=case.adapters),
         model=asked,
-        storage_request=planner(asked, case.choice, cache=case.cache),
+        storage_request=replace(planner(asked, case.choice, cache=case.cache), adapters=case.adapters),
     )
     verdict = filter_environment(request, replace(case.environment, pools=(case.pool,)), CapacityView(()))
     if case.refused is None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from function.capacity.ledger import CapacityView
-from function.domain.cache import CacheEntry, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
+from function.domain.adapter import Adapter
+from function.domain.cache import CacheEntry, CacheType, CreatedStorage, ModelCache, ModelCacheChoice, UserClaim
 from function.domain.environment import EnvironmentStorage
-from function.domain.model import ModelRef, Routing
+from function.domain.model import HuggingFaceSource, Lora, ModelRef, Routing
 from function.domain.records.weights import DownloadRecord
 from function.domain.settings import Kserve
 from function.reasons import Phase, Refused
@@ -88,8 +89,55 @@ PICKER_CASES = (
         choice=CLAIM,
     ),
 )
+SQL, LAW = (Adapter(name=name, source=HuggingFaceSource(repo=f"org/{name}")) for name in ("sql", "law"))
+ONE_ADAPTER = replace(profile(shape=shape(2)), lora=Lora(max_adapters=1, max_rank=16))
+ADAPTER_CASES = (
+    Case(id="adapters-allowed", reason="the profile allows one", profile=ONE_ADAPTER, adapters=(SQL,)),
+    Case(
+        id="adapters-not-allowed",
+        reason="a profile without lora keeps no memory for adapters",
+        profile=profile(shape=shape(2)),
+        adapters=(SQL,),
+        refused=Refused.ADAPTERS_NOT_SUPPORTED,
+        field=Field.ADAPTERS,
+        required=1,
+        actual="profile default allows no LoRA adapters, as it has no lora",
+    ),
+    Case(
+        id="too-many-adapters",
+        reason="the profile bounds their number",
+        profile=ONE_ADAPTER,
+        adapters=(SQL, LAW),
+        refused=Refused.ADAPTERS_NOT_SUPPORTED,
+        field=Field.ADAPTERS,
+        required=2,
+        actual="profile default allows 1 LoRA adapter (lora.maxAdapters), and the deployment has 2",
+    ),
+    Case(
+        id="adapter-named-like-the-model",
+        reason="a request could mean either",
+        profile=ONE_ADAPTER,
+        adapters=(replace(SQL, name="org/kimi"),),
+        refused=Refused.ADAPTERS_NOT_SUPPORTED,
+        field=Field.ADAPTERS,
+        required=1,
+        actual="adapter org/kimi has the name under which the model itself is served",
+    ),
+)
 STORAGE_CASES = (
     *PICKER_CASES,
+    *ADAPTER_CASES,
+    Case(
+        id="adapters-beside-an-empty-dir",
+        reason="nothing checks what KServe would download into each pod",
+        profile=replace(profile(shape=shape()), lora=Lora(max_adapters=1, max_rank=16)),
+        choice=CreatedStorage(type=CacheType.EMPTY_DIR),
+        adapters=(SQL,),
+        disk="60Gi",
+        refused=Refused.INVALID_DEPLOYMENT,
+        field=Field.STORAGE,
+        kind=FaultKind.EMPTY_DIR,
+    ),
     Case(
         id="class-of-the-environment", reason="the environment names a storage class", profile=profile(shape=shape(2))
     ),

@@ -361,6 +361,8 @@ DOCUMENTED: dict[type, dict[str, str]] = {
         "kserve": "kserve.",
         "initializer": "`storage.download`",
         "pull_secrets": "`imagePullSecrets`",
+        "adapters": "`adapters`",
+        "lora": "`lora`",
     },
     Model: {"served_name": "`model.name`", "source": "file", "cpu": "`resources.cpu`", "memory": "`resources.memory`"},
     HuggingFaceSource: {"file": "`huggingFace.file`"},

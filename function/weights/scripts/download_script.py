@@ -61,10 +61,9 @@ PROGRAM = "/storage-initializer/scripts/initializer-entrypoint"
 STATE, PARTIALS = ".modelplane", ".cache/huggingface/download"
 MARKER, ALLOWED, IGNORED = f"{STATE}/complete.json", "STORAGE_ALLOW_PATTERNS", "STORAGE_IGNORE_PATTERNS"
 RESERVED = (f"{STATE}/*", f"{PARTIALS}/*")  # no repository brings a marker of ours
-TAIL, LINE, FAULTS, SHARDS = 64 * 1024, 4096, 100, 10_000
+TAIL, LINE, FAULTS, SHARDS, XET = 64 * 1024, 4096, 100, 10_000, "HF_HUB_DISABLE_XET"
 STALL, STALL_SECONDS, LOOK_SECONDS = "MODELPLANE_STALL_SECONDS", 900, 15
-XET = "HF_HUB_DISABLE_XET"
-PARTS = "MODELPLANE_PARTS"  # the completions of the Job
+PARTS, ADAPTER = "MODELPLANE_PARTS", "MODELPLANE_ADAPTER_BASE"  # completions of the Job; set if adapter.py runs this
 LARGE, NAMES = 64 * 2**20, 100_000  # bytes: files below are the last part's; of names, because a variable has a limit
 OPENED = "MODELPLANE_MODEL_PATH"  # the folder or GGUF file that the engine opens, below the model's directory
 # The clients are written in Python and in Rust, each with its own words for a status, an address and an error number.
@@ -326,6 +325,8 @@ def files(root: Path) -> list[Path]:
 
 def faults(root: Path) -> dict[Path, str]:
     """Return what is missing or damaged, by file, of what an engine would open."""
+    if os.environ.get(ADAPTER):
+        return {path: fault for path in files(root) if (fault := damage(path))}
     opened = root / os.environ.get(OPENED, "")
     is_file = opened.name.lower().endswith(".gguf")
     return check_file(opened, {*files(root)}) if is_file else check_folder(opened, root)
@@ -567,8 +568,7 @@ def deliver(uri: str, root: Path) -> Exit | int:
         marker.unlink()
     # Nothing of ours goes in before the first download: over an empty directory the client tells the truth.
     root.mkdir(parents=True, exist_ok=True)
-    part = choose_part(uri)
-    outcome = attempt(uri, root, part) if part else 0
+    outcome = attempt(uri, root, part) if (part := choose_part(uri)) else 0
     if part is not None and outcome is not Exit.INCOMPLETE:
         return outcome
     outcome = attempt(uri, root)  # also where a part is not as the source lists it

@@ -1,0 +1,149 @@
+"""The LoRA adapters of a placement: each is downloaded like weights, to the claim of the model.
+
+An adapter has Objects of the same kinds as the model's weights, with the adapter's cache key in their names. Its
+download starts once the model is there, because the adapter is compared with it. Objects of adapters that the placement
+does not name any more are dropped; the bytes stay on the claim.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from function.contract import Desired, combine
+from function.domain.adapter import Adapter, ChosenAdapters, ServedAdapter, find_adapter_obstacle
+from function.domain.model import PvcSource
+from function.domain.placement import ResolvedPlacement
+from function.domain.records.weights import DownloadRecord
+from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.placement import PlacementContext
+from function.parts.weights import WEIGHTS_NAMES, WEIGHTS_PART, request_weights
+from function.reasons import Phase
+from function.remote.composed_kinds import OBJECT
+from function.remote.object_writer import CLUSTER_SEPARATOR, SERVICE_PREFIX, ObjectWriter
+from function.remote.observed_object import read_written
+from function.serving.service import list_loaded_adapters
+from function.status import model_placement as report
+from function.weights.planner import WeightsPlan, plan_adapters, plan_weights
+from function.weights.reconcile import CLAIM_PREFIX, ReconciledWeights, drop_weights, reconcile_weights
+from function.weights.request import WeightsRequest, serving_path
+
+_PREFIX = "adapter-"
+
+
+def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> PartOutcome[ChosenAdapters]:
+    resolved = context.resolved
+    weights = decisions.of(WEIGHTS_PART)
+    by_name: dict[str, ReconciledWeights] = {}
+    planned: tuple[ServedAdapter, ...] = ()
+    desired: list[Desired] = []
+    if weights.plan and not _find_obstacle(resolved):
+        request = request_weights(context.call, resolved)
+        planned = list_planned(resolved, request, weights.plan)
+        requests = plan_adapters(request, weights.plan, _get_max_rank(resolved))
+        by_scope = {_name_scope(request): request for request in requests}
+        desired.append(_drop_unnamed(context.writer, by_scope))
+        if weights.service_may_read:
+            downloads = {scope: _download(context, scope, request) for scope, request in by_scope.items()}
+            desired += [_desire(download).with_prefix(scope) for scope, download in downloads.items()]
+            by_name = {r.adapter.name: downloads[_name_scope(r)] for r in requests if r.adapter}
+    return PartOutcome(
+        decision=_choose(
+            resolved.placement.adapters, {a.name: a for a in planned}, by_name, _list_loaded(context.writer)
+        ),
+        desired=combine(desired),
+        conditions=(report.build_storage_ready(weights.state, by_name),),
+        status=report.build_adapters(resolved.placement, by_name, _find_obstacle(resolved)),
+    )
+
+
+ADAPTERS_PART = Part(
+    run=_reconcile_adapters, names={OBJECT: f"{_PREFIX}[0-9a-f]{{16}}{CLUSTER_SEPARATOR}(?:{WEIGHTS_NAMES})"}
+)
+
+
+def list_planned(resolved: ResolvedPlacement, request: WeightsRequest, plan: WeightsPlan) -> tuple[ServedAdapter, ...]:
+    """Returns the adapters that a service loads once all of them are downloaded."""
+    requests = () if _find_obstacle(resolved) else plan_adapters(request, plan, _get_max_rank(resolved))
+    plans = {r.adapter.name: plan_weights(r) for r in requests if r.adapter}
+    adapters = resolved.placement.adapters
+    return tuple(_serve(a, plans.get(a.name)) for a in adapters if isinstance(a.source, PvcSource) or a.name in plans)
+
+
+def _serve(adapter: Adapter, plan: WeightsPlan | None) -> ServedAdapter:
+    if isinstance(adapter.source, PvcSource):
+        return ServedAdapter(name=adapter.name, claim=adapter.source.claim, path=adapter.source.path)
+    assert plan is not None  # it is downloaded
+    return ServedAdapter(name=adapter.name, claim=plan.claim_name, path=serving_path(adapter.source, plan.path))
+
+
+def _find_obstacle(resolved: ResolvedPlacement) -> str:
+    return find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
+
+
+def _get_max_rank(resolved: ResolvedPlacement) -> int:
+    return resolved.profile.lora.max_rank if resolved.profile.lora else 0
+
+
+def _name_scope(request: WeightsRequest) -> str:
+    return f"{_PREFIX}{plan_weights(request).key}{CLUSTER_SEPARATOR}"
+
+
+def _download(context: PlacementContext, scope: str, request: WeightsRequest) -> ReconciledWeights:
+    placement = context.resolved.placement
+    path = plan_weights(request).path
+    # By the path: an adapter may have been given another name.
+    recorded = next((record for _, record in placement.adapter_downloads if record.path == path), DownloadRecord())
+    return reconcile_weights(request, _narrow(context.writer, scope), recorded, now=context.call.now)
+
+
+def _narrow(writer: ObjectWriter, scope: str) -> ObjectWriter:
+    """Returns the writer of one adapter: it sees the Objects of this adapter, and the claims of the model."""
+    claims = {key: manifest for key, manifest in writer.observed.items() if key.startswith(CLAIM_PREFIX)}
+    own = {key.removeprefix(scope): m for key, m in writer.observed.items() if key.startswith(scope)}
+    return replace(writer, observed={**claims, **own}, scope=scope)
+
+
+def _desire(download: ReconciledWeights) -> Desired:
+    return download.current | download.desire_previous(are_read=not download.service_may_read)
+
+
+def _drop_unnamed(writer: ObjectWriter, scopes: Collection[str]) -> Desired:
+    """Drops the Objects of adapters that the placement does not name any more."""
+    others = {key.partition(CLUSTER_SEPARATOR)[0] for key in writer.observed if key.startswith(_PREFIX)}
+    desired: list[Desired] = []
+    for scope in sorted(f"{other}{CLUSTER_SEPARATOR}" for other in others):
+        if scope not in scopes:
+            keys = [key.removeprefix(scope) for key in sorted(writer.observed) if key.startswith(scope)]
+            dropped = drop_weights(_narrow(writer, scope), keys, "the placement does not name the adapter any more")
+            desired.append(dropped.with_prefix(scope))
+    return combine(desired)
+
+
+def _list_loaded(writer: ObjectWriter) -> frozenset[str]:
+    services = (read_written(m) for key, m in writer.observed.items() if key.startswith(SERVICE_PREFIX))
+    return frozenset(name for service in services for name in list_loaded_adapters(service))
+
+
+def _choose(
+    adapters: Sequence[Adapter],
+    planned: Mapping[str, ServedAdapter],
+    downloads: Mapping[str, ReconciledWeights],
+    loaded: Collection[str],
+) -> ChosenAdapters:
+    """Chooses the adapters that a service loads.
+
+    An adapter that cannot be downloaded is left out: it must not keep the model and other adapters from starting. But
+    where a service has loaded an adapter of this name before, the service stays as it is.
+    """
+    is_complete: dict[str, bool] = {}
+    for adapter in adapters:
+        download = downloads.get(adapter.name)
+        is_complete[adapter.name] = isinstance(adapter.source, PvcSource) or (
+            download is not None and download.service_may_read
+        )
+        if download and download.state.phase is Phase.FAILED and adapter.name not in loaded:
+            del is_complete[adapter.name]
+    return ChosenAdapters(
+        served=tuple(planned[name] for name, complete in is_complete.items() if complete and name in planned),
+        planned=tuple(planned[name] for name in is_complete if name in planned),
+        waits=not all(is_complete.values()),
+    )

@@ -1,0 +1,233 @@
+"""What the script finds in an adapter, with a file of the model beside it, and with the real download script."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from function.kube.manifests import JSON, Manifest
+from function.weights.job import SCRIPT_FILES
+from function.weights.scripts import adapter_script as script
+from function.weights.scripts.adapter_script import AdapterExit, RefusedError
+from tests.weights.directories import Program, fill
+
+RANK, HIDDEN, INNER = 8, 64, 128
+PEFT = "base_model.model.model."
+# As peft 0.18 writes it, with the fields that it leaves at their defaults.
+CONFIG: Manifest = {
+    "peft_type": "LORA",
+    "r": RANK,
+    "lora_alpha": 16,
+    "target_modules": ["q_proj", "up_proj"],
+    "bias": "none",
+    "use_dora": False,
+    "modules_to_save": None,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "lora_bias": False,
+    "init_lora_weights": True,
+    "base_model_name_or_path": "somebody/a-quantised-copy",
+}
+ADAPTER = {
+    f"{PEFT}layers.0.self_attn.q_proj.lora_A.weight": [RANK, HIDDEN],
+    f"{PEFT}layers.0.self_attn.q_proj.lora_B.weight": [HIDDEN, RANK],
+    f"{PEFT}layers.0.mlp.up_proj.lora_A.weight": [RANK, HIDDEN],
+    f"{PEFT}layers.0.mlp.up_proj.lora_B.weight": [INNER, RANK],
+}
+MODEL = {
+    "model.embed_tokens.weight": [100, HIDDEN],
+    "model.layers.0.self_attn.q_proj.weight": [HIDDEN, HIDDEN],
+    "model.layers.0.mlp.up_proj.weight": [INNER, HIDDEN],
+    "model.layers.0.mlp.experts.gate_up_proj": [4, HIDDEN, INNER],
+    "model.layers.0.input_layernorm.weight": [HIDDEN],
+}
+
+
+def _write(path: Path, tensors: dict[str, list[int]], kind: str = "F32") -> None:
+    entries: dict[str, JSON] = {}
+    end = 0
+    for name, shape in tensors.items():
+        size = 4
+        for number in shape:
+            size *= number
+        entries[name] = {"dtype": kind, "shape": [*shape], "data_offsets": [end, end + size]}
+        end += size
+    header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(end))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    id: str
+    cause: AdapterExit | None
+    words: str = ""
+    config: Manifest = field(default_factory=lambda: CONFIG)
+    adapter: dict[str, list[int]] = field(default_factory=lambda: ADAPTER)
+    model: dict[str, list[int]] = field(default_factory=lambda: MODEL)
+    model_kind: str = "BF16"
+    model_file: str = "model.safetensors"
+
+
+def _renamed(tensors: dict[str, list[int]], before: str, after: str) -> dict[str, list[int]]:
+    return {name.replace(before, after): shape for name, shape in tensors.items()}
+
+
+UNDESCRIBED, UNSUPPORTED = AdapterExit.ADAPTER_UNDESCRIBED, AdapterExit.ADAPTER_UNSUPPORTED
+OTHER, HIGH = AdapterExit.ADAPTER_OF_OTHER_MODEL, AdapterExit.ADAPTER_RANK_TOO_HIGH
+Q = f"{PEFT}layers.0.self_attn.q_proj"
+CASES = (
+    Case(id="sound", cause=None),
+    Case(id="rank-as-allowed", cause=None, config=CONFIG | {"r": 8}),
+    Case(id="rank-too-high", cause=HIGH, config=CONFIG | {"r": 32}, words="its rank is 32, and maxRank is 16"),
+    Case(id="no-rank", cause=UNDESCRIBED, config=CONFIG | {"r": None}, words="r, lora_alpha or target_modules"),
+    Case(id="rank-true", cause=UNDESCRIBED, config=CONFIG | {"r": True}),
+    Case(id="no-alpha", cause=UNDESCRIBED, config=CONFIG | {"lora_alpha": None}),
+    Case(id="no-targets", cause=UNDESCRIBED, config=CONFIG | {"target_modules": []}),
+    Case(id="ia3", cause=UNSUPPORTED, config=CONFIG | {"peft_type": "IA3"}, words="its peft_type is 'IA3', not LORA"),
+    Case(id="no-type", cause=UNSUPPORTED, config=CONFIG | {"peft_type": None}),
+    Case(id="dora", cause=UNSUPPORTED, config=CONFIG | {"use_dora": True}, words="its configuration has use_dora"),
+    Case(id="saved-modules", cause=UNSUPPORTED, config=CONFIG | {"modules_to_save": ["lm_head"]}),
+    Case(id="ranks-by-module", cause=UNSUPPORTED, config=CONFIG | {"rank_pattern": {"q_proj": 4}}),
+    Case(id="bias", cause=UNSUPPORTED, config=CONFIG | {"bias": "all"}, words="its configuration has bias"),
+    Case(id="pissa", cause=UNSUPPORTED, config=CONFIG | {"init_lora_weights": "pissa_niter_16"}),
+    Case(
+        id="rank-unlike-tensors",
+        cause=UNSUPPORTED,
+        config=CONFIG | {"r": 4},
+        words="has the shapes [8, 64] and [64, 8], not [4, in] and [out, 4]",
+    ),
+    Case(
+        id="half-a-module",
+        cause=UNSUPPORTED,
+        adapter={name: shape for name, shape in ADAPTER.items() if "q_proj.lora_B" not in name},
+        words="has the shapes [8, 64] and [], not [8, in] and [out, 8]",
+    ),
+    Case(id="no-tensors", cause=UNSUPPORTED, adapter={}, words="it has no tensors"),
+    Case(id="another-tensor", cause=UNSUPPORTED, adapter={**ADAPTER, f"{Q}.weight": [64, 64]}, words="none of LoRA"),
+    Case(
+        id="another-model",
+        cause=OTHER,
+        adapter={f"{Q}.lora_A.weight": [RANK, 4096], f"{Q}.lora_B.weight": [4096, RANK]},
+        words="1 of 1 modules do not fit the model: "
+        "'model.layers.0.self_attn.q_proj' is [4096, 4096], in the model [64, 64]",
+    ),
+    Case(
+        id="more-layers",
+        cause=OTHER,
+        adapter=_renamed(ADAPTER, "layers.0", "layers.40"),
+        words="'model.layers.40.mlp.up_proj' is not in the model",
+    ),
+    Case(id="unknown-module", cause=OTHER, adapter=_renamed(ADAPTER, "q_proj", "foo_proj")),
+    Case(id="merged-experts", cause=None, adapter=_renamed(ADAPTER, "mlp.up_proj", "mlp.experts.3.up_proj")),
+    Case(id="tied-head", cause=None, adapter=_renamed(ADAPTER, "model.layers.0.mlp.up_proj", "lm_head")),
+    Case(id="prefix-of-images", cause=None, model=_renamed(MODEL, "model.layers", "model.language_model.layers")),
+    Case(id="quantised-model", cause=None, model=_renamed(MODEL, "proj.weight", "proj.qweight"), model_kind="I32"),
+    Case(id="names-of-the-vendor", cause=None, model={"layers.0.w": [1]}, model_file="consolidated.safetensors"),
+    Case(
+        id="embeddings",
+        cause=None,
+        adapter={
+            "base_model.model.model.embed_tokens.lora_embedding_A": [RANK, 100],
+            "base_model.model.model.embed_tokens.lora_embedding_B": [HIDDEN, RANK],
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_refuses_what_engines_cannot_serve(tmp_path: Path, case: Case) -> None:
+    adapter, base = tmp_path / "adapter", tmp_path / "base"
+    _write(adapter / "adapter_model.safetensors", case.adapter)
+    fill(adapter, {"adapter_config.json": json.dumps({k: v for k, v in case.config.items() if v is not None}).encode()})
+    _write(base / case.model_file, case.model, case.model_kind)
+    refused: RefusedError | None = None
+    try:
+        script.check(adapter, base, 16)
+    except RefusedError as error:
+        refused = error
+    assert (refused.cause if refused else None) == case.cause
+    assert case.words in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"adapter_model.safetensors": b""}, "adapter_config.json is missing, or no JSON"),
+        ({"adapter_config.json": b"{"}, "adapter_config.json is missing, or no JSON"),
+        ({"adapter_config.json": b"[1]"}, "adapter_config.json is no JSON object"),
+        ({"adapter_config.json": json.dumps(CONFIG).encode()}, "adapter_model.safetensors cannot be read"),
+        (
+            {"adapter_config.json": json.dumps(CONFIG).encode(), "adapter_model.safetensors": b"\xff" * 8 + b"{}"},
+            "adapter_model.safetensors cannot be read",
+        ),
+    ],
+)
+def test_says_which_file_is_missing_or_damaged(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    fill(tmp_path, files)
+    with pytest.raises(RefusedError, match=words) as refused:
+        script.check(tmp_path, tmp_path / "no-model", 16)
+    assert refused.value.cause is UNDESCRIBED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """The scripts as a pod has them."""
+
+    root: Path
+    scripts: Path
+
+    def run(self, variables: dict[str, str]) -> tuple[int, str]:
+        environment = {"PATH": "/usr/bin:/bin", "MODELPLANE_INITIALIZER": variables.pop("initializer"), **variables}
+        program = [sys.executable, str(self.scripts / "adapter.py"), "hf://owner/adapter:main", str(self.root)]
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout
+
+
+def _pod(tmp_path: Path, root: Path) -> Pod:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    for name, text in SCRIPT_FILES.items():
+        (scripts / name).write_text(text)
+    return Pod(root=root, scripts=scripts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    id: str
+    rank: int
+    is_truncated: bool = False
+    code: int
+    line: str
+
+
+ATTEMPTS = (
+    Attempt(id="sound", rank=8, code=0, line="rank 8, 2 modules, which fit the model"),
+    Attempt(id="rank-too-high", rank=32, code=47, line="adapter refused: its rank is 32, and maxRank is 16"),
+    Attempt(id="truncated", rank=8, is_truncated=True, code=45, line="adapter_model.safetensors: is truncated"),
+)
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.id)
+def test_downloads_and_then_checks(tmp_path: Path, root: Path, program: Program, attempt: Attempt) -> None:
+    source, base = tmp_path / "source", tmp_path / "base"
+    weights = source / "adapter_model.safetensors"
+    _write(weights, ADAPTER)
+    if attempt.is_truncated:
+        weights.write_bytes(weights.read_bytes()[:-100])
+    fill(source, {"adapter_config.json": json.dumps(CONFIG | {"r": attempt.rank}).encode()})
+    _write(base / "model.safetensors", MODEL)
+    program(f'mkdir -p "$2"; cp -r {source}/. "$2"; echo Successfully copied')
+    variables = {
+        "initializer": str(tmp_path / "initializer"),
+        "MODELPLANE_ADAPTER_BASE": str(base),
+        "MODELPLANE_MAX_RANK": "16",
+        "MODELPLANE_BACKOFF_LIMIT": "1",
+    }
+    found, said = _pod(tmp_path, root).run(variables)
+    assert found == attempt.code, said
+    assert attempt.line in said
+    assert (root / ".modelplane" / "complete.json").is_file() is not attempt.is_truncated
