@@ -5,6 +5,7 @@ download starts once the model is there, because the adapter is compared with it
 does not name any more are dropped; the bytes stay on the claim.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from function.parts.placement import PlacementContext
 from function.parts.weights import WEIGHTS_NAMES, WEIGHTS_PART, request_weights
 from function.reasons import Phase
 from function.remote.composed_kinds import OBJECT
-from function.remote.object_writer import CLUSTER_SEPARATOR, SERVICE_PREFIX, ObjectWriter
+from function.remote.object_writer import SERVICE_PREFIX, ObjectWriter
 from function.remote.observed_object import read_written
 from function.serving.service import list_loaded_adapters
 from function.status import model_placement as report
@@ -26,7 +27,7 @@ from function.weights.planner import WeightsPlan, plan_adapters, plan_weights
 from function.weights.reconcile import CLAIM_PREFIX, ReconciledWeights, drop_weights, reconcile_weights
 from function.weights.request import WeightsRequest, serving_path
 
-_PREFIX = "adapter-"
+_PREFIX, _END = "adapter-", "."  # around the cache key, before the name that the Object of a model has
 
 
 def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> PartOutcome[ChosenAdapters]:
@@ -56,7 +57,7 @@ def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> Part
 
 
 ADAPTERS_PART = Part(
-    run=_reconcile_adapters, names={OBJECT: f"{_PREFIX}[0-9a-f]{{16}}{CLUSTER_SEPARATOR}(?:{WEIGHTS_NAMES})"}
+    run=_reconcile_adapters, names={OBJECT: f"{_PREFIX}[0-9a-f]{{16}}{re.escape(_END)}(?:{WEIGHTS_NAMES})"}
 )
 
 
@@ -84,7 +85,7 @@ def _get_max_rank(resolved: ResolvedPlacement) -> int:
 
 
 def _name_scope(request: WeightsRequest) -> str:
-    return f"{_PREFIX}{plan_weights(request).key}{CLUSTER_SEPARATOR}"
+    return f"{_PREFIX}{plan_weights(request).key}{_END}"
 
 
 def _download(context: PlacementContext, scope: str, request: WeightsRequest) -> ReconciledWeights:
@@ -108,9 +109,9 @@ def _desire(download: ReconciledWeights) -> Desired:
 
 def _drop_unnamed(writer: ObjectWriter, scopes: Collection[str]) -> Desired:
     """Drops the Objects of adapters that the placement does not name any more."""
-    others = {key.partition(CLUSTER_SEPARATOR)[0] for key in writer.observed if key.startswith(_PREFIX)}
+    others = {key.partition(_END)[0] for key in writer.observed if key.startswith(_PREFIX)}
     desired: list[Desired] = []
-    for scope in sorted(f"{other}{CLUSTER_SEPARATOR}" for other in others):
+    for scope in sorted(f"{other}{_END}" for other in others):
         if scope not in scopes:
             keys = [key.removeprefix(scope) for key in sorted(writer.observed) if key.startswith(scope)]
             dropped = drop_weights(_narrow(writer, scope), keys, "the placement does not name the adapter any more")

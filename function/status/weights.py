@@ -54,8 +54,6 @@ def describe_storage(state: WeightsState) -> str:
         message = state.remote.problem or message
     if problems and state.finding is WeightsFinding.HYDRATED:
         message = f"{message}; {problems}"
-    if state.adapter and state.finding is WeightsFinding.HYDRATED:
-        message = "The adapter is downloaded and verified"
     if state.progress and state.finding is WeightsFinding.JOB_RUNNING:
         message = f"{message}; {describe_progress(state.progress)}"
     return ". Note: ".join([message, *map(str, state.remarks)])

@@ -60,15 +60,17 @@ NAME_LIMIT = 52  # a pod's name adds a suffix and must stay a label
 SECONDS_WITHOUT_POD = 600
 
 DOWNLOAD, PREPARE, CHECK_ADAPTER = "download.py", "prepare.py", "adapter.py"
+_SOURCES = resources.files("function.weights.scripts")
 SCRIPT_FILES = {
-    name: resources.files("function.weights.scripts").joinpath(file).read_text()
+    name: _SOURCES.joinpath(file).read_text()
     for name, file in (
         (DOWNLOAD, "download_script.py"),
         (PREPARE, "prepare_script.py"),
-        (CHECK_ADAPTER, "adapter_script.py"),
         ("sitecustomize.py", "sitecustomize.py"),
     )
 }
+# Mounted in addition to download an adapter.
+ADAPTER_SCRIPT_FILES = {CHECK_ADAPTER: _SOURCES.joinpath("adapter_script.py").read_text()}
 _SCRIPTS_VOLUME = "scripts"
 _SCRIPTS_DIRECTORY = "/opt/modelplane"
 _SCRIPTS_MOUNT: Manifest = {"name": _SCRIPTS_VOLUME, "mountPath": _SCRIPTS_DIRECTORY, "readOnly": True}
@@ -215,7 +217,7 @@ def build_scripts(namespace: str, stem: str, key: str, *owner: str, for_adapter:
     The scripts have 35 kB. A command would repeat them in the Job, in the Object that describes the Job, and in the
     status that the provider reports. Changed scripts get a new ConfigMap.
     """
-    files = {name: script for name, script in SCRIPT_FILES.items() if for_adapter or name != CHECK_ADAPTER}
+    files = {**SCRIPT_FILES, **(ADAPTER_SCRIPT_FILES if for_adapter else {})}
     content = [f"{name}\n{script}" for name, script in sorted(files.items())]
     return {
         "apiVersion": "v1",

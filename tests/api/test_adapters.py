@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.api.cluster_model import parse_model
 from function.api.model_deployment import parse_deployment, parse_placement
 from function.domain.adapter import Adapter
 from function.domain.model import HuggingFaceSource, PvcSource, SecretKey, UriSource
@@ -121,3 +122,17 @@ def test_a_placement_keeps_what_it_knows_of_each_download() -> None:
     assert placement.adapters == (Adapter(name="sql", source=HuggingFaceSource(repo="org/sql")),)
     ((name, record),) = placement.adapter_downloads
     assert (name, record.path, record.completed_at) == ("sql", "models/0123", "2026-01-01T00:00:00Z")
+
+
+def test_an_engine_must_not_have_flags_that_lora_stands_for() -> None:
+    engine: Manifest = {"name": "vLLM", "image": "vllm/vllm-openai:v0.15.0", "args": ["--enable-lora", "--max-loras=2"]}
+    profile: Manifest = {"name": "p", "replicaTopology": {"gpusPerNode": 1}, "engine": engine}
+    spec: Manifest = {"model": {"name": "org/m"}, "huggingFace": {"repo": "org/m"}, "serving": [profile]}
+    manifest: Manifest = {"kind": "ClusterModel", "metadata": {"name": "m"}, "spec": spec}
+    assert parse_model(manifest).problems == (), "without lora they are the author's"
+    profile["lora"] = {"maxAdapters": 2}
+    said = "is not allowed; must be left out, as lora of the profile sets it"
+    assert [str(problem) for problem in parse_model(manifest).problems] == [
+        f'spec.serving[0].engine.args[0]: "--enable-lora" {said}',
+        f'spec.serving[0].engine.args[1]: "--max-loras=2" {said}',
+    ]

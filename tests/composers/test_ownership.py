@@ -53,6 +53,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
     kinds = {(str(m["kind"]), name.rpartition("/")[2].partition("-")[0]) for name, m in collect_composed()}
     assert kinds == {
         ("Object", "namespace"),
+        ("Object", "adapter"),
         ("Object", "claim"),
         ("Object", "kept"),
         ("Object", "job"),

@@ -1,6 +1,7 @@
 """What the script finds in an adapter, with a file of the model beside it, and with the real download script."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest
-from function.weights.job import SCRIPT_FILES
+from function.weights.job import ADAPTER_SCRIPT_FILES, SCRIPT_FILES
 from function.weights.scripts import adapter_script as script
 from function.weights.scripts.adapter_script import AdapterExit, RefusedError
+from function.weights.scripts.download_script import faults
 from tests.weights.directories import Program, fill
 
 RANK, HIDDEN, INNER = 8, 64, 128
@@ -190,7 +192,7 @@ class Pod:
 def _pod(tmp_path: Path, root: Path) -> Pod:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    for name, text in SCRIPT_FILES.items():
+    for name, text in {**SCRIPT_FILES, **ADAPTER_SCRIPT_FILES}.items():
         (scripts / name).write_text(text)
     return Pod(root=root, scripts=scripts)
 
@@ -231,3 +233,42 @@ def test_downloads_and_then_checks(tmp_path: Path, root: Path, program: Program,
     assert found == attempt.code, said
     assert attempt.line in said
     assert (root / ".modelplane" / "complete.json").is_file() is not attempt.is_truncated
+
+
+def test_passes_on_the_exit_code_of_the_download(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, with another download script."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setattr(script, "__file__", str(here / "adapter.py"))
+    monkeypatch.setenv("MODELPLANE_ADAPTER_BASE", str(tmp_path / "base"))
+    monkeypatch.setenv("MODELPLANE_MAX_RANK", "16")
+    monkeypatch.setenv("MODELPLANE_MODEL_PATH", "v1")
+    endings = {"raise SystemExit(41)": 41, "import os; os.kill(os.getpid(), 15)": 128 + 15, "": 46}
+    for ending, code in endings.items():
+        (here / "download.py").write_text(ending)
+        assert script.main("hf://owner/adapter:main", str(root)) == code
+    assert "adapter refused: adapter_config.json is missing, or no JSON" in capsys.readouterr().out
+    fill(root / "v1", {"adapter_config.json": json.dumps(CONFIG).encode()})
+    _write(root / "v1" / "adapter_model.safetensors", ADAPTER)
+    assert script.main("hf://owner/adapter:main", str(root)) == 0
+    assert "rank 8, 2 modules, and the model could not be read" in capsys.readouterr().out
+
+
+def test_a_file_of_an_adapter_is_damaged_where_its_header_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODELPLANE_ADAPTER_BASE", "/mnt/models/models/0123")
+    _write(root / "adapter_model.safetensors", ADAPTER)
+    fill(root, {"adapter_config.json": b"{}", "README.md": b"x"})
+    assert faults(root) == {}
+    _write(root / "other.safetensors", ADAPTER)
+    (root / "other.safetensors").write_bytes((root / "other.safetensors").read_bytes()[:-1])
+    assert faults(root) == {root / "other.safetensors": "is truncated"}
+
+
+def test_runs_as_a_program(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside it in the repository there is no download.py, which Python says with exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["adapter.py", "hf://owner/adapter:main", str(root)])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(script.__file__, run_name="__main__")
+    assert ended.value.code == 2

@@ -16,7 +16,7 @@ from transformers import LlamaForCausalLM
 
 TARGETS = ("q_proj", "v_proj", "up_proj", "down_proj")
 RANK, ALPHA, SIZE = 8, 16, 0.3
-SOUND = {"sql": 1, "Org/Law.v1": 2}  # with their seeds
+SOUND = {"sql": 3, "Org/Law.v1": 8}  # with their seeds, whose answers are far from a tie
 
 
 def write(base, folder, seed, rank=RANK, hidden=None):
@@ -53,8 +53,8 @@ def main():
         model.save_pretrained(together)
         answers[name] = answer(together, messages)
     model = LlamaForCausalLM.from_pretrained(source, dtype=torch.float32)
-    write(model, folder / "high", 3, rank=64)
-    write(model, folder / "other", 4, hidden=64)
+    write(model, folder / "high", 1, rank=64)
+    write(model, folder / "other", 2, hidden=64)
     for broken in ("undescribed", "truncated"):
         shutil.copytree(folder / "sql", folder / broken)
     (folder / "undescribed" / "adapter_config.json").unlink()
