@@ -100,6 +100,12 @@ PROGRAMS: Mapping[str, Program] = {
     "kube-state-metrics": Program(folder="tools/kube-state-metrics", package="k8s.io/kube-state-metrics/v2"),
     "lws": Program(folder="tools/lws", package="sigs.k8s.io/lws/cmd", minutes=3),
     "kserve-llmisvc": Program(folder="tools/kserve", package="github.com/kserve/kserve/cmd/llmisvc", minutes=8),
+    "kueue": Program(
+        folder="tools/kueue",
+        package="sigs.k8s.io/kueue/cmd/kueue",
+        stamps=("sigs.k8s.io/kueue/pkg/version.GitVersion=v0.19.2",),
+        minutes=5,
+    ),
     # Ours, of KServe's own code; quick where kserve-llmisvc has been built.
     "kserve-merge": Program(folder="tools/kserve", package="./merge", minutes=8),
     "oracle": Program(folder="tests/oracle", package="oracle"),

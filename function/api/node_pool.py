@@ -25,7 +25,7 @@ from function.api.values import (
 from function.domain.allocation import Price
 from function.domain.environment import Pool, PoolFacts
 from function.domain.model import INTERCONNECTS, LADDER, OR_BETTER, PRECISIONS, BandwidthRequirement, Requires
-from function.domain.pods import InterNode, PodAdditions, PresetInputs
+from function.domain.pods import QUEUE_LABEL, InterNode, PodAdditions, PresetInputs
 from function.kube.manifests import text
 from function.kube.messages import to_one_line
 
@@ -55,7 +55,7 @@ def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Probl
     refuse_templates(block, problems)
     capabilities = block.capabilities or schemas.Capabilities()
     at = problems["capabilities"]
-    pod = parse_additions(block.pod, block.gpu_resource, problems["pod"])
+    pod = _add_queue(block, parse_additions(block.pod, block.gpu_resource, problems["pod"]), problems)
     check_mounts(pod, [(f"{problems.path}.pod.volumeMounts", pod)], problems)
     if block.autoscaled and block.max_node_count is None and not problems["maxNodeCount"].refused:
         problems["autoscaled"].add_invalid(block.autoscaled, "false, or maxNodeCount must be set")
@@ -85,6 +85,21 @@ def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Probl
         price=_parse_price(block.price, problems["price"]),
         facts=facts,
     )
+
+
+def _add_queue(block: schemas.NodePool, pod: PodAdditions, problems: Problems) -> PodAdditions:
+    """Returns the additions to the pods of a pool with the label that names their LocalQueue.
+
+    The queue is a label like any other, so that the spec digest is the same whether `kueue` or `pod.labels` sets it.
+    """
+    if block.kueue is None:
+        return pod
+    between = block.inter_node or schemas.InterNode()
+    for at, additions in (("pod", block.pod), ("interNode.pod", between.pod)):
+        label = ((additions and additions.labels) or {}).get(QUEUE_LABEL)
+        if label is not None:
+            problems[at]["labels"][QUEUE_LABEL].add_invalid(label, "left out, as kueue.queue sets it")
+    return pod.merge_over(PodAdditions(labels=((QUEUE_LABEL, block.kueue.queue),)))
 
 
 def _parse_price(block: schemas.Price | None, problems: Problems) -> Price | None:

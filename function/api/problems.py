@@ -75,6 +75,9 @@ _NAME_FORM = "of lower-case letters, digits, - and ., and must begin and end wit
 PATTERN_FORMS: Mapping[str, str] = {
     r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": _LABEL_FORM,
     r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": _NAME_FORM,
+    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$": (
+        "of lower-case letters, digits, - and ., and each part between dots must begin and end with a letter or digit"
+    ),
     r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$": f"empty, or {_NAME_FORM}",
     r"^([a-z0-9][a-z0-9-]*)?$": "empty, or of lower-case letters, digits and -, and must begin with a letter or digit",
     r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$": (

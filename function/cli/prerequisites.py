@@ -66,6 +66,8 @@ _DISPENSABLE = {
     ),
     "nodes": "may be left out where spec.hardware.observe of the environment is Never",
     "deployments.apps": "may be left out where no ModelDeployment on the cluster has rollout.environments: OneByOne",
+    "localqueues.kueue.x-k8s.io": "may be left out where no pool of the cluster has kueue.queue",
+    "clusterqueues.kueue.x-k8s.io": "may be left out where no pool of the cluster has kueue.queue",
     "podmonitors.monitoring.coreos.com": "may be left out where the environment has no monitoring.podMonitors",
     "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
 }

@@ -22,6 +22,7 @@ from function.parts import requirements
 from function.parts.adapters import ADAPTERS_PART, list_planned
 from function.parts.admission import ADMISSION_PART, KEPT_ADMISSION_PART
 from function.parts.cache_usage import CACHE_USAGE_PART, KEPT_CACHE_USAGE_PART
+from function.parts.kueue import KUEUE_PART
 from function.parts.monitor import MONITOR_PART
 from function.parts.namespace import NAMESPACE_PART
 from function.parts.outcome import build_writer, complete_conditions, keep_observed, unready_if_incomplete
@@ -36,6 +37,7 @@ from function.reasons import ConditionType, Status
 from function.remote.adoption import find_orphans
 from function.remote.composed_kinds import NamePatterns
 from function.serving.digest import compute_spec_digest
+from function.serving.labels import drop_kept_labels
 from function.serving.reconcile import build_serving_request
 from function.status import model_placement as report
 from function.status import references
@@ -51,6 +53,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     PREVIOUS_WEIGHTS_PART,
     CACHE_USAGE_PART,
     POD_DEPLOYMENT_PART,
+    KUEUE_PART,
     MONITOR_PART,
 )
 NAMES = NamePatterns(join_names(PARTS))
@@ -118,7 +121,8 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
     plan = plan_weights(storage)
-    request = build_serving_request(resolved, plan, placement.replicas, list_planned(resolved, storage, plan))
+    served = list_planned(resolved, storage, plan)
+    request = drop_kept_labels(build_serving_request(resolved, plan, placement.replicas, served))
     return request.name, compute_spec_digest(request)
 
 

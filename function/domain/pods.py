@@ -15,6 +15,7 @@ from function.kube.quantity import round_up
 # Annotations that attach a pod to networks; devices come with the network or from a webhook.
 _NETWORKS = ("k8s.v1.cni.cncf.io/networks", "networking.gke.io/interfaces")
 _INFINIBAND = "/dev/infiniband"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"  # names the LocalQueue by which Kueue admits pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,11 @@ class PodAdditions:
             security=_merge_security(weaker.security, self.security),
             resource_claims=merge_by_name(weaker.resource_claims, self.resource_claims),
         )
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue by which Kueue admits the pods; empty: none."""
+        return dict(self.labels).get(QUEUE_LABEL, "")
 
     @property
     def limits(self) -> tuple[tuple[str, str], ...]:

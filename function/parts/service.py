@@ -11,6 +11,8 @@ from function.parts.weights import WEIGHTS_PART
 from function.remote.composed_kinds import HASHED, OBJECT
 from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import read_written
+from function.serving.kueue import describe_wait, lacks_pods
+from function.serving.labels import find_queue
 from function.serving.reconcile import PULL_PREFIX, HeldServices, ReconciledService, keep_services, reconcile_service
 from function.status import model_placement as report
 
@@ -29,10 +31,18 @@ def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartO
     return PartOutcome(
         decision=reconciled,
         desired=Desired({**reconciled.pull_secrets, **reconciled.composed}, reconciled.drops),
-        conditions=report.build_service_conditions(resolved, reconciled),
+        conditions=report.build_service_conditions(resolved, reconciled, _describe_wait(context, reconciled)),
         status=report.build_service_status(context.call, resolved, reconciled),
         events=events,
     )
+
+
+def _describe_wait(context: PlacementContext, reconciled: ReconciledService) -> str:
+    """Returns why Kueue may hold pods of the service; empty if it holds none, or if no pod is missing."""
+    service = reconciled.written
+    if not find_queue(service) or not lacks_pods(service, reconciled.remote):
+        return ""
+    return describe_wait(service, context.writer, context.resolved.pool.gpu_resource)
 
 
 SERVICE_PART = Part(run=_reconcile_service, names={OBJECT: f"(?:{PULL_PREFIX}|{SERVICE_PREFIX}){HASHED}"})

@@ -34,6 +34,7 @@ OBJECT: ResourceKind = (OBJECT_VERSION, "Object")
 ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 MONITORING_VERSION = "monitoring.coreos.com/v1"
 KEDA_VERSION = "keda.sh/v1alpha1"
+KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
 # The creation time of planned resources: placements are charged in the order of creation, and planned ones last.
@@ -244,6 +245,10 @@ GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
     # Observed by an ObservedObjectCollection.
     GpuClusterKind(version="v1", kind="Node", resource="nodes", namespaced=False, verbs=("get", "list", "patch")),
     GpuClusterKind(version="apps/v1", kind="Deployment", resource="deployments", verbs=(*READ, "patch")),
+    GpuClusterKind(version=KUEUE_VERSION, kind="LocalQueue", resource="localqueues", verbs=(*READ, "patch")),
+    GpuClusterKind(
+        version=KUEUE_VERSION, kind="ClusterQueue", resource="clusterqueues", namespaced=False, verbs=(*READ, "patch")
+    ),
     GpuClusterKind(
         version=MONITORING_VERSION, kind="PodMonitor", resource="podmonitors", verbs=_DELETED, assess=_is_always_up
     ),

@@ -179,6 +179,12 @@ class IdentitySecretRef(BaseModel):
     )
 
 
+class Kueue(BaseModel):
+    queue: StrictStr = Field(
+        ..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
+    )
+
+
 class Price(BaseModel):
     per_gpu_hour: StrictStr = Field(..., alias="perGpuHour", max_length=16, pattern="^[0-9]+(\\.[0-9]+)?$")
     currency: StrictStr = Field(..., max_length=3, pattern="^[A-Z]{3}$")
@@ -313,6 +319,7 @@ class NodePool(BaseModel):
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     unschedulable: StrictBool = False
     unschedulable_reason: StrictStr | None = Field(None, alias="unschedulableReason", max_length=256)
+    kueue: Kueue | None = None
     price: Price | None = None
     taints: list[Taint] | None = Field(None, max_length=16)
     capabilities: Capabilities | None = None

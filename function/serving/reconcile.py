@@ -32,6 +32,7 @@ from function.remote.object_writer import (
 )
 from function.remote.observed_object import ObservedObject, State, is_up, read_object, read_written
 from function.serving.digest import ServingRequest, compute_spec_digest
+from function.serving.labels import find_kept_labels, keep_labels
 from function.serving.picker import (
     find_picker_obstacle,
     keep_while_used,
@@ -87,10 +88,16 @@ class ReconciledService:
     rollout_blocked: bool = False  # the running pods must end before the new ones can start
     picker_leaves: bool = False  # no endpoint picker is requested
     picker_obstacle: str = ""  # why there is none although the profile asks for one
+    kept_labels: tuple[str, ...] = ()  # keys of requested labels that the existing service cannot get
     same_node_is_full: bool = False  # the new pod needs the node of the running pod, which has no GPUs for both
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
     requested_digest: str = ""  # of the service as requested; only if its deployment gives turns
+
+    @property
+    def written(self) -> Manifest:
+        """The service in the spec of its Object; empty if none is composed."""
+        return read_written(next((item.manifest for item in self.composed.values()), None))
 
     @property
     def served_digest(self) -> str:
@@ -120,9 +127,10 @@ def reconcile_service(
     written = read_written(writer.observed.get(key))
     replicas = _limit_replicas(resolved, weights, admission, written)
     kept = _keep_one_service(resolved, writer, key, replicas.if_kept)
-    request = None
+    requested = None
     if weights.plan:
-        request = build_serving_request(resolved, weights.plan, replicas.if_composed, adapters.served)
+        requested = build_serving_request(resolved, weights.plan, replicas.if_composed, adapters.served)
+    request = requested and keep_labels(requested, written)
     problems = (*find_service_problems(request), *_find_adapter_problems(resolved)) if request else ()
     rolls_out_in_order = resolved.placement.allowed_digest is not None
     # What the deployment gives turns for: with adapters that are still downloaded.
@@ -155,7 +163,11 @@ def reconcile_service(
         writer, weights, reconciled, key, resolved.placement.weights.planned_uri
     )
     return replace(
-        reconciled, remote=remote, may_read_previous_weights=may_read_previous, requested_digest=requested_digest
+        reconciled,
+        remote=remote,
+        may_read_previous_weights=may_read_previous,
+        requested_digest=requested_digest,
+        kept_labels=find_kept_labels(requested, request) if requested and request else (),
     )
 
 

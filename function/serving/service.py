@@ -13,10 +13,11 @@ from function.domain.environment import Pool
 from function.domain.model import Mode, Problem, Profile, Shape
 from function.domain.settings import Kserve
 from function.kube.manifests import Manifest, prune, strings, text
-from function.kube.names import ANNOTATION_ADAPTERS, ANNOTATION_SPEC_DIGEST, LABEL_SERVICE, MANAGED_BY
+from function.kube.names import ANNOTATION_ADAPTERS, ANNOTATION_SPEC_DIGEST, MANAGED_BY
 from function.remote.composed_kinds import SERVING_VERSION
 from function.serving.digest import ServingRequest, compute_spec_digest
 from function.serving.engine import is_started_by_preset, start_group
+from function.serving.labels import collect_labels
 from function.serving.picker import build_router
 from function.serving.pod import build_pod
 
@@ -88,7 +89,7 @@ def build_service(request: ServingRequest) -> Manifest:
                 "model": {"uri": request.uri, "name": request.model.served_name},
                 "replicas": request.replicas,
                 "parallelism": _build_parallelism(request.shape) or None,
-                "labels": {**dict(additions.labels), **request.labels, LABEL_SERVICE: request.name},
+                "labels": {**collect_labels(request)},
                 "annotations": annotations or None,
                 "template": build_pod(request, group.leader, is_leader=True),
                 "worker": build_pod(request, group.worker, is_leader=False) if group.worker else None,

@@ -114,8 +114,10 @@ def _build_adapter(name: str, download: ReconciledWeights) -> Manifest:
     return {"name": name, "phase": download.state.phase, **displayed, **build_download(download.download)}
 
 
-def build_service_conditions(resolved: ResolvedPlacement, reconciled: ReconciledService) -> tuple[Condition, Condition]:
-    """Returns ServiceAccepted and ServiceReady."""
+def build_service_conditions(
+    resolved: ResolvedPlacement, reconciled: ReconciledService, waits_for_kueue: str = ""
+) -> tuple[Condition, Condition]:
+    """Returns ServiceAccepted and ServiceReady; `waits_for_kueue`: why Kueue may hold pods."""
     placement = resolved.placement
     missing_secret = reconciled.missing_pull_secret
     ready = build_service_ready(reconciled.remote, placement.replicas, has_served=placement.has_served)
@@ -124,10 +126,22 @@ def build_service_conditions(resolved: ResolvedPlacement, reconciled: Reconciled
     if missing_secret and ready.status is not Status.TRUE:
         note = f"Images cannot be pulled: {describe_storage(missing_secret)}"
         ready = replace(ready, message=f"{ready.message}. {note}")
+    if waits_for_kueue:
+        ready = replace(ready, message=f"{ready.message}. {waits_for_kueue}")
+    if reconciled.kept_labels:
+        note = _describe_kept_labels(placement, resolved.pool, reconciled.kept_labels)
+        ready = replace(ready, message=f"{ready.message}. {note}")
     if reconciled.picker_obstacle:
         note = f"Routing {Routing.PREFIX_AWARE} has no effect: {reconciled.picker_obstacle}"
         ready = replace(ready, message=f"{ready.message}. {note}")
     return build_service_accepted(reconciled), ready
+
+
+def _describe_kept_labels(placement: Placement, pool: Pool, keys: Sequence[str]) -> str:
+    return (
+        f"Note on pool {pool.name}: the pods keep their labels {join_with_more(keys)}, as these cannot change while "
+        f"the service exists; deleting ModelPlacement {placement.name} stops the service and creates it again"
+    )
 
 
 def build_admitted(placement: Placement, admission: Admission) -> Condition:
