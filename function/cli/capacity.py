@@ -40,7 +40,7 @@ from function.kube.selectors import Selector
 _KINDS = ("InferenceEnvironment", "ModelPlacement")
 _HEADERS = (
     "ENVIRONMENT", "POOL", "READY", "NOT SCHEDULABLE", "FREE", "LENT", "LARGEST", "GPUS", "NODES", "USABLE",
-    "ACCELERATOR", "MEMORY", "NETWORK", "MULTINODE", "PRICE", "USED BY",
+    "ACCELERATOR", "MEMORY", "NETWORK", "MULTINODE", "PRICE", "LOCAL QUEUE", "USED BY",
 )  # fmt: skip
 _USERS_SHOWN = 2
 
@@ -101,7 +101,7 @@ def capacity(  # noqa: PLR0913  # one for each option
         match form:
             case Form.TABLE | Form.WIDE:
                 table = _format_table(usages, wide=form is Form.WIDE)
-                return f"{table}\n\n{total}" if total else table
+                return "\n\n".join(filter(None, [table, total, _describe_queues(usages)]))
             case Form.SVG:
                 return draw_world(usages, plans)
             case Form.NAME:
@@ -201,11 +201,21 @@ def _format_sums(by: str, rows: Sequence[Mapping[str, Any]], form: Form, guarant
 
 def _format_table(usages: Sequence[gpus.Usage], *, wide: bool) -> str:
     rows = [_build_cells(usage, None if wide else _USERS_SHOWN) for usage in usages]
-    optional = ("NOT SCHEDULABLE", "LENT", "USABLE", "PRICE")
+    optional = ("NOT SCHEDULABLE", "LENT", "USABLE", "PRICE", "LOCAL QUEUE")
     hidden = {header for header in optional if not any(row.get(header) for row in rows)}
     hidden |= set() if wide else {"MEMORY", "NETWORK", "MULTINODE"}
     headers = [header for header in _HEADERS if header not in hidden]
     return format_table(headers, ([row.get(header) for header in headers] for row in rows))
+
+
+def _describe_queues(usages: Iterable[gpus.Usage]) -> str:
+    """Returns what the ledger cannot know of pools whose pods Kueue admits; empty if there are none."""
+    if not any(usage.pool and usage.pool.pod.queue for usage in usages):
+        return ""
+    return (
+        "note: Kueue admits the pods of pools with a LOCAL QUEUE; its quota is not counted here, so that it may hold "
+        "pods of placements that have GPUs, and of those that FREE has room for"
+    )
 
 
 def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object]:
@@ -230,6 +240,7 @@ def _build_cells(usage: gpus.Usage, users_shown: int | None) -> dict[str, object
         "FREE": usage.free,
         "LENT": usage.lent or "",
         "PRICE": pool.price or "",
+        "LOCAL QUEUE": pool.pod.queue,
         "LARGEST": usage.largest,
         "USED BY": gpus.format_users(gpus.add_up_users(usage.holdings), users_shown),
     }

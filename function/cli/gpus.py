@@ -139,6 +139,7 @@ def build_usage_data(usage: Usage) -> dict[str, object]:
         "nodes": nodes or None,
         "gpus": {"total": usage.gpus, "inUse": usage.used, "free": usage.free}
         | ({"lent": usage.lent} if usage.lent else {}),
+        **({"localQueue": pool.pod.queue} if pool and pool.pod.queue else {}),
         "notSchedulable": [*usage.obstacles],
         "largestReplica": usage.largest,
         "usedBy": users,

@@ -422,3 +422,33 @@ def test_says_that_a_cluster_of_any_provider_is_existing() -> None:
         "with its kubeconfig in a Secret"
     )
     assert Problem("spec.cluster.source", want) in problems
+
+
+def test_a_queue_of_kueue_is_a_label_of_the_pods() -> None:
+    (parsed,) = _read(manifests.environment(pool(kueue={"queue": "team.gpus"}, pod={"labels": {"a": "b"}}))).value.pools
+    (by_label,) = _read(
+        manifests.environment(pool(pod={"labels": {"a": "b", "kueue.x-k8s.io/queue-name": "team.gpus"}}))
+    ).value.pools
+    assert parsed == by_label
+    assert parsed.pod.queue == "team.gpus"
+
+
+QUEUED: Manifest = {"labels": {"kueue.x-k8s.io/queue-name": "other"}}
+TAKEN = 'labels.kueue.x-k8s.io/queue-name: "other" is not allowed; must be left out, as kueue.queue sets it'
+NO_NAME = (
+    'kueue.queue: "team..gpus" is not allowed; must be of lower-case letters, digits, - and ., and each part between '
+    "dots must begin and end with a letter or digit"
+)
+
+
+@pytest.mark.parametrize(
+    ("queue", "fields", "want"),
+    [
+        ("team..gpus", {}, NO_NAME),
+        ("gpus", {"pod": QUEUED}, f"pod.{TAKEN}"),
+        ("gpus", {"interNode": {"pod": QUEUED}}, f"interNode.pod.{TAKEN}"),
+    ],
+)
+def test_refuses_a_queue_that_kueue_or_another_field_refuses(queue: str, fields: Manifest, want: str) -> None:
+    parsed = _read(manifests.environment(pool(kueue={"queue": queue}, **fields)))
+    assert [str(problem) for problem in parsed.problems] == [f"spec.nodePools[0].{want}"]

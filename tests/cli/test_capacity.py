@@ -32,6 +32,22 @@ def test_shows_unused_pools_from_files() -> None:
     assert {row[-1] for row in rows.values()} == {"-"}, "used by none"
 
 
+def test_says_that_the_quota_of_kueue_is_not_counted(tmp_path: Path) -> None:
+    environment = copy.deepcopy(find_manifest(example("gemma-one-gpu"), "InferenceEnvironment"))
+    (pool,) = listing(environment, "spec.nodePools")
+    path = write(tmp_path, environment)
+    assert "LOCAL QUEUE" not in output_of("capacity", "-f", path)
+    pool["kueue"] = {"queue": "team-gpus"}
+    path = write(tmp_path, environment)
+    shown = output_of("capacity", "-f", path)
+    (row,) = cells(shown)
+    assert "team-gpus" in row
+    assert shown.splitlines()[-1].startswith(
+        "note: Kueue admits the pods of pools with a LOCAL QUEUE; its quota is not counted here"
+    )
+    assert json.loads(output_of("capacity", "-f", path, "-o", "json"))[0]["localQueue"] == "team-gpus"
+
+
 STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 # In one world the ModelCache's model would be given twice, and its environments would be another example's.
 WORLDS = [*([story] for story in STORIES), [story for story in STORIES if story != "model-cache"]]

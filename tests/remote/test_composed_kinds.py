@@ -41,7 +41,12 @@ def test_every_row_is_composed() -> None:
 def test_what_the_command_line_reports_is_up() -> None:
     for row in GPU_CLUSTER_KINDS:
         manifest: Manifest = {"apiVersion": row.version, "kind": row.kind, "metadata": {"generation": 1}, "spec": {}}
-        if row.kind not in {"Deployment", "Node", "LocalQueue", "ClusterQueue"}:  # which are only observed, and never judged
+        if row.kind not in {
+            "Deployment",
+            "Node",
+            "LocalQueue",
+            "ClusterQueue",
+        }:  # which are only observed, and never judged
             assert assess({**manifest, **row.report_up(manifest)}).up, row.kind
 
 

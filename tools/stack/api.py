@@ -20,6 +20,7 @@ from tools.stack.layout import Home
 _PATHS = {
     "ClusterModel": "apis/modelplane.ai/v1alpha1 clustermodels",
     "ClusterProviderConfig": "apis/kubernetes.m.crossplane.io/v1alpha1 clusterproviderconfigs",
+    "ClusterQueue": "apis/kueue.x-k8s.io/v1beta2 clusterqueues",
     "ClusterRole": "apis/rbac.authorization.k8s.io/v1 clusterroles",
     "Composition": "apis/apiextensions.crossplane.io/v1 compositions",
     "ConfigMap": "api/v1 configmaps",
@@ -43,6 +44,7 @@ _PATHS = {
     "LLMInferenceService": "apis/serving.kserve.io/v1alpha2 llminferenceservices",
     "LLMInferenceServiceConfig": "apis/serving.kserve.io/v1alpha2 llminferenceserviceconfigs",
     "LeaderWorkerSet": "apis/leaderworkerset.x-k8s.io/v1 leaderworkersets",
+    "LocalQueue": "apis/kueue.x-k8s.io/v1beta2 localqueues",
     "Model": "apis/modelplane.ai/v1alpha1 models",
     "ModelCache": "apis/modelplane.ai/v1alpha1 modelcaches",
     "ModelService": "apis/modelplane.ai/v1alpha1 modelservices",
@@ -62,6 +64,7 @@ _PATHS = {
     "Secret": "api/v1 secrets",
     "Service": "api/v1 services",
     "StorageClass": "apis/storage.k8s.io/v1 storageclasses",
+    "Workload": "apis/kueue.x-k8s.io/v1beta2 workloads",
     "CompositeResourceDefinition": "apis/apiextensions.crossplane.io/v2 compositeresourcedefinitions",
 }
 
