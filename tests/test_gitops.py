@@ -141,8 +141,8 @@ def test_argo_cd_shows_what_is_paused_or_goes(metadata: Mapping[str, JSON], want
 
 HEALTHY = {
     "InferenceEnvironment/nodes-unusable", "Model/oci-by-tag", "ModelCache/hydrated", "ModelDeployment/ready",
-    "ModelDeployment/two-environments", "ModelPlacement/on-a-model-cache", "ModelPlacement/serving",
-    "ModelPlacement/single-node", "ModelService/serving",
+    "ModelDeployment/two-environments", "ModelPlacement/kueue", "ModelPlacement/on-a-model-cache",
+    "ModelPlacement/serving", "ModelPlacement/single-node", "ModelService/serving",
 }  # fmt: skip
 FAILED = {"ClusterModel/one-profile-invalid", "ModelService/no-gateway"}
 

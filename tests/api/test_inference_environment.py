@@ -450,5 +450,6 @@ NO_NAME = (
     ],
 )
 def test_refuses_a_queue_that_kueue_or_another_field_refuses(queue: str, fields: Manifest, want: str) -> None:
-    parsed = _read(manifests.environment(pool(kueue={"queue": queue}, **fields)))
+    block: Manifest = {"name": "h100", "acceleratorCount": 8, "maxNodeCount": 4, "kueue": {"queue": queue}, **fields}
+    parsed = _read(manifests.environment(block))
     assert [str(problem) for problem in parsed.problems] == [f"spec.nodePools[0].{want}"]

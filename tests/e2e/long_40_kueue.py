@@ -111,6 +111,10 @@ def _workloads(world: World) -> list[str]:
     return [text(each, "metadata.name") for each in world.stack.remote.find("Workload", TEAM)]
 
 
+def _observed_quota(world: World) -> Manifest:
+    return mapping(world.stack.remote.get("ClusterQueue", CLUSTER), "status")
+
+
 def test_a_missing_queue_is_named_and_the_download_is_not_held(world: World) -> None:
     world.team(TEAM)
     world.apply(
@@ -199,6 +203,36 @@ def test_a_group_of_pods_is_admitted_as_a_whole(world: World) -> None:
     assert len(_workloads(world)) == 2
 
 
+def test_a_group_comes_back_after_it_has_lost_a_pod(world: World) -> None:
+    before = {text(pod, "metadata.uid") for pod in _pods(world, "two")}
+    world.stack.remote.delete("Pod", text(_pods(world, "two")[1], "metadata.name"), TEAM)
+    until("another pod", lambda: {text(pod, "metadata.uid") for pod in _pods(world, "two")} != before)
+    _wait_pods(world, "two", runs=4, gated=0)
+
+
+def test_a_group_takes_an_image_and_kueue_refuses_other_requests(world: World) -> None:
+    later = "vllm/vllm-openai:v0.16.0"
+    profile: Manifest = {**TWO, "engine": {"name": "vLLM", "image": later}}
+    world.apply(model("two", profile=profile, resources={"disk": "60Gi"}))
+
+    def rolled() -> bool:
+        pods = _pods(world, "two")
+        return {text(listing(pod, "spec.containers")[0], "image") for pod in pods} == {later} and all(
+            map(running, pods)
+        )
+
+    until("the new image", rolled, seconds=180)
+    _wait_pods(world, "two", runs=4, gated=0)
+    world.ready(TEAM, "two")
+    before = {text(pod, "metadata.uid") for pod in _pods(world, "two")}
+    world.apply(model("two", profile=profile, resources={"disk": "60Gi", "cpu": "7"}))
+    _wait_message(world, "two", "field is immutable")
+    assert {text(pod, "metadata.uid") for pod in _pods(world, "two")} == before
+    world.apply(model("two", profile=profile, resources={"disk": "60Gi"}))
+    world.ready(TEAM, "two")
+    assert {text(pod, "metadata.uid") for pod in _pods(world, "two")} == before
+
+
 def test_fewer_groups_and_a_deletion_leave_nothing_behind(world: World) -> None:
     world.apply(deployment(TEAM, "two", "two", on=QUEUED))
     _wait_pods(world, "two", runs=2, gated=0)
@@ -207,7 +241,7 @@ def test_fewer_groups_and_a_deletion_leave_nothing_behind(world: World) -> None:
     until("no Workload", lambda: not _workloads(world))
     until("no group", lambda: not world.stack.remote.find("LeaderWorkerSet", TEAM))
     until("no pod", lambda: not world.stack.remote.find("Pod", TEAM, "app.kubernetes.io/part-of=llminferenceservice"))
-    assert not mapping(world.stack.remote.get("ClusterQueue", CLUSTER) or {}, "status").get("reservingWorkloads")
+    until("no quota to be reserved", lambda: get(_observed_quota(world), "reservingWorkloads") == 0)
 
 
 def test_without_kueue_the_queue_holds_nothing(world: World) -> None:

@@ -39,7 +39,7 @@ def quota(name: str, amount: JSON, resource: str = GPU) -> JSON:
     return {"name": name, "resources": [{"name": resource, "nominalQuota": amount}]}
 
 
-def cluster_queue(*flavors: JSON, reserved: JSON = (), conditions: JSON = None) -> Manifest:
+def cluster_queue(*flavors: JSON, reserved: JSON = None, conditions: JSON = None) -> Manifest:
     return {
         "metadata": {"name": "all"},
         "spec": {"resourceGroups": [{"flavors": [*flavors]}]},
