@@ -120,12 +120,14 @@ needs-free:
 e2e: needs $(VENV)/dev.stamp image
 	$(STACK) test
 
-# What takes long: five minutes of heartbeats, a thousand nodes, services without us, two GPU clusters; EARLIER_RELEASE
+# What takes long: five minutes of heartbeats, a thousand nodes, services without us, two GPU clusters, Kueue; EARLIER_RELEASE
 # names what is upgraded from. The last two scenarios, of one command that installs and of backups, use up their stacks.
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py \
 	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
 	  tests/e2e/long_36_lent.py tests/e2e/long_37_walk.py
+	$(BIN)/python -m tools.programs kueue
+	$(STACK) test tests/e2e/long_40_kueue.py
 	$(STACK) test tests/e2e/long_34_one_command.py
 	$(STACK) test tests/e2e/long_35_restore.py
 

@@ -118,7 +118,7 @@ def _observed_quota(world: World) -> Manifest:
 def test_a_missing_queue_is_named_and_the_download_is_not_held(world: World) -> None:
     world.team(TEAM)
     world.apply(
-        _environment(LOCAL),
+        _environment("wrong"),
         model("one", profile=ONE, resources={"disk": "60Gi"}),
         deployment(TEAM, "one", "one", on=QUEUED, modelCache=CLAIM),
     )
@@ -128,8 +128,22 @@ def test_a_missing_queue_is_named_and_the_download_is_not_held(world: World) -> 
     (job,) = world.stack.remote.find("Job", TEAM)
     assert condition(job, "Complete")["status"] == "True"
     _wait_message(
-        world, "one", f"Waiting for Kueue: LocalQueue {LOCAL} in namespace {TEAM} of the cluster does not exist"
+        world, "one", f"Waiting for Kueue: LocalQueue wrong in namespace {TEAM} of the cluster does not exist"
     )
+
+
+def test_another_queue_reaches_a_service_that_is_created_again(world: World) -> None:
+    world.apply(_environment(LOCAL))
+    _wait_message(world, "one", f"the pods keep their labels {QUEUE_LABEL}", "deleting ModelPlacement")
+    before = world.placement(TEAM, "one")
+    world.stack.hub.delete("ModelPlacement", text(before, "metadata.name"), TEAM)
+
+    def is_new() -> bool:
+        uids = [text(each, "metadata.uid") for each in world.placements(TEAM, "one")]
+        return len(uids) == 1 and uids != [text(before, "metadata.uid")]
+
+    until("another placement", is_new)
+    _wait_message(world, "one", f"LocalQueue {LOCAL} in namespace {TEAM} of the cluster does not exist")
     _apply(world, _local_queue(LOCAL))
     world.ready(TEAM, "one")
     until("the queues to be observed no more", lambda: not _observes_queues(world))
