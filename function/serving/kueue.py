@@ -75,7 +75,7 @@ def describe_wait(service: Manifest, writer: ObjectWriter, gpu_resource: str) ->
     if not pending:
         return ""
     usage = _describe_usage(cluster.manifest, gpu_resource)
-    waiting = f"Waiting for Kueue: {format_count(pending, 'Workload')} pending in {queue}{usage}"
+    waiting = f"Waiting for Kueue: {format_count(pending, 'Workload')} pending in {queue}, perhaps of others{usage}"
     return f"{waiting}; `kubectl -n {namespace} get workloads -o yaml` there has the cause of each"
 
 

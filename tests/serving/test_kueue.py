@@ -17,6 +17,7 @@ SERVICE: Manifest = {
     "spec": {"replicas": 2, "labels": {QUEUE_LABEL: "gpus"}},
 }
 QUEUE = "LocalQueue gpus in namespace team of the cluster"
+PENDING = f"pending in {QUEUE}, perhaps of others"
 SHOWS = "; `kubectl -n team get workloads -o yaml` there has the cause of each"
 
 
@@ -85,15 +86,15 @@ CASES = (
          "Waiting for Kueue: ClusterQueue all is not active: it is stopped"),
     Case("admitted", "the queue holds nothing", writer(local=observed(local_queue())), ""),
     Case("pending", "the ClusterQueue is not observed yet", writer(local=observed(local_queue(1))),
-         f"Waiting for Kueue: 1 Workload pending in {QUEUE}{SHOWS}"),
+         f"Waiting for Kueue: 1 Workload {PENDING}{SHOWS}"),
     Case("quota", "the quota for GPUs is reserved",
          writer(local=observed(local_queue(2)),
                 cluster=observed(cluster_queue(quota("h100", "8"), quota("a100", 4), reserved=TAKEN))),
-         f"Waiting for Kueue: 2 Workloads pending in {QUEUE}; ClusterQueue all has reserved 8 of 8 in flavor h100, "
+         f"Waiting for Kueue: 2 Workloads {PENDING}; ClusterQueue all has reserved 8 of 8 in flavor h100, "
          f"0 of 4 in flavor a100 of {GPU}{SHOWS}"),
     Case("no-gpus", "the ClusterQueue has no quota for GPUs",
          writer(local=observed(local_queue(2)), cluster=observed(cluster_queue(quota("h100", "8", "cpu")))),
-         f"Waiting for Kueue: 2 Workloads pending in {QUEUE}; ClusterQueue all has no quota for {GPU}{SHOWS}"),
+         f"Waiting for Kueue: 2 Workloads {PENDING}; ClusterQueue all has no quota for {GPU}{SHOWS}"),
 )  # fmt: skip
 
 
