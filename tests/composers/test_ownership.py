@@ -62,6 +62,8 @@ def test_corpus_contains_every_kind_of_name() -> None:
         ("Object", "pull"),
         ("Object", "service"),
         ("Object", "workload"),
+        ("Object", "local"),
+        ("Object", "cluster"),
         ("Object", "storage"),
         ("Object", "pipeline"),
         ("Object", "monitor"),
