@@ -154,7 +154,7 @@ def test_the_quota_that_a_replica_waits_for_is_named(world: World) -> None:
     world.apply(deployment(TEAM, "one", "one", on=QUEUED, modelCache=CLAIM, replicas=2))
     _wait_pods(world, "one", runs=1, gated=1)
     reserved = f"ClusterQueue {CLUSTER} has reserved 8 of 8 in flavor any of nvidia.com/gpu"
-    _wait_message(world, "one", "Serving at", "Waiting for Kueue: 1 Workload pending in", reserved)
+    _wait_message(world, "one", "Waiting for Kueue: 1 Workload pending in", reserved)
     _apply(world, _cluster_queue(64))
     _wait_pods(world, "one", runs=2, gated=0)
     until("the queues to be observed no more", lambda: not _observes_queues(world))
