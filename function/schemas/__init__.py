@@ -77,7 +77,7 @@ class EnvironmentSelector(BaseModel):
 
 class Lora(BaseModel):
     max_adapters: StrictInt = Field(..., alias="maxAdapters", ge=1, le=16)
-    max_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(16, alias="maxRank")
+    max_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(16, alias="maxRank", ge=1, le=512)
 
 
 class Parallelism(BaseModel):
