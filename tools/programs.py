@@ -99,6 +99,8 @@ PROGRAMS: Mapping[str, Program] = {
     "kwok": Program(folder="tools/kwok", package="sigs.k8s.io/kwok/cmd/kwok", minutes=2),
     "kube-state-metrics": Program(folder="tools/kube-state-metrics", package="k8s.io/kube-state-metrics/v2"),
     "lws": Program(folder="tools/lws", package="sigs.k8s.io/lws/cmd", minutes=3),
+    # The endpoint picker. The one of KServe's image, of llm-d, is no Go module.
+    "epp": Program(folder="tools/epp", package="sigs.k8s.io/gateway-api-inference-extension/cmd/epp", minutes=3),
     "kserve-llmisvc": Program(folder="tools/kserve", package="github.com/kserve/kserve/cmd/llmisvc", minutes=8),
     "kueue": Program(
         folder="tools/kueue",

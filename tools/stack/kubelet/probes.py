@@ -5,6 +5,9 @@ import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from function.kube.manifests import Manifest, integer, mapping, text
 
 
@@ -49,7 +52,9 @@ class Probe:
 
 
 def ask(probe: Manifest, address: str) -> str:
-    """Asks over HTTP; returns why the probe failed, or nothing if it succeeded."""
+    """Asks over HTTP or gRPC; returns why the probe failed, or nothing if it succeeded."""
+    if mapping(probe, "grpc"):
+        return _ask_health(probe, address)
     check = mapping(probe, "httpGet")
     if not check or text(check, "scheme") == "HTTPS":
         # The services of the tests serve plain HTTP; another probe must not count as answered.
@@ -65,6 +70,20 @@ def ask(probe: Manifest, address: str) -> str:
     finally:
         connection.close()
     return "" if 200 <= status < 400 else f"HTTP probe failed with statuscode: {status}"
+
+
+def _ask_health(probe: Manifest, address: str) -> str:
+    target = f"{address}:{integer(probe, 'grpc.port')}"
+    with grpc.insecure_channel(target) as channel:
+        request = health_pb2.HealthCheckRequest(service=text(probe, "grpc.service"))
+        try:
+            status = (
+                health_pb2_grpc.HealthStub(channel).Check(request, timeout=integer(probe, "timeoutSeconds", 1)).status
+            )
+        except grpc.RpcError as error:
+            return f"gRPC probe failed: {error.code().name}"
+    name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)
+    return "" if name == "SERVING" else f"gRPC probe failed with status {name}"
 
 
 @dataclass(slots=True)
