@@ -28,7 +28,7 @@ def test_example_comes_to_rest(story: Path, settle: Callable[..., Rest]) -> None
 
 def test_every_manifest_passes_the_schemas(schemas: Path, tmp_path: Path) -> None:
     folders = (programs.ROOT / "examples", programs.ROOT / "tests" / "acceptance")
-    files = [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
+    files = [path for folder in folders for path in sorted(folder.rglob("*.yaml")) if path.parent.name != "ai-gateway"]
     manifests = [manifest for path in files for manifest in crossplane.read(path)]
     inputs = [
         mapping(step, "input")

@@ -21,8 +21,10 @@ from tools.engine import Engine, requirement
 from tools.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# Those that are applied; the objects of the other folder have statuses, and docs/render.md only renders them.
-APPLIED = tuple(path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir() and path.name != "render")
+# Those that are applied. The objects of `render` have statuses, and docs/render.md only renders them; those of
+# `ai-gateway` are of other projects.
+_NOT_APPLIED = {"render", "ai-gateway"}
+APPLIED = tuple(path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir() and path.name not in _NOT_APPLIED)
 
 
 def call(request: fnv1.RunFunctionRequest) -> fnv1.RunFunctionResponse:
