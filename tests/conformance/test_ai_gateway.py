@@ -12,11 +12,12 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -45,34 +46,49 @@ def _find(kind: str) -> Manifest:
     return found
 
 
-def _group(manifest: Manifest) -> str:
-    return text(manifest, "apiVersion").partition("/")[0]
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """A project whose resources the example has."""
+
+    id: str
+    groups: frozenset[str]
+    crds: Sequence[Path]
+    kinds: frozenset[str]
+    wrong: tuple[str, str]  # a field that its schemas require, and the kind that has it
 
 
-def test_resources_of_envoy_gateway_pass_its_schemas(tmp_path: Path) -> None:
+def _list_projects() -> Iterator[Project]:
+    """Yields those whose schemas are there; those of Envoy AI Gateway are where AI_GATEWAY names its source."""
     standard = programs.module_dir("kserve", "sigs.k8s.io/gateway-api") / "config/crd/standard"
-    crds = [*envoy_gateway.list_crds(), *standard.glob("gateway.networking.k8s.io_gateway*.yaml")]
-    crossplane.write(tmp_path / "crds" / "crds.yaml", [each for path in crds for each in crossplane.read(path) if each])
-    found = [each for each in _read() if _group(each) in {"gateway.envoyproxy.io", "gateway.networking.k8s.io"}]
-    kinds = {"GatewayClass", "Gateway", "EnvoyProxy", "Backend", "SecurityPolicy", "BackendTrafficPolicy"}
-    assert {each["kind"] for each in found} == kinds
-    assert crossplane.validate(tmp_path / "crds", found, tmp_path) == []
-    (policy,) = (each for each in found if each["kind"] == "SecurityPolicy")
-    mapping(policy, "spec.apiKeyAuth").pop("extractFrom")
-    assert crossplane.validate(tmp_path / "crds", [policy], tmp_path) != [], "the schemas refuse what is wrong"
+    yield Project(
+        id="envoy-gateway",
+        groups=frozenset({"gateway.envoyproxy.io", "gateway.networking.k8s.io"}),
+        crds=[*envoy_gateway.list_crds(), *standard.glob("gateway.networking.k8s.io_gateway*.yaml")],
+        kinds=frozenset({"GatewayClass", "Gateway", "EnvoyProxy", "Backend", "SecurityPolicy", "BackendTrafficPolicy"}),
+        wrong=("spec.apiKeyAuth.extractFrom", "SecurityPolicy"),
+    )
+    if crds := envoy_gateway.list_ai_crds():
+        yield Project(
+            id="envoy-ai-gateway",
+            groups=frozenset({"aigateway.envoyproxy.io"}),
+            crds=crds,
+            kinds=frozenset({"AIGatewayRoute", "AIServiceBackend"}),
+            wrong=("spec.schema.name", "AIServiceBackend"),
+        )
 
 
-def test_resources_of_envoy_ai_gateway_pass_its_schemas(tmp_path: Path) -> None:
-    try:
-        crds = envoy_gateway.list_ai_crds()
-    except programs.BuildError as error:
-        pytest.skip(f"set {envoy_gateway.SOURCE_VARIABLE} to a folder with the source of Envoy AI Gateway: {error}")
-    crossplane.write(tmp_path / "crds" / "crds.yaml", [each for path in crds for each in crossplane.read(path) if each])
-    found = [each for each in _read() if _group(each) == "aigateway.envoyproxy.io"]
-    assert [each["kind"] for each in found] == ["AIGatewayRoute", "AIServiceBackend"]
-    assert crossplane.validate(tmp_path / "crds", found, tmp_path) == []
-    mapping(found[1], "spec.schema")["name"] = "Other"
-    assert crossplane.validate(tmp_path / "crds", found, tmp_path) != [], "the schemas refuse what is wrong"
+def test_resources_pass_the_schemas_of_their_projects(tmp_path: Path) -> None:
+    for project in _list_projects():
+        schemas = tmp_path / project.id
+        found = [each for path in project.crds for each in crossplane.read(path) if each]
+        crossplane.write(schemas / "crds.yaml", found)
+        resources = [each for each in _read() if text(each, "apiVersion").partition("/")[0] in project.groups]
+        assert {each["kind"] for each in resources} == project.kinds
+        assert crossplane.validate(schemas, resources, tmp_path) == []
+        (parent, _, field_name), kind = project.wrong[0].rpartition("."), project.wrong[1]
+        broken = next(each for each in resources if each["kind"] == kind)
+        mapping(broken, parent).pop(field_name)
+        assert crossplane.validate(schemas, resources, tmp_path) != [], "the schemas refuse what is wrong"
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -132,10 +148,9 @@ def serving_limits(limiter: Limiter) -> Iterator[int]:
     messages = message_factory.GetMessages([file], pool=descriptor_pool.DescriptorPool())
     response = messages["limits.Response"]
 
-    def decide(request: object, _: grpc.ServicerContext) -> object:
+    def decide(request: Any, _: grpc.ServicerContext) -> object:
         found = [
-            (each.entries[0].value, each.hits.value if each.HasField("hits") else 1)
-            for each in request.descriptors  # type: ignore[attr-defined]
+            (each.entries[0].value, each.hits.value if each.HasField("hits") else 1) for each in request.descriptors
         ]
         return response(code=2 if limiter.check(found) else 1)
 
