@@ -139,7 +139,7 @@ e2e-engine: needs needs-engine $(VENV)/dev.stamp image
 # What endpoint pickers save, and what it costs to lose them: the real picker and Envoy (docs/routing.md).
 e2e-picker: needs $(VENV)/dev.stamp image
 	$(BIN)/python -m tools.programs epp envoy
-	$(STACK) test tests/e2e/long_39_pickers.py
+	$(STACK) test tests/e2e/long_41_pickers.py
 
 # Every command of docs/quickstart-kind.md, on a machine with Docker, kind, Helm and Go.
 quickstart: $(VENV)/runtime.stamp

@@ -1,4 +1,4 @@
-"""The parts of the picker scenario (tests/e2e/long_39_pickers.py): prefix caches, Envoy's configuration, commands."""
+"""The parts of the picker scenario (tests/e2e/long_41_pickers.py): prefix caches, Envoy's configuration, commands."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Scenario 39: what an endpoint picker saves, and what it costs to lose one or both, with the real picker and Envoy.
+"""Scenario 41: what an endpoint picker saves, and what it costs to lose one or both, with the real picker and Envoy.
 
 Requests go from the control plane's Gateway to Envoy, which is the gateway of the GPU cluster and follows the HTTPRoute
 that the function composes (tools/stack/envoy.py). Envoy asks the picker of Gateway API Inference Extension, which runs
