@@ -1,10 +1,12 @@
-"""The parts of the picker scenario (tests/e2e/long_41_pickers.py): prefix caches, Envoy's configuration, commands."""
+"""Gateways that are played, and the parts of the picker scenario (tests/e2e/long_41_pickers.py)."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
 from concurrent import futures
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import grpc
 import pytest
@@ -12,7 +14,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tools import programs
-from tools.stack import envoy, pickers
+from tools.stack import envoy, pickers, players
+from tools.stack.api import Api
 from tools.stack.engines import BLOCK_TOKENS, TOKEN_BYTES, Engine, PrefixCache, read_prompt
 from tools.stack.envoy_controller import Controller
 from tools.stack.kubelet.probes import ask
@@ -202,3 +205,44 @@ def test_a_probe_asks_for_the_health_of_one_grpc_service() -> None:
         assert ask(probe, "127.0.0.1") == answer
     server.stop(None).wait()
     assert ask(probe, "127.0.0.1") == "gRPC probe failed: UNAVAILABLE"
+
+
+@dataclass
+class Cluster:
+    """Has objects, and notes the statuses that are written."""
+
+    objects: dict[str, list[Manifest]]
+    written: list[tuple[str, Manifest]] = field(default_factory=list)
+
+    def find(self, kind: str, namespace: str = "", labels: str = "") -> list[Manifest]:
+        assert (namespace, labels) in {("", ""), ("", players.REFUSES_POOLS)}
+        return self.objects.get(kind, [])
+
+    def patch(self, kind: str, name: str, body: Manifest, namespace: str = "", part: str = "") -> None:
+        self.written.append((f"{kind} {namespace}/{name} {part}", body))
+
+
+def test_the_played_gateway_observes_each_generation_of_a_route() -> None:
+    gateway: Manifest = {
+        "spec": {"gatewayClassName": "played"},
+        "metadata": {"name": "gateway"},
+        "status": {"addresses": [{"value": "10.0.0.9"}]},
+    }
+    none: list[JSON] = []
+    observed: JSON = {"conditions": [{"type": "Accepted", "observedGeneration": 2}]}
+    routes: list[Manifest] = [
+        {
+            "kind": "HTTPRoute",
+            "metadata": {"name": name, "namespace": "team", "generation": generation},
+            "spec": {"parentRefs": [{"name": "gateway"}]},
+            "status": {"parents": parents},
+        }
+        for name, generation, parents in (("new", 1, none), ("changed", 3, [observed]), ("same", 2, [observed]))
+    ]
+    cluster = Cluster({"Gateway": [gateway], "HTTPRoute": routes})
+    players.play(cast("Api", cluster))
+    assert [where for where, _ in cluster.written] == ["HTTPRoute team/new status", "HTTPRoute team/changed status"]
+    for (_, body), generation in zip(cluster.written, (1, 3), strict=True):
+        (parent,) = listing(body, "status.parents")
+        found = [(text(c, "type"), text(c, "status"), c["observedGeneration"]) for c in listing(parent, "conditions")]
+        assert found == [("Accepted", "True", generation), ("ResolvedRefs", "True", generation)]
