@@ -21,8 +21,8 @@ from tools.stack.processes import Program
 
 
 class Mode(StrEnum):
-    """How a gateway reaches the pickers: by the ready endpoints of their Service, as Istio and Envoy Gateway do, or by
-    its address, where a connection is refused while no endpoint is ready.
+    """How a gateway reaches pickers: by the ready endpoints of their Service, or by its address, as Envoy AI Gateway
+    does (docs/facts.md, AI gateway). There, a connection is refused while no endpoint is ready.
     """
 
     ENDPOINTS = "endpoints"
