@@ -1,8 +1,9 @@
 """What a gateway controller and a storage system would do, played, because none of them runs here.
 
-Gateways of the played class are Accepted and Programmed, each generation of their routes is Accepted with its
-references resolved, and so are InferencePools, unless a label of their namespace says that the gateway knows none; a
-volume whose claim is gone is free again. Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
+Gateways of the played class are Accepted and Programmed. Their routes are Accepted with their references resolved, each
+generation of those that KServe does not own, and so are InferencePools, unless a label of their namespace says that the
+gateway knows none. A volume whose claim is gone is free again.
+Runs as a process of its own: `python -m tools.stack.players HOME CLUSTER`.
 """
 
 import sys
@@ -55,9 +56,15 @@ def _patch_status(remote: Api, manifest: Manifest, status: Manifest) -> None:
 
 
 def _is_observed(route: Manifest) -> bool:
+    """Tells whether a status is up to date. Those of KServe's own routes stay: KServe would not be Ready meanwhile."""
     found = [c for parent in listing(route, "status.parents") for c in listing(parent, "conditions")]
     generation = integer(route, "metadata.generation")
-    return bool(found) and all(integer(each, "observedGeneration") == generation for each in found)
+    is_current = all(integer(each, "observedGeneration") == generation for each in found)
+    return bool(found) and (_is_of_kserve(route) or is_current)
+
+
+def _is_of_kserve(route: Manifest) -> bool:
+    return any(text(each, "kind") == "LLMInferenceService" for each in listing(route, "metadata.ownerReferences"))
 
 
 def _gateway_status() -> Manifest:
@@ -68,12 +75,11 @@ def _gateway_status() -> Manifest:
 
 
 def _route_status(route: Manifest) -> Manifest:
-    generation = integer(route, "metadata.generation")
-    conditions: list[JSON] = [
-        {**each, "observedGeneration": generation} for each in _conditions("Accepted", "ResolvedRefs")
-    ]
+    conditions = _conditions("Accepted", "ResolvedRefs")
+    if not _is_of_kserve(route):
+        conditions = [{**each, "observedGeneration": integer(route, "metadata.generation")} for each in conditions]
     parents: list[JSON] = [
-        {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": conditions}
+        {"parentRef": parent, "controllerName": inventory.PLAYER, "conditions": [*conditions]}
         for parent in listing(route, "spec.parentRefs")
     ]
     return {"parents": parents}
