@@ -316,7 +316,8 @@ def unknown_value(path: str, value: object, known: Sequence[str], also: Sequence
 
     Values in `also` are not listed.
     """
-    close = find_nearest(value if isinstance(value, str) else format_value(value), (*known, *also))
+    words = [word for word in (*known, *also) if not word.isdecimal()]  # no number is meant for another
+    close = find_nearest(value if isinstance(value, str) else format_value(value), words)
     purpose = _HINTS.get(tuple(known))
     hint = f" (did you mean {close}?)" if close else f"; {purpose}" if purpose else ""
     return Problem(path, f"{format_value(value)} is not known; must be one of {', '.join(known)}{hint}")
@@ -357,7 +358,8 @@ def _describe(error: ErrorDetails, schema: type[BaseModel], value: JSON, path: s
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
         # Of words that differ only in case, the first is the documented one.
-        words = {word.lower(): word for word in reversed(re.findall("'([^']*)'", context["expected"]))}
+        expected = re.findall("'([^']*)'", context["expected"]) or re.findall("[0-9]+", context["expected"])
+        words = {word.lower(): word for word in reversed(expected)}
         known = tuple(reversed(words.values()))
         return unknown_value(path, error["input"], known)
     form = PATTERN_FORMS.get(str(context.get("pattern") or _find_pattern(schema, error["loc"])), "")

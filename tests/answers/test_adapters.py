@@ -65,6 +65,8 @@ def test_bad_adapters_are_refused_before_an_engine_starts(
     world: World, served: Stages, record_property: Record
 ) -> None:
     def have_ended() -> bool:
+        if not world.placements(TEAM, NAME):
+            raise LookupError("no placement")
         phases = {name: text(row, "phase") for name, row in _rows(world).items()}
         if phases != {**dict.fromkeys(BROKEN, "Failed"), "sql": "Ready"}:
             raise LookupError(str(phases))

@@ -130,6 +130,10 @@ def test_an_engine_must_not_have_flags_that_lora_stands_for() -> None:
     spec: Manifest = {"model": {"name": "org/m"}, "huggingFace": {"repo": "org/m"}, "serving": [profile]}
     manifest: Manifest = {"kind": "ClusterModel", "metadata": {"name": "m"}, "spec": spec}
     assert parse_model(manifest).problems == (), "without lora they are the author's"
+    profile["lora"] = {"maxAdapters": 2, "maxRank": 12}
+    (rank,) = (problem for problem in parse_model(manifest).problems if problem.path.endswith("maxRank"))
+    ranks = "1, 8, 16, 32, 64, 128, 256, 320, 512"
+    assert str(rank) == f"spec.serving[0].lora.maxRank: 12 is not known; must be one of {ranks}"
     profile["lora"] = {"maxAdapters": 2}
     said = "is not allowed; must be left out, as lora of the profile sets it"
     assert [str(problem) for problem in parse_model(manifest).problems] == [

@@ -260,7 +260,10 @@ def test_preset_shell_keeps_special_characters(path_with_vllm: str, mode: Shape)
     assert through_preset(path_with_vllm, mode, *AWKWARD) == list(AWKWARD)
 
 
-TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0"), max_size=20).filter(
+    # These the commands have already (`drop_repeated_flags`).
+    lambda arg: arg.partition("=")[0] not in {"--served-model-name", "--model"}
+)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
