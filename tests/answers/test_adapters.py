@@ -81,8 +81,9 @@ def test_bad_adapters_are_refused_before_an_engine_starts(
 
 
 def test_model_and_adapter_answer_as_transformers_does(
-    served: Stages, model: TinyModel, adapters: TinyAdapters, record_property: Record
+    world: World, served: Stages, model: TinyModel, adapters: TinyAdapters, record_property: Record
 ) -> None:
+    until("a URL", lambda: bool(text(world.deployment(TEAM, NAME), "status.url")), seconds=SECONDS)
     until("an answer", served.ask, seconds=SECONDS)
     answers = {name: served.ask(model=name).tokens for name in (REPOSITORY, "sql")}
     record_property("tokens", f"{answers}; by transformers {model.tokens} and {adapters.tokens}")

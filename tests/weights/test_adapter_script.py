@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from function.kube.manifests import JSON, Manifest
-from function.weights.job import ADAPTER_SCRIPT_FILES, SCRIPT_FILES
+from function.weights.job import ADAPTER_SCRIPT_FILES, SCRIPT_FILES, JobFailure, find_failure
 from function.weights.scripts import adapter_script as script
 from function.weights.scripts.adapter_script import AdapterExit, RefusedError
-from function.weights.scripts.download_script import faults
+from function.weights.scripts.download_script import Exit, faults
+from function.weights.scripts.prepare_script import REFUSED
 from tests.weights.directories import Program, fill
 
 RANK, HIDDEN, INNER = 8, 64, 128
@@ -245,7 +246,7 @@ def test_passes_on_the_exit_code_of_the_download(
     monkeypatch.setenv("MODELPLANE_ADAPTER_BASE", str(tmp_path / "base"))
     monkeypatch.setenv("MODELPLANE_MAX_RANK", "16")
     monkeypatch.setenv("MODELPLANE_MODEL_PATH", "v1")
-    endings = {"raise SystemExit(41)": 41, "import os; os.kill(os.getpid(), 15)": 128 + 15, "": 46}
+    endings = {"raise SystemExit(41)": 41, "import os; os.kill(os.getpid(), 15)": 128 + 15, "": 50}
     for ending, code in endings.items():
         (here / "download.py").write_text(ending)
         assert script.main("hf://owner/adapter:main", str(root)) == code
@@ -272,3 +273,19 @@ def test_runs_as_a_program(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(script.__file__, run_name="__main__")
     assert ended.value.code == 2
+
+
+def test_every_code_of_every_script_has_one_meaning() -> None:
+    codes = [*AdapterExit, *Exit, *(cause.gave_up for cause in Exit if cause.gave_up != cause), REFUSED]
+    assert len({*map(int, codes)}) == len(codes)
+    causes = {cause: cause.name for cause in (*AdapterExit, *Exit)}
+    for code, name in causes.items():
+        assert find_failure(_failed_with(code)) in {JobFailure[name], JobFailure.UNKNOWN}
+    for cause in AdapterExit:
+        assert find_failure(_failed_with(cause)) is JobFailure[cause.name]
+
+
+def _failed_with(code: int) -> Manifest:
+    message = f"Container download for pod a/b failed with exit code {int(code)} matching FailJob rule at index 0"
+    failed: Manifest = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}
+    return {"status": {"conditions": [failed]}}

@@ -131,7 +131,7 @@ def test_a_job_of_an_adapter_knows_the_model_and_the_highest_rank() -> None:
     assert variables["MODELPLANE_ADAPTER_BASE"] == f"/mnt/models/{base}"
     assert variables["MODELPLANE_MAX_RANK"] == "16"
     (rule, *_) = listing(job, "spec.podFailurePolicy.rules")
-    assert get(rule, "onExitCodes.values") == [41, 42, 43, 44, 45, 46, 47, 48, 49, 61, 62, 63, 64, 65, 66]
+    assert get(rule, "onExitCodes.values") == [41, 42, 43, 44, 45, 47, 48, 49, 50, 61, 62, 63, 64, 65, 66]
 
 
 def test_adding_one_downloads_nothing_else_again_and_changes_the_service_once() -> None:

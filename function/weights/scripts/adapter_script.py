@@ -21,12 +21,12 @@ from typing import Any
 
 
 class AdapterExit(IntEnum):
-    """Exit codes that no retry cures, besides those of download.py."""
+    """Exit codes that no retry cures, besides those of download.py and prepare.py."""
 
-    ADAPTER_UNDESCRIBED = 46
     ADAPTER_RANK_TOO_HIGH = 47
     ADAPTER_OF_OTHER_MODEL = 48
     ADAPTER_UNSUPPORTED = 49
+    ADAPTER_UNDESCRIBED = 50
 
 
 class RefusedError(Exception):
