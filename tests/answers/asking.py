@@ -1,6 +1,7 @@
 """Requests to a model, at the URL that its deployment names."""
 
 import json
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
@@ -28,8 +29,12 @@ def ask(url: str, *, model: str, tokens: int = TOKENS, whole: bool = False) -> A
         data=json.dumps({**asked, "temperature": 0, "return_token_ids": True}).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=_SECONDS) as response:
-        said: Manifest = json.load(response)
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response:
+            said: Manifest = json.load(response)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
     (choice,) = listing(said, "choices")
     found = get(choice, "token_ids")
     assert isinstance(found, list), said
