@@ -33,6 +33,9 @@ _PREFIX, _END = "adapter-", "."  # around the cache key, before the name that th
 def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> PartOutcome[ChosenAdapters]:
     resolved = context.resolved
     weights = decisions.of(WEIGHTS_PART)
+    if not resolved.placement.adapters and not any(key.startswith(_PREFIX) for key in context.writer.observed):
+        conditions = (report.build_storage_ready(weights.state, {}),)
+        return PartOutcome(decision=ChosenAdapters(), conditions=conditions)
     by_name: dict[str, ReconciledWeights] = {}
     planned: tuple[ServedAdapter, ...] = ()
     desired: list[Desired] = []

@@ -133,11 +133,11 @@ def reconcile_service(
     request = requested and keep_labels(requested, written)
     problems = (*find_service_problems(request), *_find_adapter_problems(resolved)) if request else ()
     rolls_out_in_order = resolved.placement.allowed_digest is not None
-    # What the deployment gives turns for: with adapters that are still downloaded.
-    planned = (
-        replace(request, adapters=adapters.planned, lora=_get_lora(resolved, adapters.planned)) if request else None
-    )
-    requested_digest = compute_spec_digest(planned) if planned and rolls_out_in_order else ""
+    requested_digest = ""
+    if request and rolls_out_in_order:
+        # Turns are given for a service with the adapters that are still downloaded.
+        lora = _get_lora(resolved, adapters.planned)
+        requested_digest = compute_spec_digest(replace(request, adapters=adapters.planned, lora=lora))
     waits = _find_wait(resolved, writer.read(key), written, requested_digest, kept)
     if request and _waits_for_weights(weights, written, request):
         waits = ServiceDecision.WEIGHTS_NOT_READY
