@@ -205,7 +205,7 @@ simulate: $(VENV)/dev.stamp
 
 simulate-short: $(VENV)/dev.stamp
 	$(BIN)/pytest -m simulation -n 2 --dist worksteal tests/simulator tests/histories
-	$(BIN)/python -m bench.histories run --seeds 200
+	$(BIN)/python -m bench.histories run --seeds 100
 
 # Defects that were there once, brought back one by one: each is found.
 mutants: $(VENV)/dev.stamp
