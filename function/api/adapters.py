@@ -12,6 +12,8 @@ from function.api.values import check_unique, choose_block, refuse_expansions, r
 from function.domain.adapter import Adapter
 from function.domain.model import DownloadedSource, HuggingFaceSource, PvcSource, SecretKey, UriSource
 
+_FILES = "adapter_*"  # of a repository: engines read only adapter_config.json and adapter_model.safetensors
+
 
 def parse_adapters(blocks: Sequence[schemas.Adapter] | None, namespace: str, problems: Problems) -> tuple[Adapter, ...]:
     """Returns the adapters in the order of their names, as far as they can be parsed."""
@@ -19,6 +21,8 @@ def parse_adapters(blocks: Sequence[schemas.Adapter] | None, namespace: str, pro
     for index, block in enumerate(blocks or ()):
         at = problems[index]
         source = None if at.refused else _parse_source(block, namespace, at)
+        if block.name.startswith("publishers/"):
+            at["name"].add_invalid(block.name, "a name that does not begin with publishers/")
         if source:
             adapters.append(Adapter(name=block.name, source=source, retry=block.retry or ""))
     check_unique((problems[index], block.name) for index, block in enumerate(blocks or ()))
@@ -37,7 +41,7 @@ def _parse_source(block: schemas.Adapter, namespace: str, problems: Problems) ->
                 repo=chosen.repo,
                 revision=chosen.revision,
                 secret=_parse_secret(chosen.secret_ref, namespace),
-                allow=(f"{chosen.path}/*",) if chosen.path else (),
+                allow=(f"{chosen.path}/{_FILES}" if chosen.path else _FILES,),
                 path=chosen.path or "",
             )
         case schemas.AdapterUri():

@@ -8,6 +8,7 @@ were read. Its fields are those of `Preset`. The platform sets in `with` what a 
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,8 +29,10 @@ _HUGE_PAGES = "hugepages-"
 _RESERVED_GROUPS = ("modelplane.ai", "app.kubernetes.io", "kserve.io", "llm-d.ai", "leaderworkerset.sigs.k8s.io")
 # Volumes of KServe's presets, which a volume of the same name would replace.
 _RESERVED_VOLUMES = ("dshm", "home", "tmp-dir", "model-cache", "tls-certs", "engine-cache", "initializer-certificates")
+_ADAPTER_VOLUME = re.compile("lora-[0-9]+")
 _RESERVED_MOUNTS = {
     "/mnt/models": "the model's weights",
+    "/mnt/lora": "LoRA adapters",
     "/dev/shm": "shared memory",  # noqa: S108  # a mount
     "/var/cache/engine": "what the engine compiles",
     "/var/run/kserve/tls": "KServe's certificates",
@@ -53,6 +56,8 @@ def parse_additions(pod: schemas.Pod | None, gpu_resource: str, problems: Proble
     _check_keys(pod.annotations or {}, problems["annotations"])
     for index, volume in enumerate(pod.volumes or ()):
         at = problems["volumes"][index]
+        if _ADAPTER_VOLUME.fullmatch(volume.name):
+            at["name"].add_invalid(volume.name, "no lora-0, lora-1 and so on, which adapters have")
         if volume.name in _RESERVED_VOLUMES:
             at["name"].add_invalid(volume.name, f"none of {', '.join(_RESERVED_VOLUMES)}, which pods have already")
         check_alternatives(volume, _VOLUME_SOURCES, at, required=True)

@@ -11,21 +11,22 @@ from dataclasses import replace
 
 from function.contract import Desired, combine
 from function.domain.adapter import Adapter, ChosenAdapters, ServedAdapter, find_adapter_obstacle
-from function.domain.model import PvcSource
+from function.domain.model import DownloadedSource, PvcSource
 from function.domain.placement import ResolvedPlacement
 from function.domain.records.weights import DownloadRecord
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
 from function.parts.weights import WEIGHTS_NAMES, WEIGHTS_PART, request_weights
-from function.reasons import Phase
+from function.reasons import Phase, PlacementStorage
 from function.remote.composed_kinds import OBJECT
 from function.remote.object_writer import SERVICE_PREFIX, ObjectWriter
 from function.remote.observed_object import read_written
 from function.serving.service import list_loaded_adapters
 from function.status import model_placement as report
-from function.weights.planner import WeightsPlan, plan_adapters, plan_weights
+from function.weights.planner import WeightsPlan, plan_adapters
 from function.weights.reconcile import CLAIM_PREFIX, ReconciledWeights, drop_weights, reconcile_weights
-from function.weights.request import WeightsRequest, serving_path
+from function.weights.request import WeightsRequest, cache_key, get_download, model_directory, serving_path
+from function.weights.state import WeightsState
 
 _PREFIX, _END = "adapter-", "."  # around the cache key, before the name that the Object of a model has
 
@@ -67,16 +68,16 @@ ADAPTERS_PART = Part(
 def list_planned(resolved: ResolvedPlacement, request: WeightsRequest, plan: WeightsPlan) -> tuple[ServedAdapter, ...]:
     """Returns the adapters that a service loads once all of them are downloaded."""
     requests = () if _find_obstacle(resolved) else plan_adapters(request, plan, _get_max_rank(resolved))
-    plans = {r.adapter.name: plan_weights(r) for r in requests if r.adapter}
-    adapters = resolved.placement.adapters
-    return tuple(_serve(a, plans.get(a.name)) for a in adapters if isinstance(a.source, PvcSource) or a.name in plans)
-
-
-def _serve(adapter: Adapter, plan: WeightsPlan | None) -> ServedAdapter:
-    if isinstance(adapter.source, PvcSource):
-        return ServedAdapter(name=adapter.name, claim=adapter.source.claim, path=adapter.source.path)
-    assert plan is not None  # it is downloaded
-    return ServedAdapter(name=adapter.name, claim=plan.claim_name, path=serving_path(adapter.source, plan.path))
+    sources = {r.adapter.name: r.adapter.source for r in requests if r.adapter}
+    served: list[ServedAdapter] = []
+    for adapter in resolved.placement.adapters:
+        source = sources.get(adapter.name)
+        if isinstance(adapter.source, PvcSource):
+            served.append(ServedAdapter(name=adapter.name, claim=adapter.source.claim, path=adapter.source.path))
+        elif isinstance(source, DownloadedSource):
+            path = serving_path(source, model_directory(source))
+            served.append(ServedAdapter(name=adapter.name, claim=plan.claim_name, path=path))
+    return tuple(served)
 
 
 def _find_obstacle(resolved: ResolvedPlacement) -> str:
@@ -88,12 +89,12 @@ def _get_max_rank(resolved: ResolvedPlacement) -> int:
 
 
 def _name_scope(request: WeightsRequest) -> str:
-    return f"{_PREFIX}{plan_weights(request).key}{_END}"
+    return f"{_PREFIX}{cache_key(get_download(request))}{_END}"
 
 
 def _download(context: PlacementContext, scope: str, request: WeightsRequest) -> ReconciledWeights:
     placement = context.resolved.placement
-    path = plan_weights(request).path
+    path = model_directory(get_download(request))
     # By the path: an adapter may have been given another name.
     recorded = next((record for _, record in placement.adapter_downloads if record.path == path), DownloadRecord())
     return reconcile_weights(request, _narrow(context.writer, scope), recorded, now=context.call.now)
@@ -127,6 +128,11 @@ def _list_loaded(writer: ObjectWriter) -> frozenset[str]:
     return frozenset(name for service in services for name in list_loaded_adapters(service))
 
 
+def _needs_user(state: WeightsState) -> bool:
+    """Tells whether a download does not go on unless a user does something."""
+    return state.phase is Phase.FAILED or state.reason in (PlacementStorage.TOKEN_MISSING, PlacementStorage.NO_POD)
+
+
 def _choose(
     adapters: Sequence[Adapter],
     planned: Mapping[str, ServedAdapter],
@@ -144,7 +150,7 @@ def _choose(
         is_complete[adapter.name] = isinstance(adapter.source, PvcSource) or (
             download is not None and download.service_may_read
         )
-        if download and download.state.phase is Phase.FAILED and adapter.name not in loaded:
+        if download and _needs_user(download.state) and adapter.name not in loaded:
             del is_complete[adapter.name]
     return ChosenAdapters(
         served=tuple(planned[name] for name, complete in is_complete.items() if complete and name in planned),

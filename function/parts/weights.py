@@ -4,6 +4,7 @@ StorageReady is also about adapters, so the next part has it (parts/adapters.py)
 """
 
 from function.contract import Call
+from function.domain.adapter import find_adapter_obstacle
 from function.domain.placement import ResolvedPlacement
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
@@ -18,7 +19,7 @@ from function.weights.reconcile import (
     ReconciledWeights,
     reconcile_weights,
 )
-from function.weights.request import WeightsRequest
+from function.weights.request import WeightsRequest, parse_claim_uri
 
 WEIGHTS_NAMES = f"{CLAIM_PREFIX}.+|(?:{JOB_PREFIX}|{SCRIPTS_PREFIX}|{SECRET_COPY_PREFIX}){HASHED}"
 
@@ -44,7 +45,13 @@ def request_weights(call: Call, resolved: ResolvedPlacement) -> WeightsRequest:
         namespace=resolved.namespace,
         owner=placement.name,
         named_cache=resolved.cache,
-        adapters=placement.adapters,
+        adapters=placement.adapters if _may_need_adapters(resolved) else (),
         service_exists=any(key.startswith(SERVICE_PREFIX) for key in call.observed),
     )
     return request.with_pool(resolved.environment, resolved.pool, resolved.shape, placement.replicas)
+
+
+def _may_need_adapters(resolved: ResolvedPlacement) -> bool:
+    """Tells whether there is, or may be, a service with the adapters of a placement: no other adapter needs a claim."""
+    obstacle = find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
+    return not obstacle or parse_claim_uri(resolved.placement.service.serving_uri) is not None

@@ -433,7 +433,7 @@ def _list_traits(resolved: ResolvedPlacement, serving_uri: str, adapters: Iterab
     on_claim = parse_claim_uri(serving_uri)
     weights = on_claim[1] if on_claim else serving_uri
     traits = {
-        "adapters": join_with_more([*adapters]),
+        "adapters": ", ".join(adapters),
         "contextLength": get_last_value(engine.args, ENGINES[engine.name].context_flag) or "default",
         "engine": engine.image.rpartition("/")[2],
         "model": resolved.model.served_name,

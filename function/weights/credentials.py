@@ -37,7 +37,8 @@ class SecretCopy:
     @property
     def label(self) -> str:
         """The Secret that it is copied from, as users find it on the control plane."""
-        return f"{self.origin.namespace}/{self.origin.name} (key {self.origin.key})"
+        key = f" (key {self.origin.key})" if self.origin.key else ""
+        return f"{self.origin.namespace}/{self.origin.name}{key}"
 
     def compose(self, writer: ObjectWriter, key: str, namespace: str, policy: ManagementPolicy) -> Composed:
         """Composes the Object by which the provider copies it; this function never sees its values."""

@@ -203,6 +203,7 @@ def reconcile_weights(
         claim=claim,
         claim_obstacle=_find_claim_obstacle(request, plan, claim),
         write_failures=write_failures,
+        cache_claim_uid=entry.download.claim_uid if entry else "",
         bytes_total=0 if request.adapter else request.model.disk or 0,
         now=now,
     )

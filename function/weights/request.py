@@ -214,6 +214,12 @@ def build_cache_request(model: Model, cache: ModelCache, environment: Environmen
     )
 
 
+def get_download(request: WeightsRequest) -> DownloadedSource:
+    """Returns what a request downloads; it is of a source that is downloaded."""
+    assert isinstance(request.source, DownloadedSource)
+    return request.source
+
+
 def cache_key(source: DownloadedSource) -> str:
     if isinstance(source, HuggingFaceSource):
         parts = [f"hf://{source.repo}", source.revision, sorted({*source.allow}), sorted({*source.ignore})]

@@ -175,6 +175,7 @@ class DownloadState:
     wanted: DownloadRecord  # what status records once the plan is carried out
     claim: ObservedObject
     job: ObservedObject | None = None  # the Job that stands for the planned one; None: none is planned
+    cache_claim_uid: str = ""  # of the claim of a ModelCache, which is not observed; empty: `claim` is
     bytes_total: int = 0  # declared bound of the weights' bytes; 0: unknown
     now: float = 0  # seconds since 1970
 
@@ -235,7 +236,7 @@ class DownloadState:
 
     @property
     def _claim_uid(self) -> str:
-        return text(self.claim.manifest, "metadata.uid")
+        return self.cache_claim_uid or text(self.claim.manifest, "metadata.uid")
 
     @property
     def _is_same_download(self) -> bool:

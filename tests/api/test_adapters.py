@@ -41,7 +41,7 @@ def test_parses_every_source_with_secrets_of_the_deployments_namespace() -> None
         Adapter(name="own", source=PvcSource(claim="c", path="x"), retry="2"),
         Adapter(
             name="sql",
-            source=HuggingFaceSource(repo="org/sql", revision="v1", secret=hub, allow=("a/b/*",), path="a/b"),
+            source=HuggingFaceSource(repo="org/sql", revision="v1", secret=hub, allow=("a/b/adapter_*",), path="a/b"),
         ),
     )
 
@@ -82,6 +82,12 @@ BAD = (
         path="uri.secretRef.key",
         words="as the credentials for gs:// are one file",
     ),
+    Bad(
+        id="second-name",
+        adapter={"name": "publishers/team/models/llama", "huggingFace": HUB},
+        path="name",
+        words="a name that does not begin with publishers/",
+    ),
     Bad(id="name", adapter={"name": "a=b", "huggingFace": HUB}, path="name", words="letters, digits, ., _, / and -"),
 )
 
@@ -119,7 +125,7 @@ def test_a_placement_keeps_what_it_knows_of_each_download() -> None:
     }
     placement = parse_placement(manifest).value
     assert placement
-    assert placement.adapters == (Adapter(name="sql", source=HuggingFaceSource(repo="org/sql")),)
+    assert placement.adapters == (Adapter(name="sql", source=HuggingFaceSource(repo="org/sql", allow=("adapter_*",))),)
     ((name, record),) = placement.adapter_downloads
     assert (name, record.path, record.completed_at) == ("sql", "models/0123", "2026-01-01T00:00:00Z")
 

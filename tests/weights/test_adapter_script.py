@@ -81,7 +81,8 @@ def _renamed(tensors: dict[str, list[int]], before: str, after: str) -> dict[str
 
 UNDESCRIBED, UNSUPPORTED = AdapterExit.ADAPTER_UNDESCRIBED, AdapterExit.ADAPTER_UNSUPPORTED
 OTHER, HIGH = AdapterExit.ADAPTER_OF_OTHER_MODEL, AdapterExit.ADAPTER_RANK_TOO_HIGH
-Q = f"{PEFT}layers.0.self_attn.q_proj"
+Q, UP = f"{PEFT}layers.0.self_attn.q_proj", f"{PEFT}layers.0.mlp.up_proj"
+EXPERTS = {**MODEL, **{f"model.layers.0.mlp.experts.{number}.w1.weight": [INNER, HIDDEN] for number in range(2)}}
 CASES = (
     Case(id="sound", cause=None),
     Case(id="rank-as-allowed", cause=None, config=CONFIG | {"r": 8}),
@@ -125,6 +126,46 @@ CASES = (
         words="'model.layers.40.mlp.up_proj' is not in the model",
     ),
     Case(id="unknown-module", cause=OTHER, adapter=_renamed(ADAPTER, "q_proj", "foo_proj")),
+    Case(id="unknown-outside-the-layers", cause=OTHER, adapter=_renamed(ADAPTER, "model.layers.0.mlp.up_proj", "junk")),
+    Case(
+        id="transposed",
+        cause=OTHER,
+        adapter={f"{UP}.lora_A.weight": [RANK, INNER], f"{UP}.lora_B.weight": [HIDDEN, RANK]},
+    ),
+    Case(
+        id="transposed-as-in-gpt-2",
+        cause=None,
+        adapter={
+            "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight": [RANK, HIDDEN],
+            "base_model.model.transformer.h.0.attn.c_attn.lora_B.weight": [3 * HIDDEN, RANK],
+        },
+        model={"h.0.attn.c_attn.weight": [HIDDEN, 3 * HIDDEN]},
+    ),
+    Case(
+        id="shape-of-the-vision-tower",
+        cause=OTHER,
+        adapter={f"{Q}.lora_A.weight": [RANK, 32], f"{Q}.lora_B.weight": [32, RANK]},
+        model={**MODEL, "vision_tower.encoder.layers.0.self_attn.q_proj.weight": [32, 32]},
+    ),
+    *(
+        Case(id=f"expert-{name}", cause=cause, adapter=_renamed(ADAPTER, "layers.0.mlp.up_proj", name), model=EXPERTS)
+        for name, cause in {
+            "layers.0.mlp.experts.1.w1": None,
+            "layers.0.mlp.experts.77.w1": OTHER,
+            "layers.99.mlp.experts.1.w1": OTHER,
+            "layers.0.mlp.experts.1.w9": OTHER,
+        }.items()
+    ),
+    Case(id="beside-an-own-adapter", cause=None, model=_renamed(MODEL, "proj.weight", "proj.base_layer.weight")),
+    Case(id="torch-weights-and-a-side-file", cause=None, model={"mm_projector.weight": [64, 64]}),
+    Case(id="another-scale", cause=UNDESCRIBED, config=CONFIG | {"lora_alpha": float("nan")}),
+    Case(id="endless-scale", cause=UNDESCRIBED, config=CONFIG | {"lora_alpha": float("inf")}),
+    Case(id="targets-of-another-type", cause=UNDESCRIBED, config=CONFIG | {"target_modules": 5}),
+    Case(
+        id="long-name",
+        cause=UNDESCRIBED,
+        adapter={"a." * 5000 + half: shape for half, shape in (("lora_A.weight", [8, 64]), ("lora_B.weight", [64, 8]))},
+    ),
     Case(id="merged-experts", cause=None, adapter=_renamed(ADAPTER, "mlp.up_proj", "mlp.experts.3.up_proj")),
     Case(id="tied-head", cause=None, adapter=_renamed(ADAPTER, "model.layers.0.mlp.up_proj", "lm_head")),
     Case(id="prefix-of-images", cause=None, model=_renamed(MODEL, "model.layers", "model.language_model.layers")),
@@ -162,10 +203,13 @@ def test_refuses_what_engines_cannot_serve(tmp_path: Path, case: Case) -> None:
         ({"adapter_model.safetensors": b""}, "adapter_config.json is missing, or no JSON"),
         ({"adapter_config.json": b"{"}, "adapter_config.json is missing, or no JSON"),
         ({"adapter_config.json": b"[1]"}, "adapter_config.json is no JSON object"),
-        ({"adapter_config.json": json.dumps(CONFIG).encode()}, "adapter_model.safetensors cannot be read"),
+        (
+            {"adapter_config.json": json.dumps(CONFIG).encode()},
+            "adapter_model.safetensors is missing or cannot be read",
+        ),
         (
             {"adapter_config.json": json.dumps(CONFIG).encode(), "adapter_model.safetensors": b"\xff" * 8 + b"{}"},
-            "adapter_model.safetensors cannot be read",
+            "adapter_model.safetensors is missing or cannot be read",
         ),
     ],
 )
@@ -174,6 +218,54 @@ def test_says_which_file_is_missing_or_damaged(tmp_path: Path, files: dict[str, 
     with pytest.raises(RefusedError, match=words) as refused:
         script.check(tmp_path, tmp_path / "no-model", 16)
     assert refused.value.cause is UNDESCRIBED
+
+
+def _put(path: Path, header: bytes, data: bytes = b"") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "offsets"), [("F32", [0, 0]), ("WHAT", [0, 4]), ("F32", [0, 4])], ids=["no-bytes", "no-type", "overlap"]
+)
+def test_refuses_a_header_that_does_not_describe_its_bytes(tmp_path: Path, kind: str, offsets: list[int]) -> None:
+    entries = {name: {"dtype": kind, "shape": shape, "data_offsets": offsets} for name, shape in ADAPTER.items()}
+    _put(tmp_path / "adapter_model.safetensors", json.dumps(entries).encode(), bytes(offsets[1]))
+    fill(tmp_path, {"adapter_config.json": json.dumps(CONFIG).encode()})
+    with pytest.raises(RefusedError, match="has no numbers, or not as many as"):
+        script.check(tmp_path, tmp_path / "no-model", 16)
+
+
+@pytest.mark.parametrize("shape", ["[1e999,8]", "[true,8]", "[-1,8]", '["8",8]'])
+def test_numbers_that_are_none_are_refused_and_end_nothing(tmp_path: Path, shape: str) -> None:
+    header = f'{{"x.weight":{{"dtype":"F32","shape":{shape},"data_offsets":[0,0]}}}}'.encode()
+    adapter, base = tmp_path / "adapter", tmp_path / "base"
+    fill(adapter, {"adapter_config.json": json.dumps(CONFIG).encode()})
+    _put(adapter / "adapter_model.safetensors", header)
+    with pytest.raises(RefusedError):
+        script.check(adapter, base, 16)
+    _write(adapter / "adapter_model.safetensors", ADAPTER)
+    _put(base / "model.safetensors", header)
+    script.check(adapter, base, 16)
+
+
+def test_a_corrected_adapter_is_fetched_again(tmp_path: Path, root: Path, program: Program) -> None:
+    """Its author corrects the repository, and the deployment gets another value of retry."""
+    source, base = tmp_path / "source", tmp_path / "base"
+    _write(source / "adapter_model.safetensors", ADAPTER)
+    _write(base / "model.safetensors", MODEL)
+    program(f'mkdir -p "$2"; cp -r {source}/. "$2"; echo Successfully copied')
+    pod = _pod(tmp_path, root)
+    codes = []
+    for use_dora in (True, False):
+        fill(source, {"adapter_config.json": json.dumps(CONFIG | {"use_dora": use_dora}).encode()})
+        variables = {
+            "initializer": str(tmp_path / "initializer"),
+            "MODELPLANE_ADAPTER_BASE": str(base),
+            "MODELPLANE_MAX_RANK": "16",
+        }
+        codes.append(pod.run(variables)[0])
+    assert codes == [49, 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +325,7 @@ def test_downloads_and_then_checks(tmp_path: Path, root: Path, program: Program,
     found, said = _pod(tmp_path, root).run(variables)
     assert found == attempt.code, said
     assert attempt.line in said
-    assert (root / ".modelplane" / "complete.json").is_file() is not attempt.is_truncated
+    assert (root / ".modelplane" / "complete.json").is_file() is (not attempt.code), "else nothing is fetched again"
 
 
 def test_passes_on_the_exit_code_of_the_download(
@@ -262,9 +354,11 @@ def test_a_file_of_an_adapter_is_damaged_where_its_header_says_so(root: Path, mo
     _write(root / "adapter_model.safetensors", ADAPTER)
     fill(root, {"adapter_config.json": b"{}", "README.md": b"x"})
     assert faults(root) == {}
-    _write(root / "other.safetensors", ADAPTER)
-    (root / "other.safetensors").write_bytes((root / "other.safetensors").read_bytes()[:-1])
-    assert faults(root) == {root / "other.safetensors": "is truncated"}
+    fill(root, {".gitkeep": b"", "optimizer.safetensors": b"x"})
+    assert faults(root) == {}, "engines read nothing else"
+    weights = root / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert faults(root) == {weights: "is truncated"}
 
 
 def test_runs_as_a_program(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

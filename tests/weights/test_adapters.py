@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from function.api.inference_environment import parse_environment
 from function.cli.store import Ref
+from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, condition, get, list_texts, listing, mapping, text
 from tests.support.plane import only, plane, remote, said
 from tools.control_plane import ControlPlane
@@ -29,6 +31,36 @@ class Refusing(World):
         if job.get("kind") == "Job" and self.repository in str(get(job, "spec.template.spec.containers")):
             failed: Manifest = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": RANK}
             job["status"] = {"failed": 1, "conditions": [failed]}
+        return observed
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherClaims(World):
+    """A world in which every claim was lost and made again under its name; later Jobs end a day later."""
+
+    control: ControlPlane
+    since: int
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        observed = World.advance(self, resource, step)
+        manifest = mapping(observed, "status.atProvider.manifest")
+        if manifest.get("kind") == "PersistentVolumeClaim":
+            mapping(manifest, "metadata")["uid"] = "another"
+        is_later = len(self.control.rounds) - step >= self.since
+        if manifest.get("kind") == "Job" and is_later and get(manifest, "status.completionTime"):
+            mapping(manifest, "status")["completionTime"] = "2026-01-02T00:00:00Z"
+        return observed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenless(World):
+    """A world in which the pod of a download from a bucket waits for its Secret."""
+
+    def advance(self, resource: Manifest, step: int) -> Manifest:
+        observed = World.advance(self, resource, step)
+        job = mapping(observed, "status.atProvider.manifest")
+        if job.get("kind") == "Job" and "s3://x/y" in str(get(job, "spec.template.spec.containers")):
+            job["status"] = {"active": 1, "startTime": "2026-01-01T00:00:00Z"}
         return observed
 
 
@@ -186,6 +218,62 @@ def test_a_refused_adapter_keeps_neither_the_model_nor_other_adapters_from_start
         assert words in message
     assert said(control, _placement(control), "StorageReady") == ("False", "DownloadFailed")
     assert said(control, _placement(control), "ServiceReady") == ("True", "Serving")
+
+
+def test_a_token_that_is_missing_keeps_neither_the_model_nor_an_edit_from_going_on() -> None:
+    control = plane("kimi-k2-two-nodes", Tokenless(absent=frozenset({"Secret/nope"})))
+    _allow(control)
+    missing: Manifest = {"name": "sql", "source": "URI", "uri": {"uri": "s3://x/y", "secretRef": {"name": "nope"}}}
+    _name(control, missing, LAW)
+    control.settle()
+    assert _loaded(_service(control)).keys() == {"Org/Law.v1"}
+    assert said(control, _placement(control), "StorageReady") == ("False", "TokenMissing")
+    message = text(condition(control.composites[_placement(control)], "StorageReady"), "message")
+    assert message == "Adapter sql: Secret assistants/nope does not exist; create it"
+
+
+def test_an_adapter_of_a_cache_is_downloaded_again_with_its_claim() -> None:
+    control = plane("model-cache")
+    _allow(control)
+    deployment = control.all("ModelDeployment")[0]
+    changed = copy.deepcopy(control.composites[deployment])
+    mapping(changed, "spec")["adapters"] = [SQL]
+    control.composites[deployment] = changed
+    control.settle()
+    control.world = OtherClaims(control=control, since=len(control.rounds))
+    control.settle()
+    (row,) = listing(control.composites[only(control, "ModelPlacement")], "status.adapters")
+    assert (row["claimUid"], row["completedAt"]) == ("another", "2026-01-02T00:00:00Z")
+
+
+def test_adapters_that_no_profile_allows_download_nothing() -> None:
+    control = plane("gemma-one-gpu")
+    _edit(control, "InferenceEnvironment", "spec.storage", {"storageClassName": "shared"})
+    _edit(control, "ClusterModel", "spec.resources.disk", "60Gi")
+    control.settle()
+    _name(control, SQL)
+    control.settle()
+    assert said(control, _placement(control), "ServiceAccepted") == ("False", "Rejected")
+    assert not remote(control, _placement(control), "claim-")
+    assert not _jobs(control)
+
+
+def test_volumes_of_adapters_are_reserved() -> None:
+    control = plane("kimi-k2-two-nodes")
+    environment = copy.deepcopy(control.composites[only(control, "InferenceEnvironment")])
+    mount: Manifest = {"name": "lora-0", "mountPath": "/mnt/lora"}
+    listing(environment, "spec.nodePools")[0]["pod"] = {
+        "volumes": [{"name": "lora-0", "emptyDir": {}}],
+        "volumeMounts": [mount],
+    }
+    said_of_volume = [str(problem) for problem in parse_environment(environment, BUILT_IN).problems]
+    assert ["no lora-0, lora-1 and so on, which adapters have" in problem for problem in said_of_volume] == [True]
+    listing(environment, "spec.nodePools")[0]["pod"] = {
+        "volumes": [{"name": "own", "emptyDir": {}}],
+        "volumeMounts": [{"name": "own", "mountPath": "/mnt/lora"}],
+    }
+    said_of_mount = [str(problem) for problem in parse_environment(environment, BUILT_IN).problems]
+    assert ["must be at another path than that of LoRA adapters" in problem for problem in said_of_mount] == [True]
 
 
 def test_a_loaded_adapter_stays_while_its_replacement_cannot_be_downloaded() -> None:

@@ -13,8 +13,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import IntEnum
+from math import prod
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -39,18 +40,53 @@ class RefusedError(Exception):
 
 MAX_RANK, BASE = "MODELPLANE_MAX_RANK", "MODELPLANE_ADAPTER_BASE"  # BASE: the folder of the model
 FOLDER = "MODELPLANE_MODEL_PATH"  # of the adapter, below the directory of the download
+MARKER = Path(".modelplane", "complete.json")  # of download.py
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-HEADER, SHARDS, NAMED, LINE = 100_000_000, 10_000, 5, 2000
+HEADER, SHARDS, NAMED, LINE, NAME, LARGEST = 100_000_000, 10_000, 5, 2000, 1000, 2**40
 # Fields of the configuration that make it more than a plain LoRA, which engines ignore or refuse.
 EXTRAS = (
     *("use_dora", "use_qalora", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication"),
     *("alora_invocation_tokens", "trainable_token_indices", "megatron_config", "eva_config", "corda_config"),
 )
 INITIALISED = re.compile(r"pissa|olora|loftq|corda", re.IGNORECASE)  # which changes the model's own weights, too
-TENSOR = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_(?:embedding_)?([AB])(?:\.[A-Za-z0-9_-]+)?(?:\.weight)?")
-LAYER = re.compile(r"(?:^|.*\.)(?=[A-Za-z_]+\.\d+\.)")
-FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
+HALF = re.compile(r"lora_(?:embedding_)?([AB])")
+# Bytes of a number by its type; only of a model, an unknown type is of no interest.
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
+# Matrices outside of the layers, which may be tied to each other; their adapters are transposed, as those of GPT-2 are.
+OUTSIDE = {"lm_head", "embed_tokens", "wte", "wpe", "embed_in", "embed_out", "shared", "tok_embeddings", "output"}
+TRANSPOSED = ("c_attn", "c_proj", "c_fc")
+UNREADABLE = (OSError, ValueError, ArithmeticError, KeyError, TypeError, AttributeError, RecursionError)
 Shape = tuple[int, ...]
+
+
+@dataclass
+class Modules:
+    """The modules of a model, by their whole names and by what follows the prefix of their layers."""
+
+    exact: dict[str, set[Shape]] = field(default_factory=dict)
+    short: dict[str, set[Shape]] = field(default_factory=dict)
+
+    def add(self, name: str, shape: Shape | None) -> None:
+        """Add a module; without a shape where it is quantised."""
+        for known, key in ((self.exact, name), (self.short, shorten_path(name))):
+            shapes = known.setdefault(key, set())
+            if shape:
+                shapes.add(shape)
+
+    def find(self, name: str) -> set[Shape] | None:
+        """Return the shapes of a module; None if the model does not have it."""
+        exact = self.exact.get(name)
+        return self.short.get(shorten_path(name)) if exact is None else exact
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether any module is in a numbered layer: otherwise the files are not those of the model's layers."""
+        return any(is_in_layer(name) for name in self.short)
+
+    @property
+    def has_single_experts(self) -> bool:
+        """Whether experts have tensors of their own."""
+        return any(".experts.0." in name for name in self.short)
 
 
 def check(root: Path, base: Path, max_rank: int) -> None:
@@ -62,20 +98,24 @@ def check(root: Path, base: Path, max_rank: int) -> None:
     rank = check_config(read_json(root / CONFIG), max_rank)
     modules = read_modules(root / WEIGHTS, rank)
     known = read_model(base)
-    faults = [*find_strangers(modules, known)] if known else []
+    faults = [*find_strangers(modules, known)] if known.has_layers else []
     if faults:
         why = f"{len(faults)} of {len(modules)} modules do not fit the model: {'; '.join(faults[:NAMED])}"
         raise RefusedError(AdapterExit.ADAPTER_OF_OTHER_MODEL, why)
-    say(f"rank {rank}, {len(modules)} modules, {'which fit the model' if known else 'and the model could not be read'}")
+    compared = "which fit the model" if known.has_layers else "and the model could not be read"
+    say(f"rank {rank}, {len(modules)} modules, {compared}")
 
 
 def check_config(config: dict[str, Any], max_rank: int) -> int:
     """Return the rank that the configuration states."""
-    rank, alpha, targets = (config.get(name) for name in ("r", "lora_alpha", "target_modules"))
+    rank, alpha, targets = config.get("r"), config.get("lora_alpha"), config.get("target_modules")
     kind = config.get("peft_type")
     if kind != "LORA":
         raise RefusedError(AdapterExit.ADAPTER_UNSUPPORTED, f"its peft_type is {quote(kind)}, not LORA")
-    if type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not targets:
+    is_scale = isinstance(alpha, int | float) and alpha is not True and 0 < alpha < LARGEST
+    names = targets if isinstance(targets, list) else [targets]
+    is_target = bool(names) and all(isinstance(name, str) and name for name in names)
+    if type(rank) is not int or rank < 1 or not is_scale or not is_target:
         why = f"r, lora_alpha or target_modules is missing or no value: {quote([rank, alpha, targets])}"
         raise RefusedError(AdapterExit.ADAPTER_UNDESCRIBED, why)
     if rank > max_rank:
@@ -91,11 +131,19 @@ def check_config(config: dict[str, Any], max_rank: int) -> int:
 def read_modules(path: Path, rank: int) -> dict[str, Shape]:
     """Return the modules that the adapter changes, each with the shape of the matrix that it adds."""
     halves: dict[str, dict[str, Shape]] = {}
-    for name, shape, _ in read_tensors(path):
-        match = TENSOR.fullmatch(name)
-        if not match:
-            raise RefusedError(AdapterExit.ADAPTER_UNSUPPORTED, f"it has a tensor {quote(name)}, which is none of LoRA")
-        halves.setdefault(match[1], {})[match[2]] = shape
+    end = 0
+    for tensor in sorted(read_tensors(path), key=lambda tensor: tensor.begin):
+        module, half = parse_name(tensor.name)
+        if not half or half in halves.setdefault(module, {}):
+            why = f"it has a tensor {quote(tensor.name)}, which is none of LoRA, or there twice"
+            raise RefusedError(AdapterExit.ADAPTER_UNSUPPORTED, why)
+        size = BYTES.get(tensor.kind, 0) * prod(tensor.shape)
+        if tensor.begin != end or tensor.end != end + size or not size:
+            raise RefusedError(
+                AdapterExit.ADAPTER_UNSUPPORTED, f"{quote(tensor.name)} has no numbers, or not as many as said"
+            )
+        end = tensor.end
+        halves[module][half] = tensor.shape
     modules: dict[str, Shape] = {}
     for name, pair in halves.items():
         inner, outer = pair.get("A", ()), pair.get("B", ())
@@ -108,61 +156,103 @@ def read_modules(path: Path, rank: int) -> dict[str, Shape]:
     return modules
 
 
-def find_strangers(modules: dict[str, Shape], known: dict[str, set[Shape]]) -> Iterator[str]:
+def parse_name(name: str) -> tuple[str, str]:
+    """Return the module of a tensor, and which half of its matrix it is; empty if it is none."""
+    parts = name.removeprefix("base_model.model.").removesuffix(".weight").split(".")
+    for index in (-1, -2):  # an adapter may have a name of its own at the end
+        match = HALF.fullmatch(parts[index]) if len(parts) > -index else None
+        if match:
+            return ".".join(parts[:index]), match[1]
+    return "", ""
+
+
+def find_strangers(modules: dict[str, Shape], known: Modules) -> Iterator[str]:
     """Yield the modules that the model does not have, or not in this shape.
 
-    A matrix outside of the layers may be missing because it is tied to another, and experts may be merged.
+    A matrix outside of the layers may be tied to another, and experts may be merged.
     """
     for name, shape in sorted(modules.items()):
-        shapes = known.get(shorten_path(name))
+        shapes, last = known.find(name), name.rpartition(".")[2]
         if shapes is None:
-            if re.search(r"\.\d+\.", name) and ".experts." not in name:
+            is_merged = ".experts." in name and is_in_layer(name) and not known.has_single_experts
+            if not is_merged and not (last in OUTSIDE and not is_in_layer(name)):
                 yield f"{quote(name)} is not in the model"
-        elif shapes and not shapes & {shape, shape[::-1]}:
+        elif shapes and not shapes & ({shape, shape[::-1]} if last in OUTSIDE or last in TRANSPOSED else {shape}):
             yield f"{quote(name)} is {[*shape]}, in the model {[*min(shapes)]}"
 
 
-def read_model(base: Path) -> dict[str, set[Shape]]:
-    """Return the modules of a model, each with the shapes of its matrix; without a shape where it is quantised.
+def read_model(base: Path) -> Modules:
+    """Return the modules of a model.
 
     Nothing is known of a model whose files cannot be read, or that has the names of its vendor.
     """
-    known: dict[str, set[Shape]] = {}
+    known = Modules()
     shards = [path for path in sorted(base.glob("*.safetensors")) if not path.name.startswith("consolidated")]
     for path in shards[:SHARDS]:
-        with suppress(RefusedError):
-            for name, shape, kind in read_tensors(path):
-                module, _, last = name.rpartition(".")
-                found = known.setdefault(shorten_path(module), set())
-                if last == "weight" and len(shape) == 2 and kind in FLOATS:
-                    found.add(shape)
+        try:
+            tensors = read_tensors(path)
+        except RefusedError:
+            return Modules()
+        for tensor in tensors:
+            module, _, last = tensor.name.rpartition(".")
+            is_matrix = last == "weight" and len(tensor.shape) == 2 and tensor.kind in BYTES
+            # Some models bring adapters of their own, beside which their layers have this suffix.
+            known.add(module.removesuffix(".base_layer"), tensor.shape if is_matrix else None)
     return known
 
 
 def shorten_path(module: str) -> str:
     """Return the name of a module from its layer on: what comes before depends on who has written the file."""
-    return LAYER.sub("", module)
+    parts = module.split(".")
+    first = next((index for index, part in enumerate(parts) if index and part.isdecimal()), 1)
+    return ".".join(parts[first - 1 :])
 
 
-def read_tensors(path: Path) -> Iterator[tuple[str, Shape, str]]:
-    """Yield name, shape and type of each tensor of a file of safetensors, from its header alone."""
+def is_in_layer(module: str) -> bool:
+    return any(part.isdecimal() for part in module.split("."))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as the header of its file has it."""
+
+    name: str
+    shape: Shape
+    kind: str
+    begin: int
+    end: int
+
+
+def read_tensors(path: Path) -> list[Tensor]:
+    """Return the tensors of a file of safetensors, from its header alone."""
     try:
+        if not path.is_file():
+            raise ValueError("no file")
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             text = file.read(min(length, HEADER))
         header: dict[str, Any] = json.loads(text if len(text) == length else b"")
-        for name, entry in header.items():
-            if name != "__metadata__":
-                yield str(name), tuple(int(size) for size in entry["shape"]), str(entry["dtype"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RefusedError(AdapterExit.ADAPTER_UNDESCRIBED, f"{path.name} cannot be read") from error
+        return [parse_tensor(name, entry) for name, entry in header.items() if name != "__metadata__"]
+    except UNREADABLE as error:
+        raise RefusedError(AdapterExit.ADAPTER_UNDESCRIBED, f"{path.name} is missing or cannot be read") from error
+
+
+def parse_tensor(name: str, entry: dict[str, Any]) -> Tensor:
+    """Return a tensor; raises a ValueError if one of its numbers is none."""
+    numbers = [*entry["shape"], *entry["data_offsets"]]
+    if len(name) > NAME or any(type(number) is not int or not 0 <= number < LARGEST for number in numbers):
+        raise ValueError("numbers")
+    begin, end = entry["data_offsets"]
+    return Tensor(name, tuple(entry["shape"]), str(entry["dtype"]), begin, end)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
+        if not path.is_file():
+            raise ValueError("no file")
         with path.open("rb") as file:
             found = json.loads(file.read(HEADER))
-    except (OSError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RefusedError(AdapterExit.ADAPTER_UNDESCRIBED, f"{path.name} is missing, or no JSON") from error
     if not isinstance(found, dict):
         raise RefusedError(AdapterExit.ADAPTER_UNDESCRIBED, f"{path.name} is no JSON object")
@@ -196,6 +286,8 @@ def main(*args: str) -> int:
         check(folder, Path(os.environ[BASE]), int(os.environ[MAX_RANK]))
     except RefusedError as error:
         say(f"adapter refused: {error}")
+        # Without the marker of download.py, another value of retry fetches the files again.
+        Path(args[1], MARKER).unlink(missing_ok=True)
         return error.cause
     return 0
 

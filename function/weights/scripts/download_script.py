@@ -326,7 +326,7 @@ def files(root: Path) -> list[Path]:
 def faults(root: Path) -> dict[Path, str]:
     """Return what is missing or damaged, by file, of what an engine would open."""
     if os.environ.get(ADAPTER):
-        return {path: fault for path in files(root) if (fault := damage(path))}
+        return {path: fault for path in files(root) if path.match("adapter_*") and (fault := damage(path))}
     opened = root / os.environ.get(OPENED, "")
     is_file = opened.name.lower().endswith(".gguf")
     return check_file(opened, {*files(root)}) if is_file else check_folder(opened, root)
