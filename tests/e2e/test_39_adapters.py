@@ -71,7 +71,8 @@ def test_adding_and_removing_one_downloads_nothing_again(world: World) -> None:
     assert kept.items() < before.items()
     _deploy(world, "few", SQL, LAW)
     until("all pods to load both", partial(_all_load, world, "few", "sql", "Org/Law.v1"))
-    assert kept.items() < _jobs(world).items(), "the model and the other adapter are not downloaded again"
+    # The adapter that comes back may be complete in the Object that was still there, and then needs no Job.
+    assert kept.items() <= _jobs(world).items(), "the model and the other adapter are not downloaded again"
     world.ready(TEAM, "few")
 
 
