@@ -12,7 +12,7 @@ import pytest
 
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import EXAMPLES, cells, output_of, run, write
+from tests.cli.process import EXAMPLES, STORIES, cells, output_of, run, write
 
 
 def test_shows_usage_of_a_control_plane(live: Live) -> None:
@@ -48,7 +48,6 @@ def test_says_that_the_quota_of_kueue_is_not_counted(tmp_path: Path) -> None:
     assert json.loads(output_of("capacity", "-f", path, "-o", "json"))[0]["localQueue"] == "team-gpus"
 
 
-STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 # In one world the ModelCache's model would be given twice, and its environments would be another example's.
 WORLDS = [*([story] for story in STORIES), [story for story in STORIES if story != "model-cache"]]
 

@@ -17,11 +17,10 @@ from function.remote.node_collection import MEMBERSHIP, name_collection
 from function.remote.nodes import parse_node, summarize_pools
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import EXAMPLES, output_of, write
+from tests.cli.process import EXAMPLES, STORIES, output_of, write
 from tests.support.blocks import ROOT, yaml_blocks
 from tests.support.nodes import POOL, member, node, taint
 
-STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 NETWORK = ("multiNodeCapable", "interNodeBandwidth")  # capabilities that no label tells
 
 

@@ -22,11 +22,10 @@ from function.cli.ui import find_version
 from function.kube.manifests import JSON, Manifest, listing, mapping
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, find_manifest
-from tests.cli.process import ELSEWHERE, ENVIRONMENT, EXAMPLES, KIMI, ROOT, cells, output_of, run, write
+from tests.cli.process import ELSEWHERE, ENVIRONMENT, EXAMPLES, KIMI, ROOT, STORIES, cells, output_of, run, write
 from tests.cli.test_nodes import looked
 from tests.cli.test_services import SERVICE
 
-STORIES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 # The last world has a deployment that no environment can run.
 WORLDS = [*(("-f", f"examples/{story}") for story in STORIES), ("-f", f"{KIMI}/deployment.yaml", *ELSEWHERE)]
 
