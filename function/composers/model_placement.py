@@ -14,7 +14,6 @@ from function.api.model_deployment import parse_placement
 from function.api.problems import Parsed
 from function.capacity.quota import may_exceed
 from function.contract import Call, Condition, Outcome, Requirement
-from function.domain.adapter import find_adapter_obstacle
 from function.domain.cache import ModelCacheChoice
 from function.domain.placement import Placement
 from function.domain.settings import Settings
@@ -121,7 +120,7 @@ def compute_service_identity(call: Call, settings: Settings) -> tuple[str, str] 
     storage = request_weights(call, resolved)
     if list_remaining_faults(find_faults(storage), claim_exists=is_hydrated, weights_exist=is_hydrated):
         return None
-    if find_adapter_obstacle(placement.adapters, resolved.profile, resolved.model.served_name):
+    if resolved.adapter_obstacle:
         return None
     plan = plan_weights(storage)
     served = list_planned(resolved, storage, plan)

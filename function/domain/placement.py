@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from function.domain.adapter import Adapter
+from function.domain.adapter import Adapter, find_adapter_obstacle
 from function.domain.allocation import Price, Share
 from function.domain.cache import CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
@@ -205,3 +205,8 @@ class ResolvedPlacement:
     cache: ModelCache | None
     settings: Settings
     namespace: str  # on the remote cluster
+
+    @property
+    def adapter_obstacle(self) -> str:
+        """Why its profile cannot serve its adapters; empty if it can."""
+        return find_adapter_obstacle(self.placement.adapters, self.profile, self.model.served_name)

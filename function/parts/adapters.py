@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from function.contract import Desired, combine
-from function.domain.adapter import Adapter, ChosenAdapters, ServedAdapter, find_adapter_obstacle
+from function.domain.adapter import Adapter, ChosenAdapters, ServedAdapter
 from function.domain.model import DownloadedSource, PvcSource
 from function.domain.placement import ResolvedPlacement
 from function.domain.records.weights import DownloadRecord
@@ -40,7 +40,7 @@ def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> Part
     by_name: dict[str, ReconciledWeights] = {}
     planned: tuple[ServedAdapter, ...] = ()
     desired: list[Desired] = []
-    if weights.plan and not _find_obstacle(resolved):
+    if weights.plan and not resolved.adapter_obstacle:
         request = request_weights(context.call, resolved)
         planned = list_planned(resolved, request, weights.plan)
         requests = plan_adapters(request, weights.plan, _get_max_rank(resolved))
@@ -56,7 +56,7 @@ def _reconcile_adapters(context: PlacementContext, decisions: Decisions) -> Part
         ),
         desired=combine(desired),
         conditions=(report.build_storage_ready(weights.state, by_name),),
-        status=report.build_adapters(resolved.placement, by_name, _find_obstacle(resolved)),
+        status=report.build_adapters(resolved.placement, by_name, resolved.adapter_obstacle),
     )
 
 
@@ -67,7 +67,7 @@ ADAPTERS_PART = Part(
 
 def list_planned(resolved: ResolvedPlacement, request: WeightsRequest, plan: WeightsPlan) -> tuple[ServedAdapter, ...]:
     """Returns the adapters that a service loads once all of them are downloaded."""
-    requests = () if _find_obstacle(resolved) else plan_adapters(request, plan, _get_max_rank(resolved))
+    requests = () if resolved.adapter_obstacle else plan_adapters(request, plan, _get_max_rank(resolved))
     sources = {r.adapter.name: r.adapter.source for r in requests if r.adapter}
     served: list[ServedAdapter] = []
     for adapter in resolved.placement.adapters:
@@ -78,10 +78,6 @@ def list_planned(resolved: ResolvedPlacement, request: WeightsRequest, plan: Wei
             path = serving_path(source, model_directory(source))
             served.append(ServedAdapter(name=adapter.name, claim=plan.claim_name, path=path))
     return tuple(served)
-
-
-def _find_obstacle(resolved: ResolvedPlacement) -> str:
-    return find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
 
 
 def _get_max_rank(resolved: ResolvedPlacement) -> int:

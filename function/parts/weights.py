@@ -4,7 +4,6 @@ StorageReady is also about adapters, so the next part has it (parts/adapters.py)
 """
 
 from function.contract import Call
-from function.domain.adapter import find_adapter_obstacle
 from function.domain.placement import ResolvedPlacement
 from function.parts.part import Decisions, Part, PartOutcome
 from function.parts.placement import PlacementContext
@@ -53,5 +52,4 @@ def request_weights(call: Call, resolved: ResolvedPlacement) -> WeightsRequest:
 
 def _may_need_adapters(resolved: ResolvedPlacement) -> bool:
     """Tells whether there is, or may be, a service with the adapters of a placement: no other adapter needs a claim."""
-    obstacle = find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
-    return not obstacle or parse_claim_uri(resolved.placement.service.serving_uri) is not None
+    return not resolved.adapter_obstacle or parse_claim_uri(resolved.placement.service.serving_uri) is not None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from function.capacity.admission import Admission
 from function.contract import Composed, Drop
-from function.domain.adapter import ChosenAdapters, ServedAdapter, find_adapter_obstacle
+from function.domain.adapter import ChosenAdapters, ServedAdapter
 from function.domain.allocation import Share
 from function.domain.model import Lora, Problem, Shape
 from function.domain.placement import Placement, ResolvedPlacement
@@ -520,7 +520,7 @@ def _may_have_pods(remote: ObservedObject, *, has_served: bool) -> bool:
 
 
 def _find_adapter_problems(resolved: ResolvedPlacement) -> tuple[Problem, ...]:
-    obstacle = find_adapter_obstacle(resolved.placement.adapters, resolved.profile, resolved.model.served_name)
+    obstacle = resolved.adapter_obstacle
     return (Problem("spec.adapters", obstacle),) if obstacle else ()
 
 

@@ -235,10 +235,7 @@ def test_a_token_that_is_missing_keeps_neither_the_model_nor_an_edit_from_going_
 def test_an_adapter_of_a_cache_is_downloaded_again_with_its_claim() -> None:
     control = plane("model-cache")
     _allow(control)
-    deployment = control.all("ModelDeployment")[0]
-    changed = copy.deepcopy(control.composites[deployment])
-    mapping(changed, "spec")["adapters"] = [SQL]
-    control.composites[deployment] = changed
+    _name(control, SQL)
     control.settle()
     control.world = OtherClaims(control=control, since=len(control.rounds))
     control.settle()
@@ -386,12 +383,9 @@ def test_every_way_to_start_an_engine_takes_adapters(story: str) -> None:
 def test_adapters_of_a_named_cache_are_kept_on_its_claim() -> None:
     control = plane("model-cache")
     _allow(control)
-    deployment = control.all("ModelDeployment")[0]
-    changed = copy.deepcopy(control.composites[deployment])
-    mapping(changed, "spec")["adapters"] = [SQL]
-    control.composites[deployment] = changed
+    _name(control, SQL)
     control.settle()
-    placement = next(ref for ref in control.all("ModelPlacement") if ref.name.startswith(deployment.name))
+    placement = _placement(control)
     (service,) = remote(control, placement, "service-").values()
     claim, base = text(service, "spec.model.uri").removeprefix("pvc://").split("/", 1)
     on_claim, path = _loaded(service)["sql"]
@@ -406,12 +400,9 @@ def test_adapters_of_a_named_cache_are_kept_on_its_claim() -> None:
 def test_a_refused_adapter_of_a_named_cache_is_not_taken_for_the_model() -> None:
     control = plane("model-cache", Refusing(repository="org/sql-lora"))
     _allow(control)
-    deployment = control.all("ModelDeployment")[0]
-    changed = copy.deepcopy(control.composites[deployment])
-    mapping(changed, "spec")["adapters"] = [SQL]
-    control.composites[deployment] = changed
+    _name(control, SQL)
     control.settle()
-    placement = next(ref for ref in control.all("ModelPlacement") if ref.name.startswith(deployment.name))
+    placement = _placement(control)
     assert said(control, placement, "StorageReady") == ("False", "DownloadFailed")
     (row,) = listing(control.composites[placement], "status.adapters")
     assert row["phase"] == "Failed"
