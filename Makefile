@@ -10,7 +10,7 @@ IMAGE ?= dist/function-modelplane-$(VERSION).tar
 CROSSPLANE ?= $$($(BIN)/python -m tools.programs crossplane)
 
 # Packages whose every branch is tested.
-PURE := function/api/*,function/capacity/*,function/domain/*,function/kube/*,function/remote/*,function/scheduling/*,function/serving/*,function/status/*,function/traffic/*,function/weights/*
+PURE := function/api/*,function/capacity/*,function/cloud/*,function/domain/*,function/kube/*,function/remote/*,function/scheduling/*,function/serving/*,function/status/*,function/traffic/*,function/weights/*
 # The tests that cover them by themselves; tracing the others as well would only cost time.
 COVERING := $(addprefix tests/,api capacity composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
 

@@ -158,6 +158,9 @@ class ClusterReady(StrEnum):
     KSERVE_MISSING = "KServeMissing"
     UNREACHABLE = "Unreachable"
     SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the cluster
+    PROVISIONING = "Provisioning"  # Unknown: the cluster is being created
+    PROVISIONING_FAILED = "ProvisioningFailed"
+    PROVIDER_MISSING = "ProviderMissing"  # of the cloud
 
 
 class PoolsValid(StrEnum):
@@ -165,6 +168,7 @@ class PoolsValid(StrEnum):
     NO_GPU_POOLS = "NoGpuPools"
     INVALID_POOL = "InvalidPool"
     POOL_IN_USE = "PoolInUse"
+    NODE_POOL_FAILED = "NodePoolFailed"
 
 
 class EnvironmentStorageReady(StrEnum):

@@ -87,6 +87,7 @@ def test_every_manifest_is_applied_by_the_kustomization_or_says_where_it_belongs
     assert isinstance(applied, list)
     left = {path.stem for path in (ROOT / "install").glob("*.yaml")} - {str(name)[:-5] for name in applied}
     optional = {"admission-policy", "author-rbac", "cost-warnings", "crossplane-values", "gate-rbac", "hub-rbac"}
+    optional |= {"gke-activation", "gke-rbac"}
     assert left == {"kustomization", "remote-rbac", "verify-signatures", *optional}
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from function.cli.store import Ref, is_ours
 from function.kube.manifests import JSON, Manifest, get, integer, mapping, text
+from function.remote.composed_kinds import GKE_VERSION
 from function.remote.object_writer import with_provider_finalizer
 
 NOW = "2026-01-01T00:00:00Z"
@@ -41,6 +42,8 @@ def reported(resource: Manifest, step: int) -> Manifest:
     """Return a composed resource with the status that it has after so many steps."""
     if text(resource, "kind") == "Usage":
         return {**resource, "status": {"conditions": [condition("Ready", ok=True, reason="Available")]}}
+    if text(resource, "apiVersion") == GKE_VERSION:
+        return _created_in_a_cloud(resource, step)
     if text(resource, "kind") != "Object" or step == 0:
         return resource
     manifest = mapping(resource, "spec.forProvider.manifest")
@@ -53,6 +56,16 @@ def reported(resource: Manifest, step: int) -> Manifest:
     remote = _remote(manifest, stages[min(step, len(stages)) - 1])
     status: Manifest = {"atProvider": {"manifest": remote}, "conditions": conditions}
     return {**with_provider_finalizer(resource), "status": status}
+
+
+def _created_in_a_cloud(resource: Manifest, step: int) -> Manifest:
+    """Return a managed resource: at first nothing is known of it, then it is being created, then it is Ready."""
+    if step == 0:
+        return resource
+    ready = condition("Ready", ok=step > 1, reason="Available" if step > 1 else "Creating")
+    conditions: list[JSON] = [condition("Synced", ok=True, reason="ReconcileSuccess"), ready]
+    exists: Manifest = {"atProvider": copy_manifest(mapping(resource, "spec.forProvider"))} if step > 1 else {}
+    return {**resource, "status": {"conditions": conditions, **exists}}
 
 
 def _remote(manifest: Manifest, stage: Manifest) -> Manifest:

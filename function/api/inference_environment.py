@@ -15,6 +15,7 @@ from function.api.node_pool import parse_pool
 from function.api.parse_cache import ParseCache
 from function.api.pools_in_use import Conflict, find_changed, find_conflict, parse_pools_in_use
 from function.api.problems import Parsed, Problems, validate
+from function.api.provision import check_provision, parse_cluster_plan, parse_node_pool_plan
 from function.api.settings import parse_download, parse_kserve
 from function.api.values import (
     check_alternatives,
@@ -42,6 +43,7 @@ from function.domain.environment import (
 from function.domain.model import BrokenEntry, Problem, SecretKey
 from function.domain.model_service import GatewayAccess
 from function.domain.pods import PullSecret, build_copied_secret
+from function.domain.provision import ClusterPlan, NodePoolPlan
 from function.domain.records.shares import parse_share
 from function.domain.settings import Settings
 from function.kube import names, quantity
@@ -79,6 +81,7 @@ class ClusterAccess:
 class ParsedEnvironment(Parsed[Environment]):
     access: ClusterAccess | None
     pools: "ParsedPools"
+    plan: ClusterPlan | None  # of the cluster to create; None: it exists already
 
     @property
     def pool_problems(self) -> tuple[Problem, ...]:
@@ -98,6 +101,8 @@ class ParsedPools:
     invalid: tuple[BrokenEntry, ...]
     conflicts: frozenset[Problem]  # with pools in use; the pools are among the invalid ones
     relabelled: frozenset[str]  # pools in use with other labels than were published
+    plans: tuple[NodePoolPlan, ...] = ()  # of the valid pools that are created, also those without GPUs
+    declared: tuple[str, ...] = ()  # names
 
 
 def name_provider_config(environment: str) -> str:
@@ -146,7 +151,8 @@ def parse_environment(manifest: Manifest, settings: Settings, movable: Collectio
         admitted=tuple(_parse_grant(row) for row in listing(manifest, "status.admitted")),
         rejected=frozenset((text(row, "uid"), text(row, "pool")) for row in listing(manifest, "status.rejected")),
     )
-    parsed = ParsedEnvironment(environment, problems.list(), access=access, pools=pools)
+    plan = parse_cluster_plan(spec.cluster, name, settings.secret_namespace, pools.plans, pools.declared)
+    parsed = ParsedEnvironment(environment, problems.list(), access=access, pools=pools, plan=plan)
     return replace(parsed, value=replace(environment, broken=True)) if parsed.other_problems else parsed
 
 
@@ -161,12 +167,13 @@ def _parse_access(
     A Secret without a namespace is in the platform's secret namespace. The kubeconfig of a GKE cluster has a default
     name, under which the creator of the cluster writes it.
     """
-    blocks: dict[str, tuple[str, schemas.Existing | schemas.Gke | None]] = {
+    blocks: dict[str, tuple[str, schemas.Existing | schemas.ClusterGke | None]] = {
         "Existing": ("existing", cluster.existing),
         "GKE": ("gke", cluster.gke),
     }
     hint = f": a cluster that exists already, with its kubeconfig in Secret {namespace}/{environment}-kubeconfig"
     at, block = choose_block(cluster.source, blocks, problems, {"GKE": hint})
+    check_provision(cluster, at)
     if block is None or at["secretRef"].list() or at["identitySecretRef"].list():
         return None
     secret = block.secret_ref or schemas.GkeSecretRef()
@@ -207,6 +214,8 @@ def _parse_pools(
     check_unique((at, block.name) for at, block in entries)
     rows = {text(row, "name"): row for row in listing(status, "pools")}
     parsed = [(at, parse_pool(block, _parse_facts(rows.get(block.name, {})), at)) for at, block in entries]
+    is_created = gke is not None and gke.provision is not None
+    plans = [(at, parse_node_pool_plan(block, at, is_created=is_created)) for at, block in entries]
     conflicts = _check_nodes(parsed, status, movable)
     pools = tuple(pool for at, pool in parsed if pool.gpus_per_node > 0 and _is_valid(at))
     invalid = [BrokenEntry(name=p.name or at.path, problems=at.list()) for at, p in parsed if not _is_valid(at)]
@@ -214,7 +223,14 @@ def _parse_pools(
     missing = {c.pool: problem for problem, c in conflicts.items() if c.pool not in names}
     invalid += [BrokenEntry(name=pool, problems=(problem,)) for pool, problem in sorted(missing.items())]
     relabelled = frozenset(conflict.pool for conflict in conflicts.values() if conflict.is_relabelled)
-    return ParsedPools(valid=pools, invalid=tuple(invalid), conflicts=frozenset(conflicts), relabelled=relabelled)
+    return ParsedPools(
+        valid=pools,
+        invalid=tuple(invalid),
+        conflicts=frozenset(conflicts),
+        relabelled=relabelled,
+        plans=tuple(plan for at, plan in plans if plan is not None and _is_valid(at)),
+        declared=tuple(block.name for _, block in entries),
+    )
 
 
 def _is_valid(problems: Problems) -> bool:
@@ -351,7 +367,7 @@ def _is_starting(manifest: Manifest, unready: str) -> bool:
         return False
     connection = condition(manifest, ConditionType.CLUSTER_READY)
     answers_well = text(connection, "status") == Status.TRUE
-    return answers_well or text(connection, "reason") in ("", ClusterReady.CONNECTING)
+    return answers_well or text(connection, "reason") in ("", ClusterReady.CONNECTING, ClusterReady.PROVISIONING)
 
 
 def _describe_unreadiness(manifest: Manifest) -> str:

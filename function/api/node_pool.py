@@ -13,6 +13,7 @@ from decimal import Decimal
 from function import schemas
 from function.api.pod_additions import Preset, check_mounts, get_preset, parse_additions
 from function.api.problems import Problems, unknown_value
+from function.api.provision import NODE_POOL_LABEL
 from function.api.values import (
     check_alternatives,
     dump,
@@ -69,7 +70,7 @@ def parse_pool(block: schemas.NodePool, facts: PoolFacts | None, problems: Probl
         count_field="nodeCount" if block.max_node_count is None else "maxNodeCount",
         accelerator_type=(block.accelerator_type or "").lower(),
         gpu_resource=block.gpu_resource,
-        labels=sort_entries(block.labels),
+        labels=sort_entries(block.labels or ({NODE_POOL_LABEL: block.name} if block.gke else None)),
         taints=dump_all(block.taints),
         memory_per_gpu=parse_amount(capabilities.memory_per_gpu, at["memoryPerGpu"]),
         interconnect=parse_word(capabilities.interconnect, tuple(INTERCONNECTS), at["interconnect"]),

@@ -86,6 +86,8 @@ PATTERN_FORMS: Mapping[str, str] = {
     r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": (
         "of letters, digits, ., _, / and -, and must begin and end with a letter or digit"
     ),
+    r"^[a-z0-9]([a-zA-Z0-9:./-]*[a-z0-9])?$": "a name, or projects/PROJECT/reservations/NAME",
+    r"^([01][0-9]|2[0-3]):[0-5][0-9]$": "a time of day such as 03:00",
     r"^[-._a-zA-Z0-9]+$": "a key of a Secret, of letters, digits, -, . and _",
     r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$": (
         "of letters, digits, ., _, :, /, @, + and -, and must begin with a letter or digit"

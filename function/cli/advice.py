@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from function.api.inference_environment import parse_environment
 from function.api.model_deployment import parse_placement
 from function.api.settings import parse_settings
 from function.capacity.ledger import admit_placements
@@ -22,8 +23,10 @@ from function.composers.model_deployment import Scheduling
 from function.domain.allocation import Cost, Grant
 from function.domain.environment import Environment
 from function.domain.placement import Deployment, Placement, Preference
-from function.kube.manifests import Manifest, mapping
+from function.domain.settings import BUILT_IN
+from function.kube.manifests import Manifest, condition, mapping
 from function.kube.messages import format_count
+from function.reasons import ConditionType, Status
 from function.scheduling.scheduler import schedule
 from function.scheduling.verdicts import Rank, RemovalCause, SchedulingRequest
 from function.scheduling.ways_out import WayOut, find_ways_out
@@ -56,6 +59,7 @@ def list_remarks(plan: Plan) -> list[str]:
     growth = _preview_growth(plan, plan.scheduling.request.deployment)
     return [
         *_note_doubts(plan.scheduling),
+        *_note_created_pools(plan),
         *_note_lent_replicas(plan),
         *note_unused_pools(plan),
         *chosen,
@@ -63,6 +67,25 @@ def list_remarks(plan: Plan) -> list[str]:
         *growth,
         *_name_holders(plan),
     ]
+
+
+def _note_created_pools(plan: Plan) -> Iterator[str]:
+    """Yields the node pools that a cloud creates for the placements, with what they cost if they have a price."""
+    for assignment in plan.decision.assignments:
+        manifest = plan.store[Ref("InferenceEnvironment", "", assignment.environment)]
+        parsed = parse_environment(manifest, BUILT_IN)
+        pools = parsed.plan.pools if parsed.plan else ()
+        created = next((pool for pool in pools if pool.name == assignment.pool), None)
+        if created is None or condition(manifest, ConditionType.CLUSTER_READY).get("status") == Status.TRUE:
+            continue
+        fewest, most = created.min_nodes, created.max_nodes
+        nodes = format_count(most, "node") if fewest == most else f"{fewest} to {format_count(most, 'node')}"
+        pool = parsed.value.pool(created.name)
+        cost = ""
+        if pool and pool.price:
+            amount = pool.price.per_gpu_hour * created.accelerators
+            cost = f"; {Cost(pool.price.currency, amount)} for each node"
+        yield f"GKE creates pool {assignment.environment}/{created.name}: {nodes} of {created.machine_type}{cost}"
 
 
 def note_unused_pools(plan: Plan) -> Iterator[str]:

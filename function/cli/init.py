@@ -9,9 +9,10 @@ import yaml
 from function.cli import options
 from function.cli.live import connect
 from function.cli.options import CliError, Code, Form, Sources, examples, form, read_starter
-from function.cli.suggested_pools import Suggestion, format_pools, suggest_pools
+from function.cli.suggested_pools import Suggestion, format_pools, suggest_pool_of_machine, suggest_pools
 from function.cli.tables import format_data, warn
 from function.cli.validation import find_invalid_name
+from function.domain.gke_machines import MACHINES
 from function.kube.manifests import listing, text
 from function.remote.nodes import parse_node
 
@@ -28,17 +29,21 @@ _POOLS = "  nodePools:\n"  # the last field of the manifest of an environment
 @click.option(
     "--from-cluster", is_flag=True, help="Declare the pools of an environment as the cluster's nodes show them."
 )
+@click.option("--gke", metavar="MACHINE", help="Declare an environment whose cluster is created on GKE.")
 @options.CLUSTER
 @form(Form.YAML, Form.JSON)
-def init(  # click's options
-    *, kind: str, name: str | None, model: str | None, from_cluster: bool, sources: Sources, form: Form
+def init(  # noqa: PLR0913  # click's options
+    *, kind: str, name: str | None, model: str | None, from_cluster: bool, gke: str | None, sources: Sources, form: Form
 ) -> None:
     """Write a manifest to start from, with comments. All fit each other.
 
     With --from-cluster, --kubeconfig is that of the GPU cluster; its nodes are read, and nothing else. JSON has no
     comments.
     """
-    content = read_starter(f"{kind}.yaml")
+    for option, is_set in (("--from-cluster", from_cluster), ("--gke", gke)):
+        if is_set and kind != "environment":
+            raise CliError(f"{option} writes an environment, not a {kind}")
+    content = _read_gke_starter(gke) if gke else read_starter(f"{kind}.yaml")
     if name:
         if problem := find_invalid_name(name):
             raise CliError(f"NAME: {problem.message}")
@@ -50,14 +55,24 @@ def init(  # click's options
     elif model:
         raise CliError(f"--model is the model of a deployment, not of a {kind}")
     if from_cluster:
-        if kind != "environment":
-            raise CliError(f"--from-cluster writes an environment, not a {kind}")
+        if gke:
+            raise CliError("--from-cluster and --gke: use one of both")
         pools = format_pools(_read_pools(sources))
         content = content.partition(_POOLS)[0] + _POOLS + indent(pools, "  ")
     if form is Form.YAML:
         click.echo(content, nl=False)
     else:
         click.echo(format_data(form, yaml.safe_load(content)))
+
+
+def _read_gke_starter(name: str) -> str:
+    """Returns the environment to start from with a pool of a machine type."""
+    machine = MACHINES.get(name)
+    if machine is None:
+        raise CliError(f"--gke: {name} is not known to have GPUs, use one of {', '.join(MACHINES)}", Code.NOT_FOUND)
+    suggestion = suggest_pool_of_machine(name, machine)
+    content = read_starter("environment-gke.yaml")
+    return content.partition(_POOLS)[0] + _POOLS + indent(format_pools([suggestion]), "  ")
 
 
 def _read_pools(sources: Sources) -> list[Suggestion]:

@@ -143,7 +143,7 @@ def _propose_presets(provider: str, pools: Iterable[Pool], path: str) -> Iterato
 def _find_default_secret(manifest: Manifest, access: ClusterAccess | None) -> Iterator[Problem]:
     """Yields a remark if nothing shows that a cluster of GKE must exist already, and where its kubeconfig is."""
     gke = get(manifest, "spec.cluster.gke")
-    if access and isinstance(gke, dict) and not text(gke, "secretRef.name"):
+    if access and isinstance(gke, dict) and "provision" not in gke and not text(gke, "secretRef.name"):
         secret = access.kubeconfig
         message = "no cluster is created: the kubeconfig of an existing cluster must be in Secret"
         yield Problem("spec.cluster.gke", f"{message} {secret.namespace}/{secret.name}; name it in secretRef")

@@ -30,12 +30,13 @@ from function.cli.store import Ref, Store
 from function.cli.suggested_pools import GPU_RESOURCES
 from function.cli.tables import BAD, DIM, GOOD, WAIT, format_data, format_table, paint, wrap_lines
 from function.composers import COMPOSERS
-from function.kube.manifests import JSON, Manifest, condition, flag, format_time, list_texts, listing, text
+from function.kube.manifests import JSON, Manifest, condition, flag, format_time, get, list_texts, listing, text
 from function.kube.messages import format_count, join_with_more
 from function.kube.names import GROUP, VERSION
 from function.remote.composed_kinds import (
     ALL_VERBS,
     CONTROL_PLANE_KINDS,
+    GKE_VERSION,
     GPU_CLUSTER_KINDS,
     KEDA_VERSION,
     OBJECT_VERSION,
@@ -110,6 +111,8 @@ _GRANT = "Wait a minute for Crossplane's RBAC manager; where it does not run, ku
 GATEWAY_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.GATEWAY}
 # What Crossplane composes for replicas by load, as install/keda-rbac.yaml grants it.
 KEDA_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.KEDA}
+# What Crossplane composes for clusters of GKE, as install/gke-rbac.yaml grants it.
+GKE_RIGHTS = {_name_right(row): row.verbs for row in CONTROL_PLANE_KINDS if row.role is Role.GKE}
 PROVIDER_RIGHTS = {
     **_OBJECT_RIGHTS,
     "secrets": (*READ, "update"),
@@ -277,6 +280,7 @@ def _list_control_plane_checks(cluster: Cluster, namespace: str) -> Iterator[Lin
     if revision := text(provider, "status.currentRevision"):
         yield _check_rights(cluster, namespace, PROVIDER, revision, PROVIDER_RIGHTS)
     yield from _check_optional_kinds(cluster, namespace)
+    yield from _check_created_clusters(cluster, namespace)
     path = f"/apis/{OBJECT_VERSION}/objects?limit=500"  # one page
     yield _judge(cluster, "Objects", f"all reconciled by {PROVIDER}", path, _judge_objects)
 
@@ -294,6 +298,18 @@ def _check_optional_kinds(cluster: Cluster, namespace: str) -> Iterator[Line]:
         yield _check_served(cluster, "KEDA", KEDA_VERSION, ("scaledobjects",), todo)
         who, todo = "Crossplane for replicas by load", "kubectl apply -f install/keda-rbac.yaml"
         yield _check_rights(cluster, namespace, who, "crossplane", KEDA_RIGHTS, todo)
+
+
+def _check_created_clusters(cluster: Cluster, namespace: str) -> Iterator[Line]:
+    """Checks what is needed for the clusters that environments create: the provider's kinds, and the rights on them."""
+    environments = listing(cluster.fetch(f"/apis/{VERSION}/inferenceenvironments?limit=500"), "items")  # one page
+    if any(get(environment, "spec.cluster.gke.provision") is not None for environment in environments):
+        todo = "Install provider-gcp-container v3.0.0 or later, and kubectl apply -f install/gke-activation.yaml"
+        kinds = tuple(row.resource for row in CONTROL_PLANE_KINDS if row.role is Role.GKE)
+        yield _check_served(cluster, "provider-gcp-container", GKE_VERSION, kinds, todo)
+        who = "Crossplane for clusters of GKE"
+        todo = f"{_GRANT.partition(';')[0]}; where it does not run, kubectl apply -f install/gke-rbac.yaml"
+        yield _check_rights(cluster, namespace, who, "crossplane", GKE_RIGHTS, todo)
 
 
 def _judge(cluster: Cluster, check: str, wanted: str, path: str, judge: Callable[[Line, Manifest], Line]) -> Line:

@@ -59,7 +59,7 @@ def _list_references(manifest: Manifest, settings: Settings) -> Iterator[Referen
         case "InferenceEnvironment":
             parsed = parse_environment(manifest, settings)
             block = "gke" if get(manifest, "spec.cluster.gke") else "existing"
-            if parsed.access:
+            if parsed.access and parsed.plan is None:  # otherwise, the provider of the cloud writes it
                 yield Reference(f"spec.cluster.{block}.secretRef", parsed.access.kubeconfig)
             if parsed.access and parsed.access.identity:
                 yield Reference(f"spec.cluster.{block}.identitySecretRef", parsed.access.identity)

@@ -19,7 +19,7 @@ from function.kube.manifests import JSON, Manifest, flag, get, listing, mapping,
 from function.kube.names import COMPOSITION_KEY, GROUP, VERSION
 from function.kube.selectors import Selector
 from function.reasons import OWNED
-from function.remote.composed_kinds import CONTROL_PLANE_KINDS, OBJECT_GROUP
+from function.remote.composed_kinds import CONTROL_PLANE_KINDS, OBJECT_GROUP, Role
 from function.traffic.routes import TLS_DEFINITION
 
 CLUSTER_SCOPED = frozenset(
@@ -27,8 +27,9 @@ CLUSTER_SCOPED = frozenset(
 )
 _GROUPS = (GROUP, OBJECT_GROUP, "apiextensions.crossplane.io", "protection.crossplane.io")
 _SERIAL = itertools.count()
+_ASSUMED = {TLS_DEFINITION, *(f"{row.resource}.{row.group}" for row in CONTROL_PLANE_KINDS if row.role is Role.GKE)}
 _SERVED: Manifest = {
-    "spec": {"versions": [{"name": "v1", "served": True}]},
+    "spec": {"versions": [{"name": "v1", "served": True}, {"name": "v1beta1", "served": True}]},
     "status": {"conditions": [{"type": "Established", "status": "True"}]},
 }
 
@@ -140,7 +141,7 @@ class Store(MutableMapping[Ref, Manifest]):
                 and requirement.labels.items() <= strings(item.load(), "metadata.labels").items()
             )
         named = kind.get(Ref(requirement.kind, requirement.namespace or "", requirement.name))
-        if named is None and requirement.name == TLS_DEFINITION:
+        if named is None and requirement.name in _ASSUMED:
             # Files do not say what the control plane serves; `check control-plane` does.
             return (RequiredResource(b"", lambda: _SERVED),)
         return (named,) if named else ()

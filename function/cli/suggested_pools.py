@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import yaml
 
 from function.domain.environment import GPU_RESOURCE
+from function.domain.gke_machines import Machine
 from function.domain.gpu_products import PRODUCTS, Product
 from function.kube.manifests import JSON, Manifest, mapping, prune
 from function.kube.names import GROUP
@@ -86,6 +87,26 @@ def suggest_pools(nodes: Iterable[Node]) -> list[Suggestion]:
         unknown = {key: value for key, value in _list_examples(product).items() if key not in capabilities}
         suggestions.append(Suggestion(pool=prune(suggested), unknown=unknown))
     return suggestions
+
+
+def suggest_pool_of_machine(name: str, machine: Machine) -> Suggestion:
+    """Returns a pool that GKE creates from a machine type."""
+    capabilities = _find_capabilities(machine.product, machine.gpus, ())
+    capabilities = {"memoryPerGpu": f"{machine.product.memory}Gi", **capabilities}
+    pool: Manifest = {
+        "name": name.rpartition("-")[0],
+        "acceleratorType": machine.accelerator_type,
+        "acceleratorCount": machine.gpus,
+        "nodeCount": 2,
+        "gke": {"machineType": name, "zones": ["us-central1-a"]},
+        "capabilities": capabilities,
+    }
+    unknown = {key: value for key, value in _list_examples(machine.product).items() if key not in capabilities}
+    if machine.needs_sidecar:
+        unknown = {
+            key: value for key, value in unknown.items() if key not in {"multiNodeCapable", "interNodeBandwidth"}
+        }
+    return Suggestion(pool=pool, unknown=unknown)
 
 
 def _find_capabilities(product: Product | None, gpus: int, nodes: Iterable[Node]) -> Manifest:

@@ -22,14 +22,16 @@ from function.parts.ledger import LEDGER_PART, accept_labels, compute_ledger
 from function.parts.nodes import NODES_PART, find_nodes, require_nodes, with_facts
 from function.parts.outcome import build_writer, keep_observed
 from function.parts.part import Part, join_names, run_parts
+from function.parts.provision import PROVISION_PART, is_connected, require_definitions
 from function.parts.requirements import collect_placements
-from function.parts.storage_class import STORAGE_CLASS_PART
+from function.parts.storage_class import CLASS, STORAGE_CLASS_PART
 from function.reasons import ConditionType, Drained
 from function.remote.composed_kinds import NamePatterns
 from function.status import inference_environment as report
 from function.status import references
 
 PARTS: tuple[Part[EnvironmentContext, Any], ...] = (
+    PROVISION_PART,
     CONNECTION_PART,
     STORAGE_CLASS_PART,
     NODES_PART,
@@ -37,6 +39,8 @@ PARTS: tuple[Part[EnvironmentContext, Any], ...] = (
     LEDGER_PART,
     DRAIN_PART,
 )
+# While the cluster is being created: nothing of it can be reached.
+PARTS_BEFORE_CONNECTION: tuple[Part[EnvironmentContext, Any], ...] = (PROVISION_PART, LEDGER_PART, DRAIN_PART)
 NAMES = NamePatterns(join_names(PARTS))
 
 
@@ -67,22 +71,26 @@ def compose(call: Call, inputs: _Inputs, settings: Settings) -> Outcome:
         call=call,
         environment=environment,
         access=parsed.access,
+        plan=parsed.plan,
         placements=placements,
         nodes=observation,
         node_selector=selector,
         writer=build_writer(call, settings, environment.provider_config, call.observed),
     )
-    joined = run_parts(PARTS, context)
+    is_reachable = is_connected(call, parsed.plan)
+    joined = run_parts(PARTS if is_reachable else PARTS_BEFORE_CONNECTION, context)
     conditions = (
         *joined.conditions,
-        report.build_pools_valid(environment.pools, parsed.pool_problems, parsed.pools.conflicts),
+        report.build_pools_valid(
+            environment.pools, parsed.pool_problems, parsed.pools.conflicts, joined.decision.of(PROVISION_PART).pools
+        ),
     )
     is_draining = any(condition.reason == Drained.DRAINING for condition in conditions)
     is_settled = all(item.ready for item in joined.desired.composed.values()) and not is_draining
     return Outcome(
         composed=joined.desired.composed,
         drops=joined.desired.drops if placements is not None else (),  # drops nothing while placements are unanswered
-        status={**report.build_status(environment, joined.decision.of(STORAGE_CLASS_PART)), **joined.status},
+        status={**report.build_status(environment, context.writer.read(CLASS)), **joined.status},
         conditions=conditions,
         ttl_seconds=settings.ttl_settled if is_settled else settings.ttl_pending,
     )
@@ -92,6 +100,7 @@ def require(call: Call, inputs: _Inputs, _: Settings) -> dict[str, Requirement]:
     """Requires the placements on an environment and its nodes, and during a drain also the deployments on it."""
     environment = inputs.parsed.value
     required = _require_placements(call, environment) | require_nodes(call, environment)
+    required |= require_definitions(call, inputs.parsed.plan)
     return required | require_deployments(environment, inputs.placements or ())
 
 

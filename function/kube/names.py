@@ -30,6 +30,7 @@ ANNOTATION_ADAPTERS = f"{GROUP}/adapters"
 ANNOTATION_SPEC_DIGEST = f"{GROUP}/spec-digest"
 COMPOSITION_KEY = "crossplane.io/composition-resource-name"
 PAUSED = "crossplane.io/paused"
+EXTERNAL_NAME = "crossplane.io/external-name"
 
 # KServe adds prefixes and suffixes to the service's name; with a name of more than 40 characters, KServe's own children
 # break (docs/facts.md, KServe).

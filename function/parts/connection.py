@@ -8,25 +8,26 @@ from function.contract import Composed, Desired
 from function.domain.model import SecretKey
 from function.kube.manifests import JSON, Manifest
 from function.kube.names import MANAGED_BY
-from function.parts.environment import EnvironmentContext
+from function.parts.environment import CONFIG, EnvironmentContext
 from function.parts.part import Decisions, Part, PartOutcome
+from function.parts.provision import PROVISION_PART
 from function.remote.composed_kinds import OBJECT, OBJECT_VERSION, PROVIDER_CONFIG_KIND
 from function.remote.object_writer import ManagementPolicy
 from function.serving.service import build_pipeline_preset
 from function.status import inference_environment as report
 
-CONFIG = "provider-config"
 PRESET = "pipeline-preset"
 
 
-def _connect(context: EnvironmentContext, _: Decisions) -> PartOutcome[None]:
+def _connect(context: EnvironmentContext, decisions: Decisions) -> PartOutcome[None]:
     writer = context.writer
     preset = build_pipeline_preset(context.environment.kserve)
     composed = {
         CONFIG: _compose_provider_config(context),
         PRESET: writer.compose(PRESET, preset, ManagementPolicy.RETAIN),
     }
-    ready = report.build_cluster_ready(writer.read(PRESET), context.access.kubeconfig)
+    fault = decisions.of(PROVISION_PART).cluster_fault
+    ready = report.build_cluster_ready(writer.read(PRESET), context.access.kubeconfig, fault)
     return PartOutcome(decision=None, desired=Desired(composed), conditions=(ready,))
 
 

@@ -35,6 +35,8 @@ ROUTE_VERSION = "gateway.networking.k8s.io/v1"
 MONITORING_VERSION = "monitoring.coreos.com/v1"
 KEDA_VERSION = "keda.sh/v1alpha1"
 KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
+GKE_GROUP = "container.gcp.m.upbound.io"
+GKE_VERSION = f"{GKE_GROUP}/v1beta1"
 USAGE_VERSION = "protection.crossplane.io/v1beta1"
 SERVING_VERSION = "serving.kserve.io/v1alpha2"
 # The creation time of planned resources: placements are charged in the order of creation, and planned ones last.
@@ -43,6 +45,8 @@ PROVIDER_CONFIG_KIND = "ClusterProviderConfig"
 COLLECTION_KIND = "ObservedObjectCollection"  # keeps one Object for each node of a cluster
 PROVIDER_USAGE_KIND = "ProviderConfigUsage"
 USAGE_KIND = "Usage"
+CLUSTER_KIND = "Cluster"  # of GKE
+NODE_POOL_KIND = "NodePool"
 READ = ("get", "list", "watch")
 _COMPOSED = (*READ, "create", "patch")
 _DELETED = (*_COMPOSED, "delete")
@@ -56,6 +60,7 @@ class Role(Enum):
     CORE = "modelplane:aggregate-to-crossplane"  # install/hub-rbac.yaml
     GATEWAY = "modelplane:gateway-aggregate-to-crossplane"  # install/gateway-rbac.yaml
     KEDA = "modelplane:keda-aggregate-to-crossplane"  # install/keda-rbac.yaml
+    GKE = "modelplane:gke-aggregate-to-crossplane"  # install/gke-rbac.yaml
     OWN = ""  # Crossplane's own
 
 
@@ -91,6 +96,7 @@ class ControlPlaneKind(ComposedKind):
     """A kind on the control plane."""
 
     role: Role = Role.CORE
+    has_external_name: bool = False  # the function sets the name that the resource has in a cloud
     verbs: tuple[str, ...] = ALL_VERBS
 
 
@@ -179,6 +185,12 @@ CONTROL_PLANE_KINDS: tuple[ControlPlaneKind, ...] = (
     ),
     ControlPlaneKind(version=ROUTE_VERSION, kind="BackendTLSPolicy", resource="backendtlspolicies", role=Role.GATEWAY),
     ControlPlaneKind(version=KEDA_VERSION, kind="ScaledObject", resource="scaledobjects", role=Role.KEDA),
+    ControlPlaneKind(
+        version=GKE_VERSION, kind=CLUSTER_KIND, resource="clusters", role=Role.GKE, has_external_name=True
+    ),
+    ControlPlaneKind(
+        version=GKE_VERSION, kind=NODE_POOL_KIND, resource="nodepools", role=Role.GKE, has_external_name=True
+    ),
 )
 GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
     GpuClusterKind(

@@ -13,13 +13,13 @@ observed resourceVersion: if the version has changed, the API server refuses the
 again. Without the version, two reads of a stale list could overwrite each other for ever.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from function.contract import Composed, Drop
 from function.kube.manifests import JSON, Manifest, get, mapping, prune, text
-from function.kube.names import LABEL_OWNER, MANAGED_BY, build_name, label_value
+from function.kube.names import EXTERNAL_NAME, LABEL_OWNER, MANAGED_BY, build_name, label_value
 from function.remote.composed_kinds import OBJECT_VERSION, build_readiness, find_control_plane_kind
 from function.remote.health import assess_ready_condition
 from function.remote.observed_object import ObservedObject, is_up, read_object, read_written
@@ -172,7 +172,9 @@ def desired_from_observed(manifest: Manifest) -> Composed:
             "name": get(manifest, "metadata.name"),
             "namespace": get(manifest, "metadata.namespace"),
             "labels": _drop_bookkeeping(mapping(manifest, "metadata.labels")),
-            "annotations": _drop_bookkeeping(mapping(manifest, "metadata.annotations")),
+            "annotations": _drop_bookkeeping(
+                mapping(manifest, "metadata.annotations"), _list_own_annotations(manifest)
+            ),
         }
     )
     if "spec" in manifest:
@@ -191,13 +193,22 @@ def stop_managing(observed: Manifest) -> Composed:
     return with_management_policy(observed, policy)
 
 
-def _drop_bookkeeping(entries: Manifest) -> Manifest | None:
+def _drop_bookkeeping(entries: Manifest, also_own: Collection[str] = PROVIDER_CONFIG_LABELS) -> Manifest | None:
     own = {
         key: value
         for key, value in entries.items()
-        if key in PROVIDER_CONFIG_LABELS or ("crossplane.io/" not in key and "kubernetes.io/last" not in key)
+        if key in also_own or ("crossplane.io/" not in key and "kubernetes.io/last" not in key)
     }
     return own or None
+
+
+def _list_own_annotations(manifest: Manifest) -> tuple[str, ...]:
+    """Returns the annotation with the name in the cloud, where the function sets it.
+
+    Without it, the provider would take the name of the managed resource, and create a second cluster.
+    """
+    kind = find_control_plane_kind(manifest)
+    return (EXTERNAL_NAME,) if kind is not None and kind.has_external_name else ()
 
 
 def _desired_spec(manifest: Manifest) -> JSON:

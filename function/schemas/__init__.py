@@ -179,6 +179,20 @@ class IdentitySecretRef(BaseModel):
     )
 
 
+class Gke(BaseModel):
+    machine_type: StrictStr = Field(
+        ..., alias="machineType", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+    )
+    zones: list[StrictStr] | None = Field(None, json_schema_extra={"unique": []}, max_length=8, min_length=1)
+    disk_size_gb: StrictInt = Field(100, alias="diskSizeGb", ge=20, le=65536)
+    driver_version: Literal["DEFAULT", "LATEST"] = Field("DEFAULT", alias="driverVersion")
+    reservation: StrictStr | None = Field(
+        None, max_length=253, min_length=1, pattern="^[a-z0-9]([a-zA-Z0-9:./-]*[a-z0-9])?$"
+    )
+    spot: StrictBool = False
+    compact_placement: StrictBool = Field(False, alias="compactPlacement")
+
+
 class Kueue(BaseModel):
     queue: StrictStr = Field(
         ..., max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"
@@ -316,6 +330,7 @@ class NodePool(BaseModel):
     node_count: StrictInt = Field(0, alias="nodeCount", ge=0, le=10000)
     max_node_count: StrictInt | None = Field(None, alias="maxNodeCount", ge=0, le=10000)
     autoscaled: StrictBool | None = None
+    gke: Gke | None = None
     labels: dict[str, StrictStr] | None = Field(None, max_length=32)
     unschedulable: StrictBool = False
     unschedulable_reason: StrictStr | None = Field(None, alias="unschedulableReason", max_length=256)
@@ -337,16 +352,51 @@ class Existing(BaseModel):
     )
 
 
+class ProviderConfigRef(BaseModel):
+    kind: Literal["ClusterProviderConfig", "ProviderConfig"] = "ClusterProviderConfig"
+    name: StrictStr = Field(..., max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+
+
+class Network(BaseModel):
+    name: StrictStr = Field(..., max_length=253, min_length=1)
+    subnetwork: StrictStr | None = Field(None, max_length=253, min_length=1)
+    pod_range: StrictStr | None = Field(None, alias="podRange", max_length=63, min_length=1)
+    service_range: StrictStr | None = Field(None, alias="serviceRange", max_length=63, min_length=1)
+
+
+class Maintenance(BaseModel):
+    daily_start: StrictStr = Field("03:00", alias="dailyStart", max_length=5, pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")
+    node_upgrades: Literal["Never", "InWindow"] = Field("Never", alias="nodeUpgrades")
+
+
+class SystemPool(BaseModel):
+    machine_type: StrictStr = Field(
+        "e2-standard-8", alias="machineType", max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+    )
+    max_nodes: StrictInt = Field(3, alias="maxNodes", ge=1, le=100)
+
+
+class Provision(BaseModel):
+    provider_config_ref: ProviderConfigRef | None = Field(None, alias="providerConfigRef")
+    release_channel: Literal["RAPID", "REGULAR", "STABLE"] = Field("REGULAR", alias="releaseChannel")
+    network: Network | None = None
+    private_nodes: StrictBool = Field(False, alias="privateNodes")
+    maintenance: Maintenance | None = None
+    system_pool: SystemPool | None = Field(None, alias="systemPool")
+    on_removal: Literal["Keep", "Delete"] = Field("Keep", alias="onRemoval")
+
+
 class GkeSecretRef(BaseModel):
     name: StrictStr | None = Field(None, max_length=253, min_length=1, pattern="^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
     namespace: StrictStr | None = Field(None, max_length=63, min_length=1, pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
     key: StrictStr = Field("kubeconfig", max_length=253, min_length=1, pattern="^[-._a-zA-Z0-9]+$")
 
 
-class Gke(BaseModel):
+class ClusterGke(BaseModel):
     project: StrictStr = Field(..., max_length=253, min_length=1)
     region: StrictStr = Field(..., max_length=253, min_length=1)
     kubernetes_version: StrictStr | None = Field(None, alias="kubernetesVersion", max_length=63)
+    provision: Provision | None = None
     secret_ref: GkeSecretRef | None = Field(None, alias="secretRef")
     identity_secret_ref: IdentitySecretRef | None = Field(None, alias="identitySecretRef")
     node_pools: list[NodePool] | None = Field(
@@ -359,7 +409,7 @@ class Cluster(BaseModel):
     provider: StrictStr | None = Field(None, max_length=253)
     instance_type: StrictStr | None = Field(None, alias="instanceType", max_length=253)
     existing: Existing | None = None
-    gke: Gke | None = None
+    gke: ClusterGke | None = None
 
 
 class EnvironmentTaint(BaseModel):

@@ -30,6 +30,7 @@ from function.reasons import (
 from function.remote.node_collection import NodeObservation, Unobserved
 from function.remote.observed_object import ObservedObject, State
 from function.status.conditions import faulty
+from function.status.provision import NO_REPORTS, NodePoolReports
 
 _FOUND = {State.PRESENT: True, State.ABSENT: False}
 _INSTALL = "install KServe v0.20 or later with its LLMInferenceService controller"
@@ -77,12 +78,15 @@ def list_invalid(
     return tuple(faulty(*row, sorted(problems)) for row, problems in by_condition.items() if problems)
 
 
-def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey) -> Condition:
+def build_cluster_ready(preset: ObservedObject, kubeconfig: SecretKey, cloud_fault: str = "") -> Condition:
+    """Returns ClusterReady; `cloud_fault`: what the cloud says is wrong with a cluster that was created there."""
     secret = f"Secret {kubeconfig.namespace}/{kubeconfig.name} (key {kubeconfig.key})"
     reason = preset.state.value.cluster
     status, template = _CLUSTER[reason]
     template = _CLUSTER_BY_STATE.get(preset.state, template)
     message = template.format(secret=secret, error=preset.message, problem=preset.problem)
+    if cloud_fault:
+        message += f". Google Cloud: {cloud_fault}"
     return Condition(ConditionType.CLUSTER_READY, status, reason, message)
 
 
@@ -90,19 +94,28 @@ NO_GPUS = "no pool has GPUs; nothing can be placed here"
 
 
 def build_pools_valid(
-    pools: Sequence[Pool], problems: Sequence[Problem], conflicts: Collection[Problem] = ()
+    pools: Sequence[Pool],
+    problems: Sequence[Problem],
+    conflicts: Collection[Problem] = (),
+    created: NodePoolReports = NO_REPORTS,
 ) -> Condition:
-    """Returns PoolsValid; `conflicts`: the problems that are conflicts with pools in use."""
+    """Returns PoolsValid.
+
+    `conflicts`: the problems that are conflicts with pools in use; `created`: what the cloud says of its node pools.
+    """
     if problems:
         reason = PoolsValid.POOL_IN_USE if set(problems) <= set(conflicts) else PoolsValid.INVALID_POOL
         return faulty(ConditionType.POOLS_VALID, reason, problems)
-    if not pools:
-        status, reason = Status.FALSE, PoolsValid.NO_GPU_POOLS
-        message = f"spec.nodePools: {NO_GPUS}"
+    if created.failed:
+        status, reason, message = Status.FALSE, PoolsValid.NODE_POOL_FAILED, created.describe_failed()
+    elif created.held:
+        status, reason, message = Status.FALSE, PoolsValid.POOL_IN_USE, created.describe_held()
     else:
-        notes = join_with_more(list_pool_notes(pools), separator="; ")
-        status, reason = Status.TRUE, PoolsValid.VALID
-        message = f"{format_count(len(pools), 'pool')}{'. Note: ' if notes else ''}{notes}"
+        status, reason, message = Status.TRUE, PoolsValid.VALID, format_count(len(pools), "pool")
+        if not pools:
+            status, reason, message = Status.FALSE, PoolsValid.NO_GPU_POOLS, f"spec.nodePools: {NO_GPUS}"
+        notes = join_with_more([*list_pool_notes(pools), *created.list_notes()], separator="; ")
+        message += f". Note: {notes}" if notes else ""
     return Condition(ConditionType.POOLS_VALID, status, reason, message)
 
 

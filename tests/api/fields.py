@@ -23,7 +23,7 @@ from function.kube.manifests import JSON, Manifest, get, listing, mapping
 from tools.documents import document
 
 ROOT = Path(__file__).parent.parent.parent
-SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0", "/a", "http://a", "2.50", "EUR", "0 8 * * 1-5")
+SAMPLES = ("a", "a/b", "s3://bucket/dir", "10m", "0.28.0", "/a", "http://a", "2.50", "EUR", "0 8 * * 1-5", "03:00")
 META = ("apiVersion", "kind", "metadata")
 Step = str | int
 

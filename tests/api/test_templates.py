@@ -20,7 +20,7 @@ HARMLESS = {
     r"environmentSelector\..*": "compared with labels of environments, and written nowhere",
     r"(requires|capabilities)\..*": "hardware is compared, and written nowhere",
     r"acceleratorType|instanceType|provider": "compared, or for people to read",
-    r"gke\.(project|region|kubernetesVersion)": "for whatever makes the cluster",
+    r"gke\.(project|region|kubernetesVersion|provision\..*)": "sent to Google Cloud, where nothing is replaced",
     r"(spec\.taints|tolerations)\[0\]\..*": "compared, and written into conditions only",
     r"rollout\.(order|digest)": "compared only",
     r"rollout\.gate\..*": "names what Crossplane fetches on the control plane, and is written into conditions only",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from function.cli import prerequisites
-from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, KEDA_RIGHTS, PROVIDER_RIGHTS
+from function.cli.prerequisites import CORE_RIGHTS, GATEWAY_RIGHTS, GKE_RIGHTS, KEDA_RIGHTS, PROVIDER_RIGHTS
 from function.kube.manifests import JSON, Manifest, listing, mapping, text
 from tests.cli.api import ApiServer
 from tests.cli.process import ROOT, error_lines, output_of, run
@@ -220,6 +220,29 @@ CASES = (
         },
     ),
     Case(
+        id="creates-clusters",
+        reason="a kind that is not served, or that Crossplane may not use, costs an environment its whole status",
+        paths={
+            "/apis/modelplane.ai/v1alpha1/inferenceenvironments": items(
+                {"spec": {"cluster": {"source": "GKE", "gke": {"provision": {}}}}}
+            ),
+            "/apis/container.gcp.m.upbound.io/v1beta1": resources("clusters"),
+        },
+        denied=frozenset({("nodepools", "patch")}),
+        lines={
+            "provider-gcp-container": (
+                "missing",
+                "container.gcp.m.upbound.io/v1beta1 has no nodepools",
+                "install/gke-activation.yaml",
+            ),
+            "rights of Crossplane for clusters of GKE": (
+                "missing",
+                "crossplane may not use nodepools (patch)",
+                "kubectl apply -f install/gke-rbac.yaml",
+            ),
+        },
+    ),
+    Case(
         id="works-not-well",
         reason="without the flags changes are seen late and a status repeats tokens; Objects may wait for the provider",
         paths={
@@ -320,7 +343,7 @@ def test_what_may_not_be_read_is_a_warning(server: ApiServer, tmp_path: Path) ->
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize(("file", "rights"), [("gateway", GATEWAY_RIGHTS), ("keda", KEDA_RIGHTS)])
+@pytest.mark.parametrize(("file", "rights"), [("gateway", GATEWAY_RIGHTS), ("keda", KEDA_RIGHTS), ("gke", GKE_RIGHTS)])
 def test_checks_the_rights_that_are_granted_beside_the_core(file: str, rights: Mapping[str, Sequence[str]]) -> None:
     (role,) = documents(ROOT / "install" / f"{file}-rbac.yaml")
     granted = {

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from function.api.inference_environment import parse_environment
+from function.domain.gke_machines import MACHINES
 from function.domain.gpu_products import PRODUCTS
 from function.domain.settings import BUILT_IN
 from function.kube.manifests import JSON, Manifest, get, list_texts, listing, mapping, text
@@ -17,7 +18,7 @@ from function.remote.node_collection import MEMBERSHIP, name_collection
 from function.remote.nodes import parse_node, summarize_pools
 from tests.cli.api import ApiServer
 from tests.cli.conftest import Live, example, find_manifest
-from tests.cli.process import EXAMPLES, STORIES, output_of, write
+from tests.cli.process import EXAMPLES, STORIES, output_of, run, write
 from tests.support.blocks import ROOT, yaml_blocks
 from tests.support.nodes import POOL, member, node, taint
 
@@ -312,3 +313,25 @@ def test_both_commands_write_the_same_pools(live: Live, server: ApiServer, tmp_p
     assert "# precisionSupport: [bf16, fp16]  # set" in suggested
     typed: list[JSON] = [text(pool, "acceleratorType") for pool in listing(yaml.safe_load(suggested), "nodePools")]
     assert typed == ["nvidia-h100-80gb", "", "nvidia-geforce-rtx-4090", ""]
+
+
+@pytest.mark.parametrize("machine", sorted(MACHINES))
+def test_init_declares_an_environment_for_each_machine_type(machine: str, tmp_path: Path) -> None:
+    written = output_of("init", "environment", "iowa", "--gke", machine)
+    (environment,) = yaml.safe_load_all(written)
+    (pool,) = environment["spec"]["nodePools"]
+    assert pool["gke"]["machineType"] == machine
+    assert environment["metadata"]["name"] == "iowa"
+    assert environment["spec"]["cluster"]["gke"]["region"] == "us-central1"
+    file = tmp_path / "iowa.yaml"
+    file.write_text(re.sub(r"(?m)^      # (\w+: )", r"      \1", written))  # with every capability that it proposes
+    done = run("validate", "-f", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_init_lists_the_machine_types_that_it_knows() -> None:
+    done = run("init", "environment", "--gke", "e2-standard-8")
+    assert done.returncode == 4
+    assert "e2-standard-8 is not known to have GPUs, use one of g2-standard-12" in done.stderr
+    assert run("init", "model", "--gke", "a3-ultragpu-8g").returncode == 2
+    assert run("init", "environment", "--gke", "a3-ultragpu-8g", "--from-cluster").returncode == 2

@@ -18,6 +18,10 @@ from tools.stack.layout import Home
 
 # kind: where its objects are served
 _PATHS = {
+    "Cluster": "apis/container.gcp.m.upbound.io/v1beta1 clusters",
+    "NodePool": "apis/container.gcp.m.upbound.io/v1beta1 nodepools",
+    "Usage": "apis/protection.crossplane.io/v1beta1 usages",
+    "ManagedResourceDefinition": "apis/apiextensions.crossplane.io/v1alpha1 managedresourcedefinitions",
     "ClusterModel": "apis/modelplane.ai/v1alpha1 clustermodels",
     "ClusterProviderConfig": "apis/kubernetes.m.crossplane.io/v1alpha1 clusterproviderconfigs",
     "ClusterQueue": "apis/kueue.x-k8s.io/v1beta2 clusterqueues",

@@ -34,6 +34,8 @@ def start(home: Home, processes: Processes) -> None:
     kubectl.established("crd", "--all")
     kubectl.apply([*upstream.core_roles(), *_bindings()])
     kubectl.apply(upstream.read(layout.SOURCE / "install/hub-rbac.yaml"))
+    kubectl.apply(upstream.read(layout.SOURCE / "install/gke-rbac.yaml"))
+    kubectl.apply([upstream.usage_webhook(home, layout.CORE_WEBHOOK)])
     processes.start(_core(home))
     release.publish(home)
     manager.tell(home)
@@ -74,8 +76,13 @@ def _core(home: Home) -> Program:
             f"--health-probe-port={layout.CORE_HEALTH}",
             *_arguments(*upstream.read(layout.SOURCE / "install/crossplane-values.yaml")),
         ),
-        # There is no flag to turn webhooks off; on, they want serving certificates.
-        env={"KUBECONFIG": str(home.kubeconfig("core")), "ENABLE_WEBHOOKS": "false"},
+        env={
+            "KUBECONFIG": str(home.kubeconfig("core")),
+            # The webhook of Usages refuses the deletion of what is in use.
+            "ENABLE_WEBHOOKS": "true",
+            "WEBHOOK_PORT": str(layout.CORE_WEBHOOK),
+            "TLS_SERVER_CERTS_DIR": str(home.server_tls),
+        },
     )
 
 

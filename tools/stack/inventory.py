@@ -49,7 +49,7 @@ GATEWAY = "kserve-ingress-gateway"
 def nodes() -> list[Manifest]:
     """Return fake nodes for kwok, tainted as GPU nodes are."""
     return [
-        _node(f"{'-'.join(labels.values())}-{position}-{number}", labels, gpus)
+        build_node(f"{'-'.join(labels.values())}-{position}-{number}", labels, gpus)
         for position, (labels, count, gpus) in enumerate(_POOLS)
         for number in range(count)
     ]
@@ -95,7 +95,8 @@ def list_gateway_manifests(class_name: str, controller: str, namespace: str, nam
     ]
 
 
-def _node(name: str, labels: dict[str, str], gpus: int) -> Manifest:
+def build_node(name: str, labels: dict[str, str], gpus: int) -> Manifest:
+    """Return a fake node, tainted if it has GPUs."""
     size: Manifest = {"cpu": "96", "memory": "1800Gi", "pods": "110", "ephemeral-storage": "2Ti"}
     taint: Manifest = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     if gpus:

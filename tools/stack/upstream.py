@@ -61,6 +61,12 @@ def core_roles() -> list[Manifest]:
     return [doc for doc in yaml.load_all(plain, LOADER) if doc]
 
 
+def usage_webhook(home: Home, port: int) -> Manifest:
+    """Return the webhook by which core keeps what a Usage protects."""
+    (hooks,) = read(_core() / "cluster/webhookconfigurations/usage.yaml")
+    return _by_url(hooks, port, home)
+
+
 def lws_crds() -> list[Manifest]:
     """Return the CRD of LeaderWorkerSet."""
     return read(_lws() / "config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml")

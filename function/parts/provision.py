@@ -1,0 +1,226 @@
+"""The cluster of an environment with `cluster.gke.provision`, and its node pools, as managed resources of a provider.
+
+Three rules keep what serves:
+
+- Nothing is deleted in Google Cloud by default. With `onRemoval: Delete`, the managed resource of a pool may delete
+  only while nothing is placed on this pool, and those of the cluster and of the system pool only while nothing is
+  placed on the environment.
+- No change that replaces or restarts nodes is sent while something is placed on them (cloud/gke.py).
+- The Secret with the kubeconfig belongs to the Cluster, and would be deleted with it. A Usage keeps the Secret until
+  the ClusterProviderConfig, and therefore every Object of the cluster, is gone.
+
+A managed resource is composed only once the control plane is observed to serve both kinds with all fields that are
+sent: otherwise, Crossplane could apply none of the environment's resources, and could not write its status. The node
+pools follow once the cluster is Ready.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from function.cloud import gke
+from function.contract import Answer, Call, Composed, Condition, Desired, Drop, Requirement
+from function.domain.placement import Placement
+from function.domain.provision import ClusterPlan
+from function.kube.manifests import Manifest, is_ready, list_texts, listing, text
+from function.kube.names import MANAGED_BY, build_name
+from function.parts import requirements
+from function.parts.environment import CONFIG, EnvironmentContext
+from function.parts.part import Decisions, Part, PartOutcome
+from function.remote.composed_kinds import (
+    CLUSTER_KIND,
+    GKE_GROUP,
+    GKE_VERSION,
+    NODE_POOL_KIND,
+    OBJECT_VERSION,
+    PROVIDER_CONFIG_KIND,
+    USAGE_KIND,
+    USAGE_VERSION,
+)
+from function.remote.object_writer import ManagementPolicy, with_management_policy, with_resource_version
+from function.status.provision import WAITING_FOR_DEFINITIONS, NodePoolReports, build_provisioning
+
+CLUSTER = "gke-cluster"
+POOL_PREFIX = "gke-pool-"
+KUBECONFIG_USAGE = "kubeconfig-usage"
+_DEFINITIONS: Mapping[str, str] = {
+    requirements.CLUSTER_DEFINITION: f"clusters.{GKE_GROUP}",
+    requirements.NODE_POOL_DEFINITION: f"nodepools.{GKE_GROUP}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provisioned:
+    """What was decided about the cluster that is created. Without such a cluster, everything is empty."""
+
+    cluster_fault: str = ""  # of a cluster that is connected
+    pools: NodePoolReports = NodePoolReports()
+
+
+def _provision(context: EnvironmentContext, _: Decisions) -> PartOutcome[Provisioned]:
+    plan = context.plan
+    if plan is None:
+        return PartOutcome(decision=Provisioned())
+    call, in_use = context.call, find_pools_in_use(context.call, context.placements)
+    cluster = _build_cluster(call, plan, in_use)
+    managed = {CLUSTER: cluster}
+    pools = (gke.plan_system_pool(plan), *plan.pools)
+    for pool in pools:
+        key = POOL_PREFIX + pool.name
+        if is_ready(call.observed.get(CLUSTER)) or key in call.observed:
+            is_used = in_use is None or (bool(in_use) if pool.name == gke.SYSTEM_POOL else pool.name in in_use)
+            managed[key] = gke.build_node_pool(plan, pool, call.observed.get(key, {}), in_use=is_used)
+    obstacle = _find_obstacle(call, managed)
+    # Node pools report in PoolsValid: one that cannot be created does not make the others unusable.
+    composed = {
+        key: Composed(manifest=item.manifest, ready=key != CLUSTER or is_ready(call.observed.get(key)))
+        for key, item in managed.items()
+        if key in call.observed or not obstacle
+    }
+    condition = () if is_connected(call, plan) else (_build_condition(call, plan, obstacle),)
+    others = _keep_other_pools(call, plan, managed, in_use)
+    leaving = tuple(_pool(key) for key in others.composed if _pool(key) not in plan.declared_pools)
+    decision = _summarize(call, managed, "" if obstacle == WAITING_FOR_DEFINITIONS else obstacle)
+    decision = replace(decision, pools=replace(decision.pools, leaving=leaving))
+    desired = Desired(composed) | others
+    if is_connected(call, plan):
+        desired |= Desired({KUBECONFIG_USAGE: _build_usage(context, plan)})
+    return PartOutcome(decision=decision, desired=desired, conditions=condition)
+
+
+PROVISION_PART = Part(
+    run=_provision,
+    names={
+        (GKE_VERSION, CLUSTER_KIND): CLUSTER,
+        (GKE_VERSION, NODE_POOL_KIND): f"{POOL_PREFIX}.+",
+        (USAGE_VERSION, USAGE_KIND): KUBECONFIG_USAGE,
+    },
+)
+
+
+def is_connected(call: Call, plan: ClusterPlan | None) -> bool:
+    """Tells whether the cluster can be reached, or could be: what exists of its connection is never taken away."""
+    return plan is None or CONFIG in call.observed or is_ready(call.observed.get(CLUSTER))
+
+
+def require_definitions(call: Call, plan: ClusterPlan | None) -> dict[str, Requirement]:
+    """Requires the CRDs of the provider's kinds while a managed resource is to be created."""
+    if plan is None:
+        return {}
+    keys = {CLUSTER, POOL_PREFIX + gke.SYSTEM_POOL, *(POOL_PREFIX + pool.name for pool in plan.pools)}
+    if keys <= call.observed.keys():
+        return {}
+    return {key: requirements.require_definition(name) for key, name in _DEFINITIONS.items()}
+
+
+def find_pools_in_use(call: Call, placements: Collection[Placement] | None) -> frozenset[str] | None:
+    """Returns the names of the pools that placements request or have, or that grants name; None: not known."""
+    if placements is None:
+        return None
+    names = {placement.pool for placement in placements}
+    names |= {p.service.allocated.pool for p in placements if p.service.allocated}
+    return frozenset(names | {text(row, "pool") for row in listing(call.xr, "status.admitted")}) - {""}
+
+
+def _summarize(call: Call, managed: Mapping[str, gke.Managed], obstacle: str) -> Provisioned:
+    """Returns what is said of managed resources; `obstacle` is why one that does not exist cannot be created."""
+    faults = {key: gke.read_report(call.observed[key]).fault if key in call.observed else obstacle for key in managed}
+    changes = "; ".join(managed[CLUSTER].held)
+    pools = [key for key in managed if key != CLUSTER]
+    return Provisioned(
+        cluster_fault=faults[CLUSTER] or (f"{changes}, which cannot change; undo it" if changes else ""),
+        pools=NodePoolReports(
+            failed=tuple((_pool(key), faults[key]) for key in pools if faults[key]),
+            held=tuple((_pool(key), change) for key in pools for change in managed[key].held),
+            pending=tuple(_pool(key) for key in pools if not is_ready(call.observed.get(key))),
+        ),
+    )
+
+
+def _build_cluster(call: Call, plan: ClusterPlan, in_use: frozenset[str] | None) -> gke.Managed:
+    return gke.build_cluster(plan, call.observed.get(CLUSTER, {}), in_use=in_use is None or bool(in_use))
+
+
+def _keep_other_pools(
+    call: Call, plan: ClusterPlan, managed: Collection[str], in_use: frozenset[str] | None
+) -> Desired:
+    """Returns the node pools that are invalid, and those that are not declared any more, as they are.
+
+    A pool that is not declared is dropped once nothing is placed on it. With onRemoval Delete, its managed resource
+    first gets the policy to delete.
+    """
+    composed: dict[str, Composed] = {}
+    drops: list[Drop] = []
+    for key, observed in call.observed.items():
+        if not key.startswith(POOL_PREFIX) or key in managed:
+            continue
+        is_used = in_use is None or _pool(key) in in_use
+        policy = ManagementPolicy.FULL if plan.deletes and not is_used else ManagementPolicy.RETAIN
+        has_policy = list_texts(observed, "spec.managementPolicies") == policy.value
+        if has_policy and not is_used and _pool(key) not in plan.declared_pools:
+            drops.append(Drop(key, f"pool {_pool(key)} is not declared, and nothing is placed on it"))
+        else:
+            released = with_resource_version(with_management_policy(observed, policy), observed)
+            composed[key] = replace(released, ready=True)
+    return Desired(composed, tuple(drops))
+
+
+def _find_obstacle(call: Call, managed: Mapping[str, gke.Managed]) -> str:
+    """Returns why a managed resource cannot be created; empty if all can, or exist."""
+    missing = [item.manifest for key, item in managed.items() if key not in call.observed]
+    if not missing:
+        return ""
+    for key, name in _DEFINITIONS.items():
+        answer = call.answers.get(key)
+        if answer is None:
+            return WAITING_FOR_DEFINITIONS
+        if not requirements.is_served(answer, GKE_VERSION.rpartition("/")[2]):
+            todo = f"install {gke.PROVIDER}, and apply install/gke-activation.yaml"
+            return f"The control plane does not serve {name}: {todo}"
+        for manifest in missing:
+            unknown = _find_unknown_field(answer, name, manifest)
+            if unknown:
+                return f"{name} has no field {unknown}: install {gke.PROVIDER}"
+    return ""
+
+
+def _find_unknown_field(answer: Answer, definition: str, manifest: Manifest) -> str:
+    if not definition.startswith(f"{text(manifest, 'kind').lower()}s."):
+        return ""
+    return next((found for item in answer if (found := gke.find_unknown_field(item.load(), manifest))), "")
+
+
+def _build_condition(call: Call, plan: ClusterPlan, obstacle: str) -> Condition:
+    """Returns ClusterReady while the cluster is being created."""
+    observed = call.observed.get(CLUSTER, {})
+    report = gke.read_report(observed)
+    return build_provisioning(plan, gke.name_cluster(plan.environment), report, obstacle)
+
+
+def _build_usage(context: EnvironmentContext, plan: ClusterPlan) -> Composed:
+    secret = plan.kubeconfig
+    observed = context.call.observed.get(KUBECONFIG_USAGE, {})
+    namespace = text(observed, "metadata.namespace") or plan.namespace
+    manifest: Manifest = {
+        "apiVersion": USAGE_VERSION,
+        "kind": USAGE_KIND,
+        "metadata": {
+            "name": build_name(secret, plan.environment, KUBECONFIG_USAGE, limit=63),
+            "namespace": namespace,
+            "labels": {**MANAGED_BY},
+        },
+        "spec": {
+            "of": {"apiVersion": "v1", "kind": "Secret", "resourceRef": {"name": secret}},
+            "by": {
+                "apiVersion": OBJECT_VERSION,
+                "kind": PROVIDER_CONFIG_KIND,
+                "resourceRef": {"name": context.environment.provider_config},
+            },
+            "replayDeletion": True,
+        },
+    }
+    # The Secret may not be there yet, and nothing of the environment waits for its Usage.
+    return Composed(manifest=manifest, ready=True)
+
+
+def _pool(key: str) -> str:
+    return key.removeprefix(POOL_PREFIX)
