@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 import click
 from crossplane.function import logging
 
-from bench.histories.history import History, play, shrink
+from bench.histories.history import History, World, play, shrink
 from bench.histories.mutants import MUTANTS, named
 from bench.histories.planting import planted
 
@@ -96,17 +96,18 @@ def mutants(names: tuple[str, ...], histories: int, processes: int) -> None:
 
 def _play_routed(seed: int, without: Collection[int] = ()) -> History:
     """Return a history with ModelServices and gateways; no tight world has them."""
-    return play(seed, without, tight=False, routed=True)
+    return play(seed, without, world=World(tight=False, routed=True))
 
 
 def _found(name: str, histories: int) -> History | None:
     """Return the first history in which a defect shows and which is clean without it; few show as a crash."""
     mutant = named(name)
+    world = World(tight=mutant.tight, routed=mutant.routed, created=mutant.created)
     for seed in range(histories):
         with planted(mutant):
-            found = play(seed, aim=mutant.aim, tight=mutant.tight, routed=mutant.routed)
+            found = play(seed, aim=mutant.aim, world=world)
         is_found = found.violations and (mutant.crashes or "an internal error" not in found.violations[0])
-        if is_found and not play(seed, aim=mutant.aim, tight=mutant.tight, routed=mutant.routed).violations:
+        if is_found and not play(seed, aim=mutant.aim, world=world).violations:
             return found
     return None
 

@@ -441,7 +441,8 @@ class Auditor(invariants.Auditor):
                 self._say(f"{ref} lacks conditions: {sorted(said)}")
         self._look_for_orphans()
         for there in self.plane.all("InferenceEnvironment"):
-            if _reason(there, "PoolsValid") == "PoolInUse" and not listing(there.manifest, "status.admitted"):
+            held = listing(there.manifest, "status.admitted") or get(there.manifest, "spec.cluster.gke")  # see cloud.py
+            if _reason(there, "PoolsValid") == "PoolInUse" and not held:
                 self._say(f"{there.ref} refuses a pool, and nothing has GPUs there")
         for left, version in self.plane.provider.deletions.find_left():
             self._say(f"{left.kind} {left.namespace}/{left.name} is left on {left.cluster}, of {version.ref}")

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
+from bench.histories.creating import Creating
 from bench.histories.governance import GOVERN
-from bench.histories.labels import RELABEL, Labels
+from bench.histories.labels import RELABEL
 from bench.histories.users import NAMESPACES
 from bench.simulator.objects import Version
 from bench.simulator.races import by_hand
@@ -15,14 +16,14 @@ from function.kube.names import LABEL_CACHE, LABEL_ENVIRONMENT
 _MODEL = "spec.modelRef.name"
 
 
-class Everybody(Labels):
+class Everybody(Creating):
     """All users. Some of them mean harm where `hostile`, some maintain environments where `maintained`, some write
     ModelServices where `routed`, some change settings where `governed` and labels where `relabelled`, and some move out
-    of clusters where what goes there is `slow`; all do what `aim` names, again and again in its order, if it names
-    anything (`a+b`: at the same moment).
+    of clusters where what goes there is `slow`, and some change clusters where environments `created` them; all do what
+    `aim` names, again and again in its order, if it names anything (`a+b`: at the same moment).
     """
 
-    hostile, maintained, governed, relabelled, slow = False, False, False, False, False
+    hostile, maintained, governed, relabelled, slow, created = False, False, False, False, False, False
     aim: Sequence[str] = ()
 
     def act(self, step: int) -> None:
@@ -38,6 +39,7 @@ class Everybody(Labels):
     def act_specially(self) -> bool:
         """Do one of the things that only some histories have, or nothing."""
         for is_on, share, actions in (
+            (self.created, CREATING, CREATE),
             (self.routed, ROUTING, ROUTE),
             (self.maintained, MAINTENANCE, MAINTAIN),
             (self.governed, GOVERNING, GOVERN),
@@ -219,6 +221,18 @@ LEAVE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.create_environment,
     Everybody.create_deployment,
     Everybody.delete_deployment,
+)
+# How many steps of a history in which environments create their clusters.
+CREATING = 0.4
+CREATE: tuple[Callable[[Everybody], None], ...] = (
+    Everybody.change_machine,
+    Everybody.change_machine,
+    Everybody.remove_pools,
+    Everybody.change_removal,
+    Everybody.stop_or_start_provider,
+    Everybody.delete_environment,
+    Everybody.create_environment,
+    Everybody.create_environment,
 )
 HOSTILE: tuple[Callable[[Everybody], None], ...] = (
     Everybody.relabel,

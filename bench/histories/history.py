@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from bench.histories.auditor import Auditor, FoundError
+from bench.histories.cloud import CloudAuditor
 from bench.histories.governance import PlatformSettings
 from bench.histories.harm import Everybody
 from bench.histories.plane import MOST_ROUNDS, Plane, forget
@@ -32,6 +33,8 @@ PREEMPTS, GUARANTEED = 0.3, 0.3
 MAINTAINED, GOVERNED, RELABELLED, SLOW = 0.25, 0.3, 0.25, 0.3
 # How many have ModelServices and gateways; no tight world has them.
 ROUTED = 0.25
+# How many have environments that create their clusters.
+CREATED = 0.2
 # How many answers are asked for a second time where something is aimed at.
 TWICE_AIMED = 0.25
 # How often a reconcile may fail, by cause: core begins again, and no function can prevent either.
@@ -62,19 +65,24 @@ def draw_guarantee(seed: int) -> int:
     return Random(f"{seed} guarantee").choice(GUARANTEES)  # noqa: S311  # the same for the same seed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What there is in a history; None: the seed decides."""
+
+    tight: bool | None = None  # little room
+    routed: bool | None = None  # ModelServices and gateways
+    created: bool | None = None  # environments that create their clusters
+
+
+ANY = World()
+
+
 def play(
-    seed: int,
-    without: Collection[int] = (),
-    aim: Sequence[str] = (),
-    *,
-    tight: bool | None = None,
-    routed: bool | None = None,
-    plain: bool = False,
+    seed: int, without: Collection[int] = (), aim: Sequence[str] = (), world: World = ANY, *, plain: bool = False
 ) -> History:
     """Return what happens, `without` some of the steps; `aim` names what users do, in this order.
 
-    The seed decides whether the world is tight, unless `tight` does, and whether there are ModelServices and gateways,
-    unless `routed` does. A `plain` history has no settings or labels that change, and nothing that goes slowly.
+    A `plain` history has no settings or labels that change, and nothing that goes slowly.
     """
     gc.collect()
     forget()
@@ -87,12 +95,15 @@ def play(
     if aim:
         plane.core.function.twice, auditor.ends = TWICE_AIMED, True
     limits = Limits(placements=3, gpus=drawn.choice((0, 24, 40))) if drawn.random() < LIMITED else Limits()
-    tight = draws(seed, "tight", TIGHT) if tight is None else tight
+    tight = draws(seed, "tight", TIGHT) if world.tight is None else world.tight
     if tight:
         guaranteed = draw_guarantee(seed) if draws(seed, "guaranteed", GUARANTEED) else None
         limits = replace(limits, preempts=draws(seed, "preempts", PREEMPTS), guaranteed_gpus=guaranteed)
-    routed = not (tight or aim) and draws(seed, "routed", ROUTED) if routed is None else routed
+    routed = not (tight or aim) and draws(seed, "routed", ROUTED) if world.routed is None else world.routed
     plane.provider.gateways.playing = routed
+    created = not (tight or aim) and draws(seed, "created", CREATED) if world.created is None else world.created
+    if created:
+        plane.cloud.begin(CloudAuditor(plane.server, auditor.say).hit)
     settings = PlatformSettings(plane, auditor)
     if limits != Limits() or routed:
         settings.limit(limits)
@@ -101,10 +112,17 @@ def play(
         plane.nodes.show()
     users = (TightWorld if tight else Everybody)(plane, auditor, words, seed)
     users.hostile, users.aim = hostile and not aim, tuple(aim)
-    users.settings, users.routed = settings, routed
+    users.settings, users.routed, users.created = settings, routed, created
     if not aim:
         _draw_features(users, plain=plain)
     history = History(seed, hostile=hostile, tight=tight, done=users.done)
+    _play_out(plane, users, auditor, drawn, without)
+    _conclude(history, plane, auditor)
+    return history
+
+
+def _play_out(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, without: Collection[int]) -> None:
+    """Play until the end, or until something is found."""
     try:
         _play(plane, users, auditor, drawn, without)
     except FoundError:
@@ -112,8 +130,6 @@ def play(
     except UnsettledError as error:
         auditor.ends = False
         auditor.say(str(error))
-    _conclude(history, plane, auditor)
-    return history
 
 
 def _draw_features(users: Everybody, *, plain: bool) -> None:
@@ -155,6 +171,7 @@ def _play(plane: Plane, users: Everybody, auditor: Auditor, drawn: Random, witho
         else:
             plane.kernel.pass_time(waits)
     plane.provider.answers(())
+    plane.cloud.come_back(down=False)
     plane.rest()
     plane.kernel.pass_time(LOOKS_AGAIN_SECONDS)
     plane.rest()

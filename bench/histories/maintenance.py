@@ -44,8 +44,8 @@ class Maintenance(Platform):
 
     def cordon_a_pool(self) -> None:
         """Make a pool unschedulable, or take that back."""
-        if found := self.any("InferenceEnvironment"):
-            pools = listing(found.manifest, "spec.nodePools")
+        found = self.any("InferenceEnvironment")
+        if found and (pools := listing(found.manifest, "spec.nodePools")):
             chosen = self.random.randrange(len(pools))
             changed: list[JSON] = [
                 {**pool, "unschedulable": not flag(pool, "unschedulable")} if index == chosen else pool

@@ -8,6 +8,14 @@ from bench.histories.planting import Change, Mutant
 _SERVE = ("create_deployment", "create_deployment")
 _LEND = ("create_deployment", "lend_replicas", "lend_replicas", "scale_up", "lend_replicas", "delete_deployment")
 _ADAPT = ("create_deployment", "create_deployment", "edit_deployment", "create_deployment", "edit_deployment")
+_CREATE = (
+    "create_deployment+create_deployment",
+    "change_machine",
+    "delete_environment",
+    "create_environment+change_machine",
+    "change_removal",
+    "create_deployment+remove_pools",
+)
 _CACHE = ("create_cache", "create_reader", "edit_cache")
 # What tells whether this function has composed something, and what told that when a changed label decided.
 _IS_OWN = "names.include(name, manifest)"
@@ -17,6 +25,41 @@ _HAS_LABEL = (
 )
 
 MUTANTS = (
+    Mutant(
+        "rolls-nodes-under-models",
+        "47: a change that replaces nodes is sent while models are placed on them",
+        _CREATE,
+        (
+            Change(
+                "function.cloud.gke",
+                "choose",
+                "(change is Change.ROLLS and in_use)",
+                "(change is Change.ROLLS and False)",
+            ),
+        ),
+        created=True,
+    ),
+    Mutant(
+        "deletes-nodes-in-use",
+        "47: onRemoval Delete takes effect while models are placed",
+        _CREATE,
+        (Change("function.cloud.gke", "choose_policy", "    if not in_use:\n", "    if not in_use or deletes:\n"),),
+        created=True,
+    ),
+    Mutant(
+        "adopts-without-a-look",
+        "47: an environment that comes back changes its nodes before it has seen them",
+        _CREATE,
+        (
+            Change(
+                "function.cloud.gke",
+                "choose_policy",
+                "    if not observed:\n        return ManagementPolicy.OBSERVE_ONLY\n",
+                "    if not observed:\n        return ManagementPolicy.RETAIN\n",
+            ),
+        ),
+        created=True,
+    ),
     Mutant(
         "adapter-loaded-too-soon",
         "46: a service loads an adapter whose download is not complete",

@@ -12,6 +12,7 @@ from crossplane.function.proto.v1.run_function_pb2 import (
 )
 from google.protobuf.struct_pb2 import Struct, Value
 
+from bench.histories.cloud import Cloud
 from bench.histories.clusters import Clusters
 from bench.histories.nodes import Nodes
 from bench.simulator import plane
@@ -170,4 +171,5 @@ class Plane(plane.Plane):
         self.core = DyingCore(self.kernel, settings, random, self.server)
         self.provider = Clusters(self.kernel, settings, random, self.server)
         self.nodes = Nodes(self.server, self.provider)
+        self.cloud = Cloud(self.kernel, settings, self.server)
         self.server.watchers.append(self._count)

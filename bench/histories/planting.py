@@ -31,6 +31,7 @@ class Mutant:
     changes: tuple[Change, ...]
     tight: bool = False  # whether the histories that look for it play in a tight world
     routed: bool = False  # whether there are ModelServices and gateways in them
+    created: bool = False  # whether environments create their clusters in them
     crashes: bool = False  # whether an internal error is how it shows
 
 

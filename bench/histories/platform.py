@@ -1,5 +1,6 @@
 """The platform team: environments and clusters come and go, nodes and namespaces too, the function restarts."""
 
+from bench.histories.cloud import create_in_cloud
 from bench.histories.clusters import config, place_of, remote
 from bench.histories.models import models
 from bench.histories.plane import forget
@@ -48,6 +49,8 @@ class Platform(Users):
     def _add_environment(self, number: int) -> None:
         made, nodes = fleet.returning(self.seed, number)
         mapping(made, "spec.storage")["readBandwidth"] = 2  # GB/s: how long loading takes is derived from it
+        if self.plane.cloud.playing:
+            made = create_in_cloud(made, self.random)
         ref = self.plane.create(made)
         self.words.pods(ref, self.plane.kernel.now)  # an earlier one of its name may have been edited
         self.tell(f"create {ref} with {nodes} nodes")

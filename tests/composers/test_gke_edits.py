@@ -101,8 +101,8 @@ def test_a_removed_pool_stays_as_it_is_while_it_is_used() -> None:
         assert said(outcome, "PoolsValid")[1:] == (
             "NoGpuPools",
             (
-                "spec.nodePools: no pool has GPUs; nothing can be placed here. Note: node pool a100 is not declared any "
-                "more, and stays while it is used"
+                "spec.nodePools: no pool has GPUs; nothing can be placed here. Note: node pool a100 is not declared "
+                "any more, and stays while it is used"
             ),
         )
 

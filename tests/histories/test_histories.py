@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from bench.histories.history import play
+from bench.histories.history import World, play
 from bench.histories.mutants import MUTANTS, named
 from bench.histories.planting import Mutant, planted
 
@@ -48,7 +48,7 @@ def test_a_history_is_its_seed() -> None:
     ],
 )
 def test_reports_nothing_in_histories_that_were_reported_once(seed: int, without: set[int]) -> None:
-    assert play(seed, without, routed=False, plain=True).violations == []
+    assert play(seed, without, world=World(routed=False, created=False), plain=True).violations == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
@@ -70,6 +70,7 @@ def test_every_mutant_is_a_change_of_a_line_that_is_there(mutant: Mutant) -> Non
 )
 def test_a_defect_that_is_brought_back_is_found(name: str, seed: int) -> None:
     mutant = named(name)
+    world = World(tight=mutant.tight, routed=False, created=mutant.created)
     with planted(mutant):
-        assert play(seed, aim=mutant.aim, tight=mutant.tight).violations
-    assert play(seed, aim=mutant.aim, tight=mutant.tight).violations == []
+        assert play(seed, aim=mutant.aim, world=world).violations
+    assert play(seed, aim=mutant.aim, world=world).violations == []

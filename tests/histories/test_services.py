@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from bench.histories.history import play
+from bench.histories.history import World, play
 from bench.histories.mutants import MUTANTS
 from bench.histories.planting import Mutant, planted
 
 pytestmark = pytest.mark.simulation
 ROUTED = [mutant for mutant in MUTANTS if mutant.routed]
 SEEDS, SEARCHED = 3, 6
+WORLD = World(tight=False, routed=True)
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +23,15 @@ def _no_logs() -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_history_with_services_is_clean(seed: int) -> None:
-    assert play(seed, tight=False, routed=True).violations == []
+    assert play(seed, world=WORLD).violations == []
 
 
 @pytest.mark.parametrize("mutant", ROUTED, ids=lambda m: m.name)
 def test_defect_in_the_order_of_routes_is_found(mutant: Mutant) -> None:
     for seed in range(SEARCHED):
         with planted(mutant):
-            found = play(seed, aim=mutant.aim, tight=False, routed=True)
+            found = play(seed, aim=mutant.aim, world=WORLD)
         if found.violations:
-            assert play(seed, aim=mutant.aim, tight=False, routed=True).violations == []
+            assert play(seed, aim=mutant.aim, world=WORLD).violations == []
             return
     raise AssertionError("not found")
