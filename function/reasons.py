@@ -261,6 +261,7 @@ class Admitted(StrEnum):
     LABEL_MISSING = "LabelMissing"
     QUOTA_EXCEEDED = "QuotaExceeded"
     CANNOT_START = "CannotStart"
+    RESTART_LIMIT_REACHED = "RestartLimitReached"
 
 
 class PlacementStorage(StrEnum):
@@ -295,6 +296,7 @@ class ServiceReady(StrEnum):
     SCALED_TO_ZERO = "ScaledToZero"
     STARTING = "Starting"
     DEGRADED = "Degraded"
+    STOPPED = "Stopped"  # its restarts have reached the limit of its profile
     UNREACHABLE = "Unreachable"
     SYNC_FAILED = "SyncFailed"  # Unknown: the provider failed, which says nothing about the service
 

@@ -285,6 +285,7 @@ def _parse_profile(
         replicas_across_nodes=Spread(placement.replicas_across_nodes) if placement else Spread.NONE,
         routing=Routing(block.routing),
         lora=Lora(max_adapters=block.lora.max_adapters, max_rank=block.lora.max_rank) if block.lora else None,
+        restart_limit=block.restart_limit,
     )
 
 

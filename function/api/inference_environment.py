@@ -35,6 +35,7 @@ from function.domain.environment import (
     Environment,
     EnvironmentStorage,
     Observe,
+    PodObservation,
     Pool,
     PoolFacts,
     Unusable,
@@ -132,6 +133,7 @@ def parse_environment(manifest: Manifest, settings: Settings, movable: Collectio
         refused_pools=tuple(pool.name for pool in pools.invalid if set(pool.problems) <= pools.conflicts),
         storage=_parse_storage(spec.storage or schemas.Storage(), manifest, settings, problems["storage"]),
         pod_monitors=spec.monitoring is not None and spec.monitoring.pod_monitors,
+        pod_observation=PodObservation(spec.monitoring.observe_pods if spec.monitoring else PodObservation.NEVER),
         observe=Observe(spec.hardware.observe if spec.hardware else Observe.AUTO),
         node_selector=_parse_node_selector(spec.hardware, problems["hardware.selector"]),
         pull_secrets=tuple(

@@ -22,6 +22,7 @@ from function.domain.allocation import Price
 from function.domain.model import ModelRef, Problem
 from function.domain.placement import Deployment, Gate, Placement, Preference, Rollout
 from function.domain.records.admission import parse_admission
+from function.domain.records.restarts import parse_restarts
 from function.domain.records.rollout import parse_rollout
 from function.domain.records.service import parse_service
 from function.domain.records.weights import parse_download, parse_weights
@@ -192,6 +193,8 @@ def parse_placement(manifest: Manifest) -> Parsed[Placement | None]:
         ),
         service=parse_service(mapping(manifest, "status"), exclusive_replica_nodes=is_exclusive),
         rollout=parse_rollout(mapping(manifest, "status.rollout")),
+        restarts=parse_restarts(mapping(manifest, "status.restarts")),
+        retry=spec.retry or "",
     )
     return Parsed(placement, problems.list())
 

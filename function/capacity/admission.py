@@ -39,6 +39,11 @@ class Admission:
     status_limit: int | None = None  # the most placements that its environment lists, if it waits because of this limit
 
     @property
+    def stops_service(self) -> bool:
+        """Tells whether the service gives back its GPUs unless it is Ready."""
+        return self.reason is Admitted.RESTART_LIMIT_REACHED
+
+    @property
     def admits_service(self) -> bool:
         """Tells whether the service is admitted, possibly with fewer replicas than requested."""
         return self.reason is Admitted.ADMITTED or (self.replicas > 0 and self.reason is not Admitted.LABEL_MISSING)
@@ -147,3 +152,10 @@ def apply_quota(admission: Admission, placement: Placement, excess: QuotaUsage |
         return admission
     replicas = min(admission.replicas, has)
     return replace(admission, reason=Admitted.QUOTA_EXCEEDED, replicas=replicas, quota_usage=excess)
+
+
+def apply_restart_limit(admission: Admission, placement: Placement) -> Admission:
+    """Returns an admission of nothing for a placement that has restarted too often."""
+    if not placement.restarts.stopped or admission.reason is Admitted.LABEL_MISSING:
+        return admission
+    return replace(admission, reason=Admitted.RESTART_LIMIT_REACHED, replicas=0)

@@ -205,7 +205,7 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
     The whole grant remains until the placement has observed its current spec: under the earlier spec, it may have used
     the grant a moment ago, and its status does not say so yet.
 
-    A placement that exceeds the quota or cannot start may have used the grant under its current spec, so its generation
+    A placement that is held back may have used the grant under its current spec, so its generation
     does not show whether it still does. The environment therefore revokes the grant first. The grant ends once the
     placement has repeated the revocation in its status: from then on, it never uses more than its status says.
     """
@@ -224,8 +224,7 @@ def remaining_grant(grant: Grant, placement: Placement | None) -> Grant | None:
     unrevoked = replace(grant, revoked="") if grant.revoked else grant
     usable = count_usable(unrevoked, placement)
     remaining = min(usable, replicas)
-    is_held_back = placement.admission.over_quota or placement.admission.cannot_start
-    if is_held_back and remaining < usable and not grant.revoked and placement.version:
+    if placement.is_held_back and remaining < usable and not grant.revoked and placement.version:
         return replace(grant, revoked=placement.version)
     if not remaining:
         return None

@@ -69,6 +69,7 @@ _DISPENSABLE = {
     "deployments.apps": "may be left out where no ModelDeployment on the cluster has rollout.environments: OneByOne",
     "localqueues.kueue.x-k8s.io": "may be left out where no pool of the cluster has kueue.queue",
     "clusterqueues.kueue.x-k8s.io": "may be left out where no pool of the cluster has kueue.queue",
+    "pods": "may be left out where monitoring.observePods of the environment is Never",
     "podmonitors.monitoring.coreos.com": "may be left out where the environment has no monitoring.podMonitors",
     "httproutes.gateway.networking.k8s.io": "may be left out where no ModelService sends requests to the cluster",
 }

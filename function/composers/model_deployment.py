@@ -501,7 +501,7 @@ def _compose_placements(call: Call, scheduling: Scheduling, placed: Sequence[Pla
     composed: dict[str, Composed] = {}
     for assignment, placement in zip(scheduling.decision.assignments, placed, strict=True):
         key = keys.get(placement.name, f"placement-{assignment.environment}")
-        blocks: Manifest = {key: get(call.xr, f"spec.{key}") for key in ("modelCache", "adapters")}
+        blocks: Manifest = {key: get(call.xr, f"spec.{key}") for key in ("modelCache", "adapters", "retry")}
         manifest = build_placement(scheduling.request.deployment, placement, blocks)
         composed[key] = Composed(manifest=manifest, ready=placement.ready)
         if key in call.observed and not assignment.is_rescheduled:

@@ -31,6 +31,7 @@ from function.parts.placement import KeptPlacement, PlacementContext
 from function.parts.pod_deployment import KEPT_POD_DEPLOYMENT_PART, POD_DEPLOYMENT_PART
 from function.parts.previous_weights import PREVIOUS_WEIGHTS_PART
 from function.parts.references import RESOLVED, NotComposableError, resolve_placement
+from function.parts.restarts import KEPT_RESTARTS_PART, RESTARTS_PART
 from function.parts.service import KEPT_SERVICE_PART, SERVICE_PART
 from function.parts.weights import WEIGHTS_PART, request_weights
 from function.reasons import ConditionType, Status
@@ -55,6 +56,7 @@ PARTS: tuple[Part[PlacementContext, Any], ...] = (
     POD_DEPLOYMENT_PART,
     KUEUE_PART,
     MONITOR_PART,
+    RESTARTS_PART,
 )
 NAMES = NamePatterns(join_names(PARTS))
 # Run while a reference does not resolve.
@@ -63,6 +65,7 @@ KEPT_PARTS: tuple[Part[KeptPlacement, Any], ...] = (
     KEPT_SERVICE_PART,
     KEPT_CACHE_USAGE_PART,
     KEPT_POD_DEPLOYMENT_PART,
+    KEPT_RESTARTS_PART,
 )
 
 

@@ -174,6 +174,14 @@ class Observe(StrEnum):
     NEVER = "Never"
 
 
+class PodObservation(StrEnum):
+    """What the platform lets users read of the pods of a service that is not Ready."""
+
+    NEVER = "Never"
+    RESTARTS = "Restarts"  # how often their containers restarted, and how they ended
+    MESSAGES = "Messages"  # also what they wrote last
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """An InferenceEnvironment, with the published ledger of its GPUs."""
@@ -194,6 +202,7 @@ class Environment:
     gateway: GatewayAccess = GatewayAccess()
     provider_config: str = ""
     pod_monitors: bool = False  # each placement gets a PodMonitor
+    pod_observation: PodObservation = PodObservation.NEVER
     ready: bool = False  # its Ready condition
     ready_message: str = ""  # why it is not Ready
     is_starting: bool = False  # it is not Ready, and its cluster has not answered yet, or answers well

@@ -288,6 +288,7 @@ class Profile:
     replicas_across_nodes: Spread = Spread.NONE
     routing: Routing = Routing.DEFAULT
     lora: Lora | None = None  # None: no adapters
+    restart_limit: int | None = None  # restarts after which a service that was never Ready stops; None: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

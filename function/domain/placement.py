@@ -9,6 +9,7 @@ from function.domain.cache import CreatedStorage, ModelCache, StorageChoice
 from function.domain.environment import Environment, Pool
 from function.domain.model import Model, ModelRef, Profile, Shape
 from function.domain.records.admission import AdmissionRecord
+from function.domain.records.restarts import RestartRecord
 from function.domain.records.rollout import RolloutRecord
 from function.domain.records.service import ServiceRecord
 from function.domain.records.weights import DownloadRecord, WeightsRecord
@@ -130,6 +131,8 @@ class Placement:
     adapter_downloads: tuple[tuple[str, DownloadRecord], ...] = ()  # by the name of the adapter
     service: ServiceRecord = ServiceRecord()
     rollout: RolloutRecord = RolloutRecord()
+    restarts: RestartRecord = RestartRecord()
+    retry: str = ""  # another value starts a service again that has reached its restart limit
 
     @property
     def requested(self) -> Share | None:
@@ -146,9 +149,13 @@ class Placement:
 
     @property
     def effective_request(self) -> Share | None:
-        """What its environment should admit: its request, or its allocation if it is over quota or cannot start."""
-        is_held_back = self.admission.over_quota or self.admission.cannot_start
-        return self.service.allocated if is_held_back else self.requested
+        """What its environment should admit: its request, or its allocation if it is held back."""
+        return self.service.allocated if self.is_held_back else self.requested
+
+    @property
+    def is_held_back(self) -> bool:
+        """Tells whether it gets no more than it has: it is over quota, cannot start, or restarted too often."""
+        return self.admission.over_quota or self.admission.cannot_start or self.restarts.stopped
 
     @property
     def guaranteed_replicas(self) -> int:

@@ -1,6 +1,13 @@
 """Admission: whether a placement has been granted GPUs, and the fields of its status that the ledger reads."""
 
-from function.capacity.admission import Admission, apply_quota, build_required_labels, check_admission, find_release
+from function.capacity.admission import (
+    Admission,
+    apply_quota,
+    apply_restart_limit,
+    build_required_labels,
+    check_admission,
+    find_release,
+)
 from function.capacity.quota import find_excess, may_exceed
 from function.contract import Call
 from function.domain.allocation import QuotaUsage
@@ -73,4 +80,4 @@ def _check_admission(call: Call, resolved: ResolvedPlacement) -> Admission:
             raise NotComposableError(RESOLVED, references.resolving(ConditionType.ADMITTED))
         quota_excess = find_excess(placement, [p for p in in_namespace if p.uid != placement.uid], limits)
     admitted = check_admission(placement, resolved.environment, build_required_labels(placement, resolved.cache))
-    return apply_quota(admitted, placement, quota_excess)
+    return apply_restart_limit(apply_quota(admitted, placement, quota_excess), placement)

@@ -14,6 +14,7 @@ from function.remote.observed_object import read_written
 from function.serving.kueue import describe_wait, lacks_pods
 from function.serving.labels import find_queue
 from function.serving.reconcile import PULL_PREFIX, HeldServices, ReconciledService, keep_services, reconcile_service
+from function.serving.restarts import evaluate_restarts
 from function.status import model_placement as report
 
 
@@ -28,11 +29,13 @@ def _reconcile_service(context: PlacementContext, decisions: Decisions) -> PartO
             resolved.placement, admission, same_node_is_full=reconciled.same_node_is_full
         )
         events = (blocked,)
+    restarts = evaluate_restarts(resolved, context.writer, reconciled.remote, reconciled.next_digest)
     return PartOutcome(
         decision=reconciled,
         desired=Desired({**reconciled.pull_secrets, **reconciled.composed}, reconciled.drops),
-        conditions=report.build_service_conditions(resolved, reconciled, _describe_wait(context, reconciled)),
-        status=report.build_service_status(context.call, resolved, reconciled),
+        conditions=report.build_service_conditions(resolved, reconciled, restarts, _describe_wait(context, reconciled)),
+        status=report.build_service_status(context.call, resolved, reconciled)
+        | report.build_restart_status(reconciled.remote, restarts),
         events=events,
     )
 
@@ -57,12 +60,13 @@ def _keep_service(context: KeptPlacement, _: Decisions) -> PartOutcome[HeldServi
     written = read_written(next((item.manifest for item in services.composed.values()), None))
     withdrawn = report.withdraw_pool(observed, services.remote, written)
     status = build_ready_replicas(services.remote.manifest) | withdrawn
+    ready = report.build_service_ready(services.remote, requested, has_served=placement.has_served)
     if services.composed:
         status |= report.limit_replicas({**observed, **withdrawn}, services.allocated_replicas)
     return PartOutcome(
         decision=services,
         desired=Desired(services.composed),
-        conditions=(report.build_service_ready(services.remote, requested, has_served=placement.has_served),),
+        conditions=(report.with_stop(ready, placement),),
         status=status,
     )
 

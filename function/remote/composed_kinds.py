@@ -261,6 +261,17 @@ GPU_CLUSTER_KINDS: tuple[GpuClusterKind, ...] = (
     GpuClusterKind(
         version=KUEUE_VERSION, kind="ClusterQueue", resource="clusterqueues", namespaced=False, verbs=(*READ, "patch")
     ),
+    # A pod that is not Ready is polled every 30 s where the provider does not watch.
+    GpuClusterKind(
+        version="v1",
+        kind="Pod",
+        resource="pods",
+        verbs=(*READ, "patch"),
+        readiness=(
+            "has(object.status) && has(object.status.conditions) && "
+            "object.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
+        ),
+    ),
     GpuClusterKind(
         version=MONITORING_VERSION, kind="PodMonitor", resource="podmonitors", verbs=_DELETED, assess=_is_always_up
     ),

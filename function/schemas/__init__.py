@@ -147,6 +147,7 @@ class Serving(BaseModel):
     name: StrictStr = Field(..., max_length=63, min_length=1, pattern="^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
     environment_selector: EnvironmentSelector | None = Field(None, alias="environmentSelector")
     routing: Literal["Default", "PrefixAware"] = "Default"
+    restart_limit: StrictInt | None = Field(None, alias="restartLimit", ge=1, le=1000)
     lora: Lora | None = None
     replica_topology: ReplicaTopology | None = Field(None, alias="replicaTopology")
     engine: Engine
@@ -483,6 +484,7 @@ class Storage(BaseModel):
 
 class Monitoring(BaseModel):
     pod_monitors: StrictBool = Field(False, alias="podMonitors")
+    observe_pods: Literal["Never", "Restarts", "Messages"] = Field("Never", alias="observePods")
 
 
 class Selector(BaseModel):
@@ -687,6 +689,7 @@ class DeploymentSpec(BaseModel):
     placement: DeploymentPlacement | None = None
     rollout: Rollout | None = None
     scaling: Scaling = Field({}, validate_default=True)
+    retry: StrictStr | None = Field(None, max_length=253)
     adapters: list[Adapter] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=16)
     model_cache: ModelCache | None = Field(None, alias="modelCache")
 
@@ -722,6 +725,7 @@ class PlacementSpec(BaseModel):
     priority: StrictInt | None = Field(None, ge=-1000, le=1000)
     preemptible: StrictBool | None = None
     rollout: PlacementRollout | None = None
+    retry: StrictStr | None = Field(None, max_length=253)
     draining: StrictBool | None = None
     adapters: list[Adapter] | None = Field(None, json_schema_extra={"unique": ["name"]}, max_length=16)
     model_cache: ModelCache | None = Field(None, alias="modelCache")

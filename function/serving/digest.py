@@ -66,7 +66,7 @@ EXCLUDED: Mapping[type, frozenset[str]] = {
     PvcSource: frozenset({"claim", "path"}),
     # `ServingRequest.shape` is the recorded shape; the others decide the placement.
     # How requests reach the pods changes without a restart (serving/picker.py). `ServingRequest.lora` is what applies.
-    Profile: frozenset({"name", "shape", "selector", "requires", "routing", "lora"}),
+    Profile: frozenset({"name", "shape", "selector", "requires", "routing", "lora", "restart_limit"}),
     # Capacity and what decides the placement.
     Pool: frozenset(
         {"name", "gpus_per_node", "max_nodes", "node_count", "count_field", "accelerator_type", "memory_per_gpu"}

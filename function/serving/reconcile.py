@@ -41,6 +41,7 @@ from function.serving.picker import (
     without_new_picker,
 )
 from function.serving.pod_deployment import PRIMARY_WORKLOAD
+from function.serving.restarts import has_no_ready_pod
 from function.serving.service import build_service, find_service_problems
 from function.weights.claim import is_shared
 from function.weights.credentials import list_pull_secret_copies
@@ -72,6 +73,7 @@ class ServiceDecision(Enum):
     CLUSTER_UNREACHABLE = "the service would move to other nodes or GPUs of a cluster that does not answer"
     ADAPTERS_NOT_READY = "an adapter is downloaded, or a loaded adapter cannot be replaced"
     NOT_ITS_TURN = "the deployment changes other environments first"
+    STOPPED = "the service has reached its restart limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class ReconciledService:
     remote: ObservedObject = ObservedObject(State.UNSEEN, {})  # the service that serves, or will
     may_read_previous_weights: bool = True  # a pod may read other weights than the planned ones
     requested_digest: str = ""  # of the service as requested; only if its deployment gives turns
+    next_digest: str = ""  # of the service as requested, if only its restart limit keeps it from being composed
 
     @property
     def written(self) -> Manifest:
@@ -125,7 +128,7 @@ def reconcile_service(
     key = SERVICE_PREFIX + name_inference_service(resolved.placement, resolved.shape)  # composition-resource-name
     # The service in the spec of its Object; what the cluster has is in the Object's status (`writer.read(key)`).
     written = read_written(writer.observed.get(key))
-    replicas = _limit_replicas(resolved, weights, admission, written)
+    replicas = _limit_replicas(resolved, weights, admission, written, writer.read(key))
     kept = _keep_one_service(resolved, writer, key, replicas.if_kept)
     requested = None
     if weights.plan:
@@ -167,6 +170,7 @@ def reconcile_service(
         remote=remote,
         may_read_previous_weights=may_read_previous,
         requested_digest=requested_digest,
+        next_digest=compute_spec_digest(request) if request and decision is ServiceDecision.STOPPED else "",
         kept_labels=find_kept_labels(requested, request) if requested and request else (),
     )
 
@@ -188,7 +192,7 @@ def decide_service(
     are complete, and would bring the other service back. `waits`: why the requested service is not composed yet,
     although everything else is ready.
     """
-    if not admission.admits_service:
+    if not (admission.admits_service or admission.stops_service):
         return ServiceDecision.NOT_ADMITTED
     if weights.plan is None:
         return ServiceDecision.NOT_PLANNED
@@ -201,7 +205,7 @@ def decide_service(
             return ServiceDecision.WEIGHTS_NOT_READY
         if replaces_another and not weights.completion_recorded:
             return ServiceDecision.COMPLETION_NOT_RECORDED
-    return waits or ServiceDecision.COMPOSE
+    return waits or (ServiceDecision.STOPPED if admission.stops_service else ServiceDecision.COMPOSE)
 
 
 def _find_wait(
@@ -244,16 +248,23 @@ class _Replicas(NamedTuple):
 
 
 def _limit_replicas(
-    resolved: ResolvedPlacement, weights: ReconciledWeights, admission: Admission, written: Manifest
+    resolved: ResolvedPlacement,
+    weights: ReconciledWeights,
+    admission: Admission,
+    written: Manifest,
+    remote: ObservedObject,
 ) -> _Replicas:
     """Returns how many replicas the service may have.
 
     Running replicas stay unless fewer are requested. A replica that cannot mount the claim is not added. The admission
     is for the requested shape and pool, so a service that still has another shape must not grow: its old grant ends as
-    soon as this placement has observed its new spec.
+    soon as this placement has observed its new spec. A service that has reached its restart limit has none, unless a
+    replica is ready by now, or may be.
     """
     requested = resolved.placement.replicas
     running_replicas = _count_replicas(written)
+    if admission.stops_service and has_no_ready_pod(remote):
+        return _Replicas(if_composed=0, if_kept=0)
     cannot_mount = weights.state.finding in _NOT_SHARED
     allowed = min(running_replicas, admission.replicas) if cannot_mount else admission.replicas
     has_shape = _has_requested_shape(written, resolved)
@@ -415,10 +426,10 @@ def _count_allocated(placement: Placement, written: Sequence[Manifest], on_clust
     """Returns how many replicas of a placement have GPUs.
 
     A service with 0 replicas is stopped if some are requested: its pods end before new pods start. It keeps the GPUs
-    that it had for the replicas that return (decision 33).
+    that it had for the replicas that return (decision 33), unless it was stopped at its restart limit (decision 52).
     """
     allocated = placement.service.allocated
-    is_stopped = bool(written) and not _count_replicas(*written)
+    is_stopped = bool(written) and not _count_replicas(*written) and not placement.restarts.stopped
     returning = min(allocated.replicas, max(0, placement.replicas)) if allocated and is_stopped else 0
     return max(_count_replicas(*written, *on_cluster), returning)
 

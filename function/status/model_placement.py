@@ -12,6 +12,7 @@ from function.domain.environment import Environment, Pool
 from function.domain.model import Engine, PvcSource, Routing, Shape
 from function.domain.model_service import Gateway
 from function.domain.placement import Placement, ResolvedPlacement, Stage
+from function.domain.records.restarts import RestartRecord, build_restarts
 from function.domain.records.service import ServiceRecord, build_ready_replicas, build_service_record
 from function.domain.records.weights import DownloadRecord, WeightsRecord, build_download, build_weights
 from function.kube.manifests import (
@@ -37,6 +38,7 @@ from function.remote.object_writer import SERVICE_PREFIX
 from function.remote.observed_object import ObservedObject, State, read_written
 from function.serving.picker import find_inference_pool, find_unused_since
 from function.serving.reconcile import ReconciledService, ServiceDecision, name_inference_service
+from function.serving.restarts import describe_restarts, find_limit_obstacle, find_unready_since
 from function.serving.service import list_loaded_adapters
 from function.status.conditions import faulty
 from function.status.inference_environment import note_missing_plugin, note_tcp_fallback, note_unusable_nodes
@@ -56,6 +58,7 @@ _NOT_COMPOSED: Mapping[ServiceDecision, tuple[ServiceAccepted, str]] = {
         ServiceAccepted.WAITING_FOR_ADMISSION,
         "The service is created once the placement is admitted",
     ),
+    ServiceDecision.STOPPED: (ServiceAccepted.WAITING_FOR_ADMISSION, "The service has reached its restart limit"),
     ServiceDecision.NOT_PLANNED: _WEIGHTS,
     ServiceDecision.WEIGHTS_NOT_READY: _WEIGHTS,
     ServiceDecision.COMPLETION_NOT_RECORDED: _WEIGHTS,
@@ -115,12 +118,16 @@ def _build_adapter(name: str, download: ReconciledWeights) -> Manifest:
 
 
 def build_service_conditions(
-    resolved: ResolvedPlacement, reconciled: ReconciledService, waits_for_kueue: str = ""
+    resolved: ResolvedPlacement, reconciled: ReconciledService, restarts: RestartRecord, waits_for_kueue: str = ""
 ) -> tuple[Condition, Condition]:
     """Returns ServiceAccepted and ServiceReady; `waits_for_kueue`: why Kueue may hold pods."""
     placement = resolved.placement
     missing_secret = reconciled.missing_pull_secret
     ready = build_service_ready(reconciled.remote, placement.replicas, has_served=placement.has_served)
+    if restarts.stopped and placement.restarts.stopped:
+        ready = with_stop(ready, placement)
+    elif ready.reason in _WAITING:
+        ready = replace(ready, message=f"{ready.message}{_describe_restarts(resolved, reconciled, restarts)}")
     engine = resolved.profile.engine
     ready = with_pool_notes(ready, resolved.pool, resolved.shape, resolved.environment.name, engine)
     if missing_secret and ready.status is not Status.TRUE:
@@ -135,6 +142,31 @@ def build_service_conditions(
         note = f"Routing {Routing.PREFIX_AWARE} has no effect: {reconciled.picker_obstacle}"
         ready = replace(ready, message=f"{ready.message}. {note}")
     return build_service_accepted(reconciled), ready
+
+
+def with_stop(ready: Condition, placement: Placement) -> Condition:
+    """Returns ServiceReady of a service that waits for nothing, because it was stopped at its restart limit."""
+    if ready.reason not in _WAITING or not placement.restarts.stopped:
+        return ready
+    return replace(ready, reason=ServiceReady.STOPPED, message="Stopped at its restart limit: see Admitted")
+
+
+def _describe_restarts(resolved: ResolvedPlacement, reconciled: ReconciledService, restarts: RestartRecord) -> str:
+    """Returns since when a service is not Ready, the GPUs that it has meanwhile, and how often it restarted."""
+    since = find_unready_since(reconciled.remote)
+    allocated = reconciled.allocated
+    notes = []
+    if since and allocated and allocated.gpus:
+        notes.append(f"not Ready since {since}, and has {format_count(allocated.gpus, 'GPU')} meanwhile")
+    notes.append(describe_restarts(restarts, resolved.profile.restart_limit))
+    obstacle = find_limit_obstacle(resolved)
+    notes.append(f"restartLimit has no effect: {obstacle}" if obstacle else "")
+    return "".join(f". {note[0].upper()}{note[1:]}" for note in notes if note)
+
+
+def build_restart_status(service: ObservedObject, restarts: RestartRecord) -> Manifest:
+    """Returns `status.notReadySince` and `status.restarts`."""
+    return {**prune({"notReadySince": find_unready_since(service) or None}), **build_restarts(restarts)}
 
 
 def _describe_kept_labels(placement: Placement, pool: Pool, keys: Sequence[str]) -> str:
@@ -247,6 +279,8 @@ def get_service_url(service: Manifest) -> str:
 
 def _describe_admission(placement: Placement, admission: Admission) -> str:
     usage = admission.quota_usage
+    if admission.reason is Admitted.RESTART_LIMIT_REACHED:
+        return _describe_stop(placement)
     if admission.reason is Admitted.LABEL_MISSING:
         return f"metadata.labels {describe_missing_labels(admission.missing_labels)}"
     if admission.reason is Admitted.QUOTA_EXCEEDED:
@@ -254,6 +288,16 @@ def _describe_admission(placement: Placement, admission: Admission) -> str:
         consequence = "it keeps what it has" if placement.stage > Stage.NEW else "nothing is composed"
         return f"{usage.request} required; {usage.message}; until then {consequence}"
     return _describe_request(placement, admission)
+
+
+def _describe_stop(placement: Placement) -> str:
+    """Returns why a placement was stopped, and how it starts again."""
+    of = f"ModelDeployment {placement.deployment}" if placement.deployment else "this placement"
+    return (
+        f"Its service has reached restartLimit of profile {placement.profile} and gives its GPUs to others: "
+        f"{describe_restarts(placement.restarts)}. It starts again with another value of spec.retry of {of}, with a "
+        "higher limit, or with an edit that changes its pods"
+    )
 
 
 def describe_missing_labels(missing: Mapping[str, str]) -> str:
@@ -306,6 +350,8 @@ def _phase(conditions: Sequence[Condition], state: WeightsState | None, remote: 
     by_type = {condition.type: condition for condition in conditions}
     if by_type[ConditionType.SERVICE_READY].status is Status.TRUE:
         return Phase.READY
+    if any(condition.reason == Admitted.RESTART_LIMIT_REACHED for condition in conditions):
+        return Phase.FAILED
     accepted = by_type[ConditionType.SERVICE_ACCEPTED]
     if accepted.status is Status.FALSE and accepted.reason == ServiceAccepted.REJECTED:
         return Phase.FAILED

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from function.capacity.admission import apply_quota, check_admission
+from function.capacity.admission import apply_quota, apply_restart_limit, check_admission
 from function.capacity.ledger import admit_placements
-from function.domain.allocation import Grant, Limits, QuotaUsage
+from function.domain.allocation import Grant, Limits, QuotaUsage, Share
 from function.domain.environment import Environment
 from function.domain.placement import Placement
 from function.domain.records.admission import AdmissionRecord
+from function.domain.records.restarts import RestartRecord
 from function.reasons import Admitted
 from tests.support.builders import environment, placement, pool, with_service
 
@@ -36,16 +37,20 @@ def evaluate(before: Environment, *placements: Placement) -> Environment:
 
 
 def holders(found: Environment) -> dict[str, str]:
-    """Returns the version for which each grant is taken back, by uid."""
-    return {grant.uid: grant.revoked for grant in found.admitted}
+    """Returns the version for which each grant of GPUs is taken back, by uid."""
+    return {grant.uid: grant.revoked for grant in found.admitted if grant.share.replicas}
 
 
 EMPTY = environment("env", POOL, uid="uid-of-env")
 BEYOND_QUOTA = asks("a", version="7", admission=AdmissionRecord(over_quota=True))
 HELD_BACK = asks("a", version="7", admission=AdmissionRecord(cannot_start=True))
+STOPPED = with_service(
+    asks("a", version="7", restarts=RestartRecord(stopped=True)),
+    allocated=Share(pool="pool", nodes=1, gpus_per_node=8, replicas=0),
+)
 
 
-@pytest.mark.parametrize("held_back", [BEYOND_QUOTA, HELD_BACK], ids=["over-quota", "cannot-start"])
+@pytest.mark.parametrize("held_back", [BEYOND_QUOTA, HELD_BACK, STOPPED], ids=["quota", "cannot-start", "stopped"])
 def test_takes_a_grant_back_once_its_placement_has_seen_that(held_back: Placement) -> None:
     granted = evaluate(EMPTY, asks("a"))
     assert holders(granted) == {"a": ""}
@@ -151,3 +156,48 @@ def test_no_order_of_reads_gives_the_same_gpus_to_two_services() -> None:
             assert len(fleet.serving) < 2, f"seed {seed}: both services use the same node"
         started += len(fleet.serving)
     assert started > 1_000, "services must have started in most of the histories"
+
+
+class _StoppingFleet(_Fleet):
+    """One node, and two placements that request it. The service of one that has it may be stopped, and start again."""
+
+    def reconcile_placement(self, uid: str) -> None:
+        versions = self.statuses[uid]
+        number = self._own[uid].read(self.drawn)
+        published = versions[number]
+        place = self.environments[self._of_environment[uid].read(self.drawn)]
+        admission = apply_restart_limit(check_admission(published, place, {}), published)
+        if admission.stops_service:
+            self.serving.discard(uid)
+        elif admission.replicas > 0:
+            self.serving.add(uid)
+        if number < len(versions) - 1:
+            return  # the API server refuses a status of another version
+        crashes = uid in self.serving and self.drawn.random() < 0.3
+        is_stopped = crashes or (published.restarts.stopped and self.drawn.random() < 0.9)
+        grants = [grant for grant in place.admitted if grant.uid == uid]
+        request = published.requested
+        assert request is not None
+        had = published.service.allocated
+        has = request if uid in self.serving else replace(request, replicas=0) if had else None
+        published = replace(
+            with_service(published, allocated=has),
+            version=str(len(versions) + 1),
+            restarts=RestartRecord(stopped=is_stopped),
+            admission=AdmissionRecord(revoked=frozenset(grant.revoked for grant in grants if grant.revoked)),
+        )
+        versions.append(published)
+
+
+def test_no_order_of_reads_gives_the_gpus_of_a_stopped_service_to_two() -> None:
+    changed_hands = 0
+    for seed in range(2_000):
+        drawn = random.Random(seed)
+        fleet, served = _StoppingFleet(drawn), set[str]()
+        for _ in range(50):
+            step = drawn.choice(["environment", "a", "b"])
+            fleet.reconcile_environment() if step == "environment" else fleet.reconcile_placement(step)
+            assert len(fleet.serving) < 2, f"seed {seed}: both services use the same node"
+            served |= fleet.serving
+        changed_hands += len(served) == 2
+    assert changed_hands > 300, "in many of the histories, the GPUs of one must have gone to the other"

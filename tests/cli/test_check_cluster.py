@@ -264,7 +264,7 @@ def test_table_ends_with_what_to_do(server: ApiServer, tmp_path: Path) -> None:
     _, todo, summary = done.stdout.split("\n\n")
     advice = "Look at its GatewayClass and its controller, which says: no pool of addresses"
     assert todo == f"missing: Gateway kserve/kserve-ingress-gateway: wanted Programmed, with an address. {advice}"
-    assert summary == "21 ok, 1 unchecked, 0 warning, 1 missing\n"
+    assert summary == "22 ok, 1 unchecked, 0 warning, 1 missing\n"
     assert done.stderr == "", "there is no next step but that"
 
 

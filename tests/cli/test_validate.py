@@ -16,7 +16,7 @@ from tests.cli.process import output_of, run, write
 
 ENGINE: Manifest = {"name": "vLLM", "image": "engine:1"}
 PROFILE: Manifest = {"name": "one", "replicaTopology": {"gpusPerNode": 1}, "engine": ENGINE}
-OF_A_PROFILE = "engine, environmentSelector, lora, name, replicaTopology, routing"
+OF_A_PROFILE = "engine, environmentSelector, lora, name, replicaTopology, restartLimit, routing"
 MODEL: Manifest = {"model": {"name": "org/model"}, "huggingFace": {"repo": "org/model"}, "serving": [PROFILE]}
 STAGED: Manifest = {"model": {"name": "m"}, "source": "PVC", "pvc": {"claimName": "c"}, "serving": [PROFILE]}
 POOL: Manifest = {"name": "h100", "acceleratorType": "h100"}

@@ -67,6 +67,7 @@ def test_corpus_contains_every_kind_of_name() -> None:
         ("Object", "storage"),
         ("Object", "pipeline"),
         ("Object", "monitor"),
+        ("Object", "pod"),
         ("Object", "route"),
         ("ClusterProviderConfig", "provider"),
         ("ObservedObjectCollection", "nodes"),

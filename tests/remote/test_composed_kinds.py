@@ -46,6 +46,7 @@ def test_what_the_command_line_reports_is_up() -> None:
             "Node",
             "LocalQueue",
             "ClusterQueue",
+            "Pod",
         }:  # which are only observed, and never judged
             assert assess({**manifest, **row.report_up(manifest)}).up, row.kind
 
