@@ -125,7 +125,7 @@ e2e: needs $(VENV)/dev.stamp image
 e2e-long: needs $(VENV)/dev.stamp image
 	E2E_LONG=1 $(STACK) test tests/e2e/test_18_nodes.py tests/e2e/test_13_upgrade.py tests/e2e/test_17_twenty.py \
 	  tests/e2e/long_28_one_url.py tests/e2e/long_29_under_load.py tests/e2e/long_33_by_load.py \
-	  tests/e2e/long_36_lent.py tests/e2e/long_37_walk.py
+	  tests/e2e/long_36_lent.py tests/e2e/long_37_walk.py tests/e2e/long_42_crashes.py
 	$(BIN)/python -m tools.programs kueue
 	$(STACK) test tests/e2e/long_40_kueue.py
 	$(STACK) test tests/e2e/long_34_one_command.py
