@@ -13,10 +13,9 @@ from function.domain.records.weights import DownloadProgress
 from function.kube.manifests import Manifest, format_time, integer, parse_time, text
 from function.kube.quantity import GIB
 
-# A part has at least 32 GiB, so that the start of a pod takes little of its time. There are few numbers to choose from,
-# so that few edits of a declared size change the Job.
-NUMBERS_OF_PARTS = (8, 4, 2)
-PART_BYTES = 32 * GIB
+# How many parts a download has from which size on. A part has 8 GiB at least: 90 seconds at 100 MB/s, of which the start
+# of its pod takes some. There are few numbers to choose from, so that few edits of a declared size change the Job.
+PARTS_BY_SIZE = ((256 * GIB, 8), (32 * GIB, 4))
 _LONGEST_SECONDS = 365 * 24 * 3600  # between two parts; more comes from a clock that is wrong
 
 
@@ -29,7 +28,7 @@ def count_parts(model: Model) -> int:
     if not isinstance(model.source, HuggingFaceSource):
         return 1
     size = model.disk or model.vram or 0
-    return next((parts for parts in NUMBERS_OF_PARTS if parts * PART_BYTES <= size), 1)
+    return next((parts for smallest, parts in PARTS_BY_SIZE if size >= smallest), 1)
 
 
 def follow_progress(

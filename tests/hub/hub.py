@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -38,6 +39,9 @@ class Hub:
     def fetched(self) -> list[str]:
         """Return the files whose bytes were sent, in the order of their names."""
         return sorted(r.split("/", 6)[-1] for r in self.requests if r.startswith("GET") and "/resolve/" in r)
+
+
+AnyHub = TypeVar("AnyHub", bound=Hub)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -131,10 +135,10 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(hub: Hub, address: str = "127.0.0.1") -> Iterator[Hub]:
+def serving(hub: AnyHub, address: str = "127.0.0.1", handler: type[Handler] = Handler) -> Iterator[AnyHub]:
     """Run the hub while the block runs."""
-    handler = type("BoundHandler", (Handler,), {"hub": hub})
-    server = _Server((address, 0), handler)
+    bound = type("BoundHandler", (handler,), {"hub": hub})
+    server = _Server((address, 0), bound)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     hub.endpoint = f"http://{address}:{server.server_address[1]}"

@@ -10,6 +10,7 @@ from function.domain.records.weights import DownloadProgress, DownloadRecord, bu
 from function.kube.manifests import Manifest, format_time, integer, parse_time, text
 from function.reasons import Phase
 from function.status.weights import describe_storage
+from function.weights import progress
 from function.weights.progress import count_parts, follow_progress
 from function.weights.request import WeightsRequest
 from function.weights.state import WeightsFinding, describe_cache
@@ -34,15 +35,14 @@ KIMI_600 = replace(MULTI, choice=CreatedStorage(), model=model(disk=600 * GIB))
     ("source", "disk", "vram", "want"),
     [
         (KIMI, None, None, 1),
-        (KIMI, 63, None, 1),
-        (KIMI, 64, None, 2),
-        (KIMI, 127, None, 2),
-        (KIMI, 128, None, 4),
+        (KIMI, 31, None, 1),
+        (KIMI, 32, None, 4),
+        (KIMI, 60, None, 4),
         (KIMI, 255, None, 4),
         (KIMI, 256, None, 8),
         (KIMI, 960, None, 8),
-        (KIMI, 40, 960, 1),
-        (KIMI, None, 100, 2),
+        (KIMI, 20, 960, 1),
+        (KIMI, None, 100, 4),
         (UriSource(uri="s3://bucket/kimi"), 960, None, 1),
     ],
 )
@@ -212,6 +212,24 @@ def test_earlier_completion_keeps_no_progress() -> None:
 def test_large_download_is_divided_by_its_plan() -> None:
     (job,) = (m for key, m in observe_started(KIMI_600).items() if key.startswith("job-"))
     assert integer(job, f"{DESCRIBED}.spec.completions") == 8
+
+
+@pytest.mark.parametrize("earlier", [(), ((32 * GIB, 2),), ((32 * GIB, 8),)], ids=["undivided", "two", "eight"])
+def test_running_download_keeps_its_number_of_parts(
+    monkeypatch: pytest.MonkeyPatch, earlier: tuple[tuple[int, int], ...]
+) -> None:
+    """A release that divides downloads otherwise starts none of them again."""
+    request = replace(KIMI_600, model=model(disk=60 * GIB))
+    monkeypatch.setattr(progress, "PARTS_BY_SIZE", earlier)
+    before = observe_started(request, with_job_status({"startTime": START, "active": 1}))
+    monkeypatch.undo()
+    (job,) = (key for key in before if key.startswith("job-"))
+    found = reconcile_observed(request, before, now=BEGIN + MINUTE)
+    composed = {key: item.manifest for key, item in found.composed.items() if key.startswith("job-")}
+    assert composed.keys() == {job}
+    completions = [integer(m[job], f"{DESCRIBED}.spec.completions", 1) for m in (before, composed)]
+    assert completions == [earlier[0][1] if earlier else 1] * 2
+    assert found.state.finding is WeightsFinding.JOB_RUNNING
 
 
 def test_consumer_of_a_cache_reports_its_progress() -> None:
