@@ -207,5 +207,11 @@ def _describe_obstacle(manifest: Manifest) -> str:
     for type_ in _BEFORE_SERVING:
         step = condition(manifest, type_)
         if step and step.get("status") != Status.TRUE:
-            return f"{type_} is {text(step, 'status')} ({text(step, 'reason')})"
+            obstacle = f"{type_} is {text(step, 'status')} ({text(step, 'reason')})"
+            names = (text(row, "name") for row in listing(manifest, "status.adapters"))
+            # Names of the adapters that the message is about; otherwise, it is about the model.
+            of_adapter = [
+                f" for adapter {name}" for name in names if text(step, "message").startswith(f"Adapter {name}:")
+            ]
+            return "".join((obstacle, *of_adapter[:1]))
     return ""

@@ -243,9 +243,13 @@ def _has_failed(placement: Placement) -> bool:
 
 
 def _describe_changing(placement: Placement) -> str:
-    if placement.ready and placement.rollout.update:
-        return f"{placement.name} on {placement.environment}: {placement.rollout.update.message}"
-    return _describe_unready(placement)
+    if placement.ready and (update := placement.rollout.update):
+        return f"{placement.name} on {placement.environment}: {update.message}"
+    if not placement.ready or not placement.replicas:
+        return _describe_unready(placement)
+    # It may change, and does not yet, for example while an adapter is downloaded.
+    obstacle = f", and its {placement.obstacle}" if placement.obstacle else ""
+    return f"{placement.name} on {placement.environment}: it still serves the earlier spec{obstacle}"
 
 
 def note_missing_prices(deployment: Deployment, environments: Iterable[Environment]) -> str:
