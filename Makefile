@@ -15,7 +15,7 @@ PURE := function/api/*,function/capacity/*,function/cloud/*,function/domain/*,fu
 COVERING := $(addprefix tests/,api capacity composers domain kube remote scheduling serving status traffic weights wire test_cases.py properties/test_ways_out.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-picker e2e-engine e2e-up \
+.PHONY: help demo test traced cover lint fmt generate docs conformance engines oracle needs needs-engine needs-free e2e e2e-long e2e-picker e2e-progress e2e-engine e2e-up \
   e2e-shell e2e-load e2e-down image package bench fleet fleet-races simulate simulate-short mutants fuzz fuzz-guided mutation instructions lock clean ui quickstart
 
 # The targets with their durations, from the table of CONTRIBUTING.md.
@@ -140,6 +140,10 @@ e2e-engine: needs needs-engine $(VENV)/dev.stamp image
 e2e-picker: needs $(VENV)/dev.stamp image
 	$(BIN)/python -m tools.programs epp envoy
 	$(STACK) test tests/e2e/long_41_pickers.py
+
+# A download of 50 GB: what users see minute by minute, and what it costs (docs/storage.md); as root.
+e2e-progress: needs $(VENV)/dev.stamp image
+	$(STACK) test tests/e2e/long_43_progress.py
 
 # Every command of docs/quickstart-kind.md, on a machine with Docker, kind, Helm and Go.
 quickstart: $(VENV)/runtime.stamp

@@ -13,8 +13,8 @@ from function.domain.records.weights import DownloadProgress
 from function.kube.manifests import Manifest, format_time, integer, parse_time, text
 from function.kube.quantity import GIB
 
-# How many parts a download has from which size on. A part has 8 GiB at least: 90 seconds at 100 MB/s, of which the start
-# of its pod takes some. There are few numbers to choose from, so that few edits of a declared size change the Job.
+# How many parts a download has from which size on. A part has at least 8 GiB, 90 seconds at 100 MB/s, so that the start
+# of its pod takes little of its time. Few edits of a declared size change the number of parts.
 PARTS_BY_SIZE = ((256 * GIB, 8), (32 * GIB, 4))
 _LONGEST_SECONDS = 365 * 24 * 3600  # between two parts; more comes from a clock that is wrong
 
